@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.noderates import NodeDays, judge_rates
+from safelaunch.core.nodeuse import DAY_S, NodeUse
+from safelaunch.core.nodeuse import judge_fleet as judge_uses
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
 from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, rounds_of, slowest
@@ -47,6 +50,23 @@ def rates(seed: int, times: int) -> Iterator[str]:
             innocent = fleets * (nodes - (factor > 1))
             yield (f"{nodes:5} nodes, {days:3.0f} days, 0.01 failures a day, one node × {factor:2.0f}: {told}, "
                    f"{wrong} of {innocent} others excluded ({wrong / innocent:.4%})")
+
+
+def young(seed: int, times: int) -> Iterator[str]:
+    """Healthy fleets by the ledger's lines: few days of use, one attempt after another, all nodes alike."""
+    for nodes in (2, 4, 16, 48, 256):
+        for days in (0.02, 0.5, 3.0, 30.0):
+            rng = random.Random(f"young {seed} {nodes} {days}")
+            fleets, wrong, names = max(20, 4_000 * times // nodes), 0, tuple(f"n{number}" for number in range(nodes))
+            for _ in range(fleets):
+                rate, share = rng.choice((0.003, 0.03, 0.3, 3.0)), days / 40
+                uses = [NodeUse(names, (number + 1) * share * DAY_S, share * DAY_S, "run", number)
+                        for number in range(40)]
+                failures = [NodeEvidence(name, "network", use.t, "", "", "run", use.attempt, f"{name} {use.attempt}")
+                            for use in uses for name in names if poisson(rng, rate * share)]
+                wrong += sum(one.is_bad for one in judge_uses(failures, uses, "", days * DAY_S))
+            yield (f"{nodes:5} nodes, {days:5.2f} days, 0.003 to 3 failures a day: {wrong} of {fleets * nodes} accused "
+                   f"({wrong / fleets / nodes:.4%})")
 
 
 def step_times(
@@ -155,6 +175,7 @@ def groups(seed: int, times: int) -> Iterator[str]:
 
 SECTIONS: dict[str, Callable[[int, int], Iterator[str]]] = {
     "rates": rates,
+    "young": young,
     "drops": drops,
     "fleet": fleet,
     "groups": groups,

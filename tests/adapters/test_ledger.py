@@ -21,6 +21,7 @@ from safelaunch.adapters.probe import ChildAnswer, run_in_child
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import CLEARED, NodeEvidence, standings
 from safelaunch.core.ledgerlines import render_line
+from safelaunch.core.nodeuse import NodeUse
 from safelaunch.core.plan import Suspects
 from tests.frozen import FuseMount, LoopMount
 
@@ -272,3 +273,12 @@ def test_a_frozen_ledger_is_late_and_not_empty(fuse_mount: FuseMount) -> None:
         assert answer.late and answer.took_s < 10.0
     fuse_mount.thaw()
     assert ledger.read(folder)[0].node == "n1"
+
+
+def test_how_long_nodes_were_used_stands_beside_the_evidence(tmp_path: Path) -> None:
+    use = NodeUse(("n1", "n2"), round(NOW, 3), 60.0, "1a2b3c4d", 1, "big")
+    ledger.append(tmp_path / "nodes", [evidence()])
+    for _ in range(2):   # a leader that died after its write writes it again
+        ledger.append_use(tmp_path / "nodes", use)
+    raw = ledger.read_raw(tmp_path / "nodes")
+    assert ledger.parse_uses(raw) == (use,) and [one.node for one in ledger.parse_raw(raw)] == ["n1"]

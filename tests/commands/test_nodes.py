@@ -14,6 +14,7 @@ from safelaunch.adapters import ledger
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
 from safelaunch.core.ledger import NodeEvidence
+from safelaunch.core.nodeuse import NodeUse
 from safelaunch.views import runs, talk
 from tests.frozen import FuseMount
 from tests.handmade import fake_command
@@ -59,10 +60,10 @@ def test_a_node_is_shown_with_its_score_end_reason_owner_and_runs(
     known(folder, ("n1", "short_cycle", 1), ("n1", "short_cycle", 2), why="task 8 on n1: exit code 3")
     assert run(["nodes"]) == 0
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split() == ["node", "score", "excluded", "until", "evidence", "owner", "runs", "last"]
+    assert head.split() == ["node", "score", "excluded", "until", "evidence", "owner", "runs", "failures", "last"]
     assert row.startswith("n1    1.2    ")
     assert "(1 d 20 h)  short_cycle ×2  " + ME in row
-    assert row.endswith("1a2b3c4d  task 8 on n1: exit code 3 (1 min ago)")
+    assert row.endswith("1a2b3c4d  -         task 8 on n1: exit code 3 (1 min ago)")
 
 
 def test_little_evidence_is_shown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,3 +243,32 @@ def test_a_frozen_ledger_is_said_to_be_frozen(
     fuse_mount.freeze()
     assert run(["nodes", *words]) == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+def test_a_node_shows_its_failures_node_days_and_what_was_expected(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known(folder, ("n1", "lost", 1))
+    nodes = tuple(f"n{number}" for number in range(4))
+    ledger.append_use(folder, NodeUse(nodes, time.time() - 30, 2 * 86400.0, "1a2b3c4d", 1))
+    found = as_json(capsys)
+    (node,), fleet = found["nodes"], found["fleet"]
+    assert (node["rate"]["failures"], node["rate"]["node_days"]) == (1, 2.0) and fleet["nodes"] == 4
+    assert 0 < node["rate"]["probability"] < 0.95 and node["rate"]["expected"] == pytest.approx(1 / 6, abs=0.01)
+    assert (fleet["failures"], fleet["node_days"]) == (1, pytest.approx(8.0, abs=0.01))
+    assert run(["nodes"]) == 0
+    assert "1 in 2 d, 0.17 expected, P 0." in capsys.readouterr().out
+
+
+def test_a_node_that_fails_again_and_again_is_excluded_when_its_evidence_alone_would_have_faded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, nodes = time.time(), tuple(f"n{number}" for number in range(10))
+    for number in range(10):   # every eighth day: each witness of 0.6 has faded to less than half by the next
+        end_t = now - 86400 * (1 + 8 * number)
+        ledger.append_use(folder, NodeUse(nodes, end_t + 60, 8 * 86400.0, "1a2b3c4d", number))
+        ledger.append(folder, [NodeEvidence("n1", "gpu_maybe", end_t, "why", ME, "1a2b3c4d", number, f"c{number}")])
+    (node,) = as_json(capsys)["nodes"]
+    assert node["rate"]["probability"] > 0.95 and node["excluded_until_t"] > now
+    assert "rate" in {one["kind"] for one in node["evidence"]} and "10 failures in 80 days" in node["why"]
+    assert run(["nodes", "clear", "n1", "--why", "a new GPU"]) == 0 and not as_json(capsys)["nodes"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.test_nodechecks import SKIP
-from tests.runs import Drill, Submitter
+from tests.runs import Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 
 SAID = Path(__file__).parent.parent / "node/checks/said/smi-h100.xml"
@@ -87,3 +87,29 @@ def test_a_node_whose_helper_gives_no_answer_costs_the_timeout_and_is_used(
     (passed,) = drill.events("checks_passed")
     assert (passed.data["nodes"], passed.data["unknown"]) == (["n0"], ["n1"]), drill.story()
     assert [attempt.nodes for attempt in state.attempts] == [("n0", "n1")] and not state.suspects, drill.story()
+
+
+def test_a_suspect_whose_place_a_spare_has_taken_is_checked_fully_beside_the_next_attempt(
+    sandbox: Sandbox, submit: Submitter, installation: Installation
+) -> None:
+    work = make_workdir(sandbox)
+    # Rank 2 dies on n1, whose log then has the driver's words. Nobody has looked at a node before.
+    command = (f"{installation.trainer} --steps 45 --step-time 0.2 --save-every 5 --die-at 8 --die-rank 2 --ckpt ckpt "
+               "${RESUME_ARGS} || { [[ $SLURM_PROCID != 2 ]] || echo 'NVRM: Xid (PCI:0000:90:00): 79, pid=42, "
+               "name=python, GPU has fallen off the bus.'; exit 1; }")
+    drill = submit(sandbox)(
+        command=command, folder=work, env=broken_gpu(work, "n1"),
+        extra=CHECKS.replace("boot: true", "boot: false, after_failure: beside"),
+        overrides=("spare_nodes=1", "slurm.nodelist=n[0-2]", "slurm.gpus_per_node=2"))
+
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n1"), ("n0", "n2")], drill.story()
+    (failed,) = drill.events("checks_failed")
+    assert (failed.data["nodes"], failed.data["after"], failed.data["level"]) == (["n1"], 1, "full"), drill.story()
+    assert not [event for event in drill.events("decision") if event.data["row"] == "check_again"], drill.story()
+    assert (drill.run_dir / runfolder.attempt_folder(1) / "checks-after.json").stat().st_mode & 0o777 == 0o600
+    assert "checking n1 fully beside attempt 2" in output(drill) and "n1 GPU Number: 0" in output(drill), output(drill)
+    why = drill.as_user("why", str(drill.run_dir), "--attempt", "1").stdout
+    assert "n1: full checks after it have failed: gpu_count" in why, why

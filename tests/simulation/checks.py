@@ -1,4 +1,6 @@
-"""The checks of nodes before an attempt, as a scenario's nodes answer them; World.check gives them to the project."""
+"""The checks of nodes before and after an attempt, as a scenario's nodes answer them; World.check gives them to the
+project.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,15 @@ from typing import TYPE_CHECKING
 from safelaunch.adapters.nodechecks import CheckedNodes
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
 from safelaunch.core.hangs.ranks import Silent
+from safelaunch.node.checks.answer import FULL
+from safelaunch.supervisor.bootchecks import STARTS_S
 from tests.simulation.hosts import Host
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim
 
 ANSWER_S = 1.5
-TIMEOUT_S = 20.0     # checks.timeout in tests/simulation/setting.py
+FULL_S = 40.0        # a full check: longer than most attempts of a simulated run go on
 LATE_S = 2.0         # the loop's own tick and a helper's end
 # Faults in which the one who asks stands still, so that its deadline passes unseen.
 STANDS_STILL = frozenset(("leader_pauses", "leader_dies", "leader_dies_at_call", "batch_silent", "batch_crashes",
@@ -25,26 +29,36 @@ STANDS_STILL = frozenset(("leader_pauses", "leader_dies", "leader_dies_at_call",
 class SimChecks:
     """The checks of these nodes, under way."""
 
-    def __init__(self, sim: Sim, nodes: Sequence[str], host: Host) -> None:
+    def __init__(self, sim: Sim, nodes: Sequence[str], host: Host, level: str, limit_s: float) -> None:
         self._sim, self._host, self._start_t = sim, host, sim.clock.t
+        self._level = level
+        self._limit_s = limit_s + STARTS_S   # of all of it, as the supervisor counts
         self._reports: list[CheckReport] = []
         self._open = list(nodes)
         self._is_stopped = False
-        sim.clock.after(ANSWER_S, self._answer)
+        used = [node for attempt, tasks in sim.writing.items() if tasks for node in attempt.nodes if node.name in nodes]
+        if level == FULL and used:
+            sim.violate(f"a full check of {[node.name for node in used]}, which an attempt uses")
+        sim.clock.after(ANSWER_S if level != FULL else FULL_S, self._answer)
 
     def _answer(self) -> None:
-        how = dict(self._sim.scenario.checks)
+        how, silent = dict(self._sim.scenario.checks), {"hangs", "hangs_fully"} if self._level == FULL else {"hangs"}
         for node in [one for one in self._open if not self._is_stopped]:
             there = self._sim.hosts[node]
-            if how.get(node) == "hangs" or not there.is_running or not self._sim.net.is_up(self._host, there):
+            if how.get(node) in silent or not there.is_running or not self._sim.net.is_up(self._host, there):
                 continue
-            is_bad = how.get(node) == "fails" or (how.get(node) == "fails_once" and (
-                node not in self._sim.failed_checks))
-            if is_bad:
-                self._sim.failed_checks.add(node)
             self._open.remove(node)
-            self._reports.append(CheckReport(node, "light", (
-                CheckResult("shm", "", FAILED if is_bad else OK, "it is missing" if is_bad else "", {}),)))
+            self._reports.append(self._report(node, how.get(node, "")))
+
+    def _report(self, node: str, how: str) -> CheckReport:
+        if how == "babbles":   # an answer of which nothing is understood
+            return CheckReport(node, "", ())
+        is_bad = how == "fails" or (how == "fails_fully" and self._level == FULL) or (
+            how == "fails_once" and node not in self._sim.failed_checks)
+        if is_bad:
+            self._sim.failed_checks.add(node)
+        return CheckReport(node, self._level, (
+            CheckResult("shm", "", FAILED if is_bad else OK, "it is missing" if is_bad else "", {}),))
 
     def poll(self) -> bool:
         """Whether all have answered, or nobody waits any more."""
@@ -57,8 +71,8 @@ class SimChecks:
         self._is_stopped = True
         took_s = self._sim.clock.t - self._start_t
         kinds = {fault.kind for fault in self._sim.scenario.faults}
-        if took_s > TIMEOUT_S + LATE_S and not kinds & STANDS_STILL:
-            self._sim.violate(f"the checks of nodes have taken {took_s:.1f} s, of {TIMEOUT_S:g}")
+        if took_s > self._limit_s + LATE_S and not kinds & STANDS_STILL:
+            self._sim.violate(f"the checks of nodes have taken {took_s:.1f} s, of {self._limit_s:g}")
 
     def checked(self) -> CheckedNodes:
         """What has come back so far."""

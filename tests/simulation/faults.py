@@ -80,6 +80,16 @@ def _rank_dies(sim: Sim, fault: Fault) -> None:
         task.rank_ends(code, signal)
 
 
+def _gpu_dies(sim: Sim, fault: Fault) -> None:
+    """The driver says so in the log, and its rank dies: the node is a suspect that still answers."""
+    attempt = sim.live_attempt()
+    task = None if attempt is None else attempt.tasks[fault.x % len(attempt.tasks)]
+    if attempt is not None and task is not None and task.host.is_running:
+        attempt.lines.append(f"[{task.host.name}:{task.index}]: NVRM: Xid (PCI:0000:90:00): 79, pid=4242, name=python, "
+                             "GPU has fallen off the bus.")
+        task.rank_ends(1, None)
+
+
 def _all_ranks_fail(sim: Sim, fault: Fault) -> None:
     """A user's bug: every attempt from now on dies at the same step, on any node."""
     attempt = sim.live_attempt()
@@ -352,8 +362,8 @@ def _scancel_successor(sim: Sim, fault: Fault) -> None:
 
 
 _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
-    "rank_dies": _rank_dies, "all_ranks_fail": _all_ranks_fail, "truncate": _truncate, "corrupt": _corrupt,
-    "forgets": _forgets,
+    "rank_dies": _rank_dies, "gpu_dies": _gpu_dies, "all_ranks_fail": _all_ranks_fail,
+    "truncate": _truncate, "corrupt": _corrupt, "forgets": _forgets,
     "leader_dies": _leader_dies, "leader_pauses": _leader_pauses, "leader_dies_at_call": _leader_dies_at_call,
     "worker_crashes": lambda sim, fault: _crash(sim, _worker(sim, fault.x), fault),
     "worker_silent": lambda sim, fault: _silence(sim, _worker(sim, fault.x), fault),

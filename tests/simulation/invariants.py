@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from safelaunch.adapters import journal
 from safelaunch.core import via
 from safelaunch.core.decide.nanback import MOST_SAME
 from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
+from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.progress import lost
 from safelaunch.core.state import State
@@ -34,6 +36,7 @@ def check(sim: Sim, state: State) -> None:
     _accuses_with_reason(sim, state)
     _loses_little_by_experiments(sim, state)
     _goes_back_only_so_often(sim, state)
+    _restarts_wait_for_no_check(sim)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -231,3 +234,19 @@ def _goes_back_only_so_often(sim: Sim, state: State) -> None:
     is_complete = state.ended is not None and state.ended.how == "completed"
     if is_complete and not sim.scenario.faults and sim.scenario.steps in sim.bad:
         sim.violate("the run has completed with weights that are no numbers")
+
+
+def _restarts_wait_for_no_check(sim: Sim) -> None:
+    """A restart in place has no check in it, unless the run asks for that or pauses anyway."""
+    failed: int | None = None
+    is_paused = False
+    for event in journal.read(sim.run_dir).events:
+        if event.event == "attempt_ended":
+            failed, is_paused = (int(event.data["attempt"]), False) if event.data["how"] in BAD_ENDS else (None, False)
+        elif event.event in ("attempt_started", "job_started"):
+            failed = None
+        elif event.event == "decision" and event.data.get("row") == "back_off":
+            is_paused = True
+        elif event.event == "decision" and event.data.get("row") == "check_again" and not (
+                failed is None or is_paused or sim.scenario.after_failure == "before"):
+            sim.violate(f"the restart after attempt {failed} waits for a check that nobody has asked for")

@@ -369,7 +369,8 @@ class SimWorld(World):
 
     def check(self, target: Any, env: Any, question: Any) -> Any:
         """As the scenario wants it (tests/simulation/checks.py)."""
-        return SimChecks(self._sim, target.nodes, self._host)
+        level, = set(question.levels.values())
+        return SimChecks(self._sim, target.nodes, self._host, level, question.limit_s)
 
     def conditions(self, target: Any, env: Any) -> Any:
         """Nobody answers."""

@@ -33,6 +33,9 @@ SITES = {
 }
 # How a node answers its checks: fails always, fails once and is well, or never answers. All others are well.
 CHECKS = ("fails", "fails_once", "hangs")
+# ... and how it answers those after a failure, drawn apart: only its full check fails or hangs, or it talks nonsense.
+CHECKS_AFTER = ("fails_fully", "hangs_fully", "babbles")
+AFTER_FAILURE = ("auto", "before", "before", "off")
 # Steps take longer because of a node that is slow; for another reason; or for another reason, while a node is slow.
 SLOW = ("node", "other", "wrong")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
@@ -88,6 +91,7 @@ class Scenario:
     words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
     checks: tuple[tuple[str, str], ...] = ()   # node, how it answers its checks, of CHECKS
     has_checks: bool = False         # checks.boot
+    after_failure: str = "auto"      # checks.after_failure
     slow: str = ""                   # why steps take longer from slow_step on, of SLOW; "": they do not
     slow_node: str = ""              # the node that is slow by its measurements
     slow_step: int = 0
@@ -181,7 +185,16 @@ def _with_checks(scenario: Scenario) -> Scenario:
     if rng.random() > 0.35:
         return scenario
     bad = rng.sample(range(scenario.pool), min(scenario.pool, rng.choice((0, 1, 1, 2))))
-    return replace(scenario, has_checks=True, checks=tuple((f"n{node}", rng.choice(CHECKS)) for node in sorted(bad)))
+    scenario = replace(
+        scenario, has_checks=True, checks=tuple((f"n{node}", rng.choice(CHECKS)) for node in sorted(bad)))
+    rng = random.Random(f"checks after {scenario.seed}")   # apart: the earlier seeds' nodes are bad as they were
+    known = dict(scenario.checks)
+    more = [(f"n{node}", rng.choice(CHECKS_AFTER)) for node in range(scenario.pool)
+            if f"n{node}" not in known and rng.random() < 0.2]
+    deaths = tuple(_fault(rng, "gpu_dies", 60.0) for _ in range(rng.choice((0, 1, 2, 3))))
+    spare = 1 if scenario.nodes > 1 and deaths and rng.random() < 0.7 else scenario.spare_nodes
+    return replace(scenario, after_failure=rng.choice(AFTER_FAILURE), checks=(*scenario.checks, *more),
+                   spare_nodes=spare, faults=tuple(sorted((*scenario.faults, *deaths), key=lambda fault: fault.t)))
 
 
 def _at_a_checkpoint(scenario: Scenario) -> Scenario:

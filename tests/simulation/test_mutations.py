@@ -39,6 +39,7 @@ from safelaunch.supervisor import (
     slowsearch,
     slurmends,
     standbys,
+    suspectchecks,
 )
 from safelaunch.supervisor import takeover as births
 from safelaunch.supervisor.leader import Leader
@@ -248,6 +249,12 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "nobody looks whether the checks of nodes have had their time": (
         _golden("nothing goes wrong", has_checks=True, checks=(("n1", "hangs"),)), [(bootchecks, "POLL_S", 60.0)],
         "the checks of nodes have taken"),
+    "a restart in place waits for a check that nobody has asked for": (
+        _golden("a rank dies", has_checks=True), [(checks, "_light_limit_s", lambda mode, pause_s: 5.0)],
+        "waits for a check"),
+    "a node that an attempt uses is checked fully": (
+        _golden("a worker dies, with a spare", has_checks=True, faults=(Fault("gpu_dies", 15.0),)),
+        [(suspectchecks, "suspects_beside", lambda blamed, there, used, lost: tuple(used))], "which an attempt uses"),
     "no node has failed a check, and the run ends for that": (
         _golden("nothing goes wrong", has_checks=True), [(checks, "why_no_full_set", lambda *words: "mutation")],
         "nothing stood in its way"),

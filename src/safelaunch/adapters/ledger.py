@@ -22,6 +22,7 @@ from safelaunch.adapters import modes, sharedfile
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
+from safelaunch.core.nodeuse import NodeUse, parse_use, render_use
 from safelaunch.core.plan import Suspects
 
 # A line has some 250 bytes: 4,000 witnesses of one user, host and month. More than that is a runaway program.
@@ -57,11 +58,19 @@ def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
 def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
     """How many lines are durable now: all of them, in one write. Raises OSError."""
     found = tuple(evidences)
-    if not found:
-        return 0
-    data = b"".join(map(render_line, found))
+    if found:
+        _append(folder, b"".join(map(render_line, found)), max(one.t for one in found))
+    return len(found)
+
+
+def append_use(folder: Path, use: NodeUse) -> None:
+    """Write down that an attempt has used its nodes. Raises OSError."""
+    _append(folder, render_use(use), use.t)
+
+
+def _append(folder: Path, data: bytes, t: float) -> None:
     _make(folder)
-    path = folder / _name(max(one.t for one in found))
+    path = folder / _name(t)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     is_teams = modes.is_shared(folder) or folder.stat().st_mode & stat.S_IWGRP
     mode = modes.GROUP_FILE if is_teams else modes.FILE
@@ -78,7 +87,6 @@ def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return len(found)
 
 
 def read(folder: Path) -> tuple[NodeEvidence, ...]:
@@ -113,6 +121,12 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
             if evidence is not None:
                 found[evidence] = None
     return tuple(found)
+
+
+def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
+    """The uses of nodes from `read_raw`, each once."""
+    lines = (line for _, content in raw for line in content.encode("latin-1").split(b"\n"))
+    return tuple(dict.fromkeys(use for use in map(parse_use, lines) if use is not None))
 
 
 def _make(folder: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
+from safelaunch.core.noderates import NodeRate
+from safelaunch.core.nodeuse import judge_fleet, rate_evidence
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 from safelaunch.views import nodetable, runs, talk
@@ -33,6 +35,14 @@ HOW_TO_NAME = "write nodes as Slurm does: n7 or n[1-3,7]"
 HOW_TO_SHARE = "mkdir DIR && chgrp TEAM DIR && chmod 3770 DIR"
 
 
+class Fleet(NamedTuple):
+    """What a ledger says of a cluster's nodes, and which clusters it knows."""
+
+    standings: tuple[Standing, ...]
+    rates: dict[str, NodeRate]
+    clusters: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The ledger that is meant, and how it is weighed."""
@@ -44,6 +54,15 @@ class Ledger:
     def read(self) -> tuple[NodeEvidence, ...]:
         """The evidence of all clusters; raises RunFolderError when the folder does not answer."""
         return ledger.parse_raw(runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}"))
+
+    def fleet(self, now: float) -> Fleet:
+        """This cluster's nodes with evidence and their rates of failures; raises RunFolderError."""
+        raw = runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}")
+        known, uses = ledger.parse_raw(raw), ledger.parse_uses(raw)
+        mine = of_cluster(known, self.cluster)
+        rates = judge_fleet(mine, uses, self.cluster, now)
+        found = standings((*mine, *rate_evidence(mine, uses, rates, now)), now, self.half_life_s)
+        return Fleet(found, {rate.node: rate for rate in rates}, clusters_of(known))
 
     def standings(self, now: float) -> tuple[Standing, ...]:
         """This cluster's nodes with evidence, the worst first; raises RunFolderError."""
@@ -96,19 +115,20 @@ def command(context: click.Context, show_all: bool, folder: str | None, as_json:
         context.obj = folder
         return 0
     here, now = _ledger(folder), time.time()
-    known = here.read()
-    found = standings(of_cluster(known, here.cluster), now, here.half_life_s)
+    fleet = here.fleet(now)
+    found = fleet.standings
     there = _there() if found else None
     gone = [one.node for one in found if there is not None and one.node not in there]
-    others = [name for name in clusters_of(known) if name != here.cluster]
+    others = [name for name in fleet.clusters if name != here.cluster]
     if as_json:
         talk.emit_json({"v": 1, "ledger": str(here.folder), "now_t": now, "forget_after_s": here.half_life_s,
                         "cluster": here.cluster or None, "other_clusters": others,
-                        "nodes": [{**nodetable.as_json(one, now, here.half_life_s), "is_known":
-                                   None if there is None else one.node in there} for one in found]})
+                        "fleet": nodetable.fleet_as_json(fleet.rates.values()),
+                        "nodes": [{**nodetable.as_json(one, now, here.half_life_s, fleet.rates.get(one.node)),
+                                   "is_known": None if there is None else one.node in there} for one in found]})
         return 0
     shown = [one for one in found if show_all or one.until_t is not None]
-    nodetable.show(shown, now, gone)
+    nodetable.show(shown, now, fleet.rates, gone)
     _talk_of_the_rest(here, len(shown), len(found) - len(shown), others)
     return 0
 

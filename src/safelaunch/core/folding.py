@@ -24,7 +24,7 @@ MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to peo
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 # Rows of core.decide that wait before the next attempt.
-PAUSES = ("frozen", "no_storage", "back_off", "check_nodes", "bench_nodes")
+PAUSES = ("frozen", "no_storage", "back_off", "check_nodes", "check_again", "bench_nodes")
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -71,7 +71,7 @@ def _job_started(state: State, event: Event) -> State:
     )
     successor = None if state.successor == job else state.successor
     return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
-                   checked=(), unfit=(), lives=lives)
+                   checked=(), unfit=(), usual_failures=(), lives=lives)
 
 
 def _attempt_started(state: State, event: Event) -> State:

@@ -17,7 +17,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from safelaunch.core.plan import Suspects
 
@@ -34,6 +34,8 @@ MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is 
 SKEW_S = 3600.0
 
 CLEARED, DISPROVED = "cleared", "slow_disproved"
+RATE = "rate"             # made of the others' failures (core.nodeuse), and no failure itself
+_Key = TypeVar("_Key", bound=Hashable)
 NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
@@ -48,6 +50,8 @@ class EvidenceKind(NamedTuple):
 KINDS: dict[str, EvidenceKind] = {
     "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's request is final"),
     "lost": EvidenceKind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
+    RATE: EvidenceKind(SURE, "fails again and again",
+                       "its rate of failures is above 10 times that of the other nodes, with P > 0.95 (slow.md)"),
     "gpu": EvidenceKind(SURE, "GPU hardware failed",
                         "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
     "gpu_maybe": EvidenceKind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
@@ -142,7 +146,7 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
     """All nodes with evidence that was not cleared, the worst first, for any order of the evidence."""
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
-    cleared = _last_of(CLEARED, believed, lambda one: one.node)
+    cleared = last_cleared(believed)
     disproved = _last_of(DISPROVED, believed, lambda one: (one.node, one.run))
     of_node: dict[str, list[NodeEvidence]] = defaultdict(list)
     for one in believed:
@@ -152,6 +156,15 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
             of_node[one.node].append(one)
     found = [_standing(node, known, void, now, half_life_s) for node, known in of_node.items()]
     return tuple(sorted(found, key=lambda one: (-one.score, one.node)))
+
+
+def blaming(evidences: Iterable[NodeEvidence], now: float) -> tuple[NodeEvidence, ...]:
+    """Evidence of failures that blame a node, oldest first: of runs, MEDIUM or more, not void, not cleared since."""
+    believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
+    void, cleared = _void_causes(believed), last_cleared(believed)
+    return tuple(one for one in believed
+                 if one.run and one.kind != RATE and _weight(one) >= MEDIUM and one.t > cleared.get(one.node, -math.inf)
+                 and (one.is_fact or (one.run, one.fingerprint) not in void))
 
 
 def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
@@ -275,11 +288,16 @@ def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
     return any(set(one).isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
 
 
+def last_cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
+    """When each node was last cleared."""
+    return _last_of(CLEARED, evidences, lambda one: one.node)
+
+
 def _last_of(
-    kind: str, evidences: Iterable[NodeEvidence], key: Callable[[NodeEvidence], Hashable],
-) -> Mapping[Hashable, float]:
+    kind: str, evidences: Iterable[NodeEvidence], key: Callable[[NodeEvidence], _Key],
+) -> Mapping[_Key, float]:
     """When each was said last of a node, or of a node by a run."""
-    last: dict[Hashable, float] = {}
+    last: dict[_Key, float] = {}
     for one in evidences:
         if one.kind == kind:
             last[key(one)] = max(one.t, last.get(key(one), one.t))
@@ -306,7 +324,8 @@ def blamed_before(known: Iterable[NodeEvidence], run: str, attempt: int, until_t
     """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared. A
     node that only failed first or was slow is not blamed: mostly another one was the reason.
     """
-    others = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
+    others = [one for one in known
+              if one.t <= until_t and one.kind != RATE and (one.run, one.attempt) != (run, attempt)]
     counts = {one.node: sum(_weight(witness) >= MEDIUM and witness.kind != "slow" for witness in one.counted)
               for one in standings(others, until_t, BLAME_HALF_LIFE_S)}
     return {node: count for node, count in counts.items() if count}

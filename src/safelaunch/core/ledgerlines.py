@@ -32,7 +32,7 @@ def is_node_name(text: object) -> bool:
 def render_line(evidence: NodeEvidence) -> bytes:
     """The ledger's line, with its newline; a long reason is cut. Raises ValueError for what cannot be a line."""
     words = (evidence.kind, evidence.run, evidence.cluster)
-    if not is_node_name(evidence.node) or not all(map(_is_word, words)):
+    if not is_node_name(evidence.node) or not all(map(is_word, words)):
         raise ValueError(f"not a line of the ledger: {evidence}")
     why = evidence.why[:MAX_LINE_BYTES]
     while True:
@@ -91,7 +91,7 @@ def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> Nod
     attempt, fingerprint, cluster = raw.get("attempt"), raw.get("fingerprint", ""), raw.get("cluster", "")
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not abs(t) < MAX_T_S:   # NaN is not, either
         return None
-    if not is_node_name(node) or not all(map(_is_word, (kind, run, cluster))):
+    if not is_node_name(node) or not all(map(is_word, (kind, run, cluster))):
         return None
     if attempt is not None and (not isinstance(attempt, int) or isinstance(attempt, bool) or abs(attempt) > 1 << 31):
         return None
@@ -99,13 +99,14 @@ def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> Nod
                         _cause(str(fingerprint)), str(cluster))
 
 
-def _is_word(text: object) -> bool:
+def is_word(text: object) -> bool:
+    """Whether a text can be an id, a kind or a fingerprint of a line."""
     return isinstance(text, str) and _WORD.fullmatch(text) is not None
 
 
 def _cause(fingerprint: str) -> str:
     """A fingerprint that fits a line: a text becomes its checksum, as it is only ever compared, within one run."""
-    if _is_word(fingerprint):
+    if is_word(fingerprint):
         return fingerprint
     return f"crc:{zlib.crc32(fingerprint.encode(errors='replace')):08x}"   # hashlib would load OpenSSL: 3 MB
 

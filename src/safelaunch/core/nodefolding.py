@@ -20,14 +20,22 @@ def names_of(value: Any) -> tuple[str, ...]:
 def _checks_passed(state: State, event: Event) -> State:
     """Of nodes that have passed, and of those that could not be checked."""
     asked = (*names_of(event.data.get("nodes", ())), *names_of(event.data.get("unknown", ())))
-    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None)
+    usual = (*state.usual_failures, *names_of(event.data.get("shared", ())))
+    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None,
+                   checked_after=_after(state, event), usual_failures=tuple(dict.fromkeys(usual)))
 
 
 def _checks_failed(state: State, event: Event) -> State:
     nodes, why = names_of(event.data.get("nodes", ())), str(event.data.get("why", ""))
     unfit = {**dict(state.unfit), **dict.fromkeys(nodes, why)} if event.data.get("unused") else dict(state.unfit)
     return replace(state, checked=tuple(dict.fromkeys((*state.checked, *nodes))), unfit=tuple(unfit.items()),
-                   pause=None)
+                   pause=None, checked_after=_after(state, event))
+
+
+def _after(state: State, event: Event) -> int | None:
+    """The failed attempt after which nodes were checked last."""
+    after = event.data.get("after")
+    return state.checked_after if after is None else int(after)
 
 
 def _node_suspected(state: State, event: Event) -> State:

@@ -117,9 +117,10 @@ class HangPlan:
 
 @dataclass(frozen=True)
 class ChecksPlan:
-    """What is checked on the nodes of a job before its first attempt, and what follows for a node that fails."""
+    """What is checked on nodes before a job's first attempt and after a failed one; what follows for one that fails."""
 
     boot: bool = False
+    after_failure: str = "off"   # off, beside, before
     disk: tuple[str, ...] = ()
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
@@ -292,7 +293,10 @@ def _hang(section: Mapping[str, Any] | None, container: ContainerPlan | None) ->
 def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
     if section is None:
         return ChecksPlan()   # a run of a version that had none
-    return ChecksPlan(section["boot"], tuple(section["disk"]), section["timeout"], section["on_bad_node"],
+    after = section.get("after_failure", "off")   # a run of a version that had none
+    if after == "auto":
+        after = "beside" if section["boot"] else "off"
+    return ChecksPlan(section["boot"], after, tuple(section["disk"]), section["timeout"], section["on_bad_node"],
                       tuple(section["skip"]))
 
 

@@ -154,6 +154,8 @@ class State:
     lives: tuple[tuple[str, int, int], ...] = ()
     checked: tuple[str, ...] = ()           # nodes of this job that were asked for their checks, whatever they said
     unfit: tuple[tuple[str, str], ...] = ()      # node, why: it has failed them, and this job does not use it
+    checked_after: int | None = None        # the last failed attempt after which nodes were checked
+    usual_failures: tuple[str, ...] = ()    # checks that have failed on most nodes of this job, which blames none
     # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.
     rejected: tuple[tuple[str, int | None], ...] = ()
     rejected_in_a_row: int = 0              # since a checkpoint has advanced

@@ -29,14 +29,14 @@ from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming
+from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming, suspectchecks
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.nodes import Uninspected
 from safelaunch.supervisor.state.tasks import Step, Work
-from safelaunch.supervisor.suspicion import blamed_nodes, suspect
+from safelaunch.supervisor.suspicion import blamed_nodes, note_use, suspect
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
 LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
@@ -70,6 +70,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
+        lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
@@ -202,6 +203,8 @@ def close_attempt(lead: Leader) -> None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
         lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
+    if lead.state.attempt is not None:
+        lead.tasks.begin(Work.NOTE_USE, note_use(lead, live, lead.state.attempt.started_t), live.number)
     if how == AttemptEnd.FAILED and lead.state.attempt is not None:
         lead.nodes.are_to_be_inspected(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))

@@ -1,12 +1,13 @@
-"""The checks of a job's nodes before its first attempt: asked, told to people, and what follows for a node that fails.
+"""The checks of a job's nodes before an attempt: asked, told to people, and what follows for a node that fails.
 
 Nothing here can keep a run from its start: who cannot be asked, or does not answer in time, is unknown and is used.
+supervisor/suspectchecks checks suspects beside an attempt; what is told and written down of both is here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
@@ -31,62 +32,81 @@ STARTS_S = 3.0        # of the time for all, for the helper's start and its answ
 LEAST_S = 1.0
 MOST_SHOWN = 4        # nodes whose checks the job's output shows one by one: those that failed, else one of all
 # `setup:` may be what brings the training's Python, so its absence before that says nothing.
-NEVER = ("python",)
+NEVER = ("python", "torch")
+
+
+class CheckRound(NamedTuple):
+    """One round of checks: how deep, for how long, after which failed attempt (None: none), and where it is kept."""
+
+    level: str
+    limit_s: float
+    after: int | None
+    folder: int             # the attempt in whose folder the file is put
+    file: str = "checks.json"
 
 
 def check(lead: Leader, row: str, action: CheckNodes) -> Step:
-    """Check the nodes, within checks.timeout. The rows of core.decide then choose by what the journal says."""
-    lead.tell(row, f"{action.why}, {lead.plan.checks.timeout_s:g} s at most")
+    """Check the nodes lightly, within the action's limit. The rows of core.decide then choose by what the journal says.
+    """
+    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    limit_s = lead.plan.checks.timeout_s if action.limit_s is None else min(action.limit_s, lead.plan.checks.timeout_s)
+    asking = CheckRound(LIGHT, limit_s, action.after, number)
+    lead.tell(row, f"{action.why}, {limit_s:g} s at most")
     if lead.nodes.no_overlap is not None:
-        why = lead.nodes.no_overlap
-        _take_in(lead, CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in action.nodes)))
+        take_in(lead, asking, nobody(action.nodes, lead.nodes.no_overlap))
         return
-    until_s = lead.now_s + lead.plan.checks.timeout_s
-    asked = _ask(lead, action.nodes)
+    until_s = lead.now_s + limit_s
+    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, limit_s - STARTS_S))
     while not asked.poll() and lead.now_s < until_s and not lead.tasks.is_leaving:
         yield POLL_S
     asked.stop()
     if not lead.tasks.is_leaving:
-        _take_in(lead, asked.checked())
+        take_in(lead, asking, asked.checked())
     while not asked.poll() and lead.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
         yield POLL_S
 
 
-def _ask(lead: Leader, nodes: tuple[str, ...]) -> NodeChecks:
-    """The checks, started. No attempt runs, so the helpers may have the job's GPUs."""
+def nobody(nodes: tuple[str, ...], why: str) -> CheckedNodes:
+    """No node could be asked."""
+    return CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in nodes))
+
+
+def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float) -> NodeChecks:
+    """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs."""
     wanted, job = lead.plan.checks, lead.job
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": [*wanted.skip, *NEVER],
              "gpus": lead.plan.gpus_per_node}
-    question = CheckQuestion(dict.fromkeys(nodes, LIGHT), words, max(LEAST_S, wanted.timeout_s - STARTS_S))
+    question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     return lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
 
 
-def _take_in(lead: Leader, checked: CheckedNodes) -> None:
+def take_in(lead: Leader, asking: CheckRound, checked: CheckedNodes) -> None:
     """Tell people and the journal what the answers mean."""
-    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
     silent = {one.node: one.why for one in checked.silent}
-    found = checks.weigh(checked.reports, silent)
-    lead.put(number, "checks.json", _as_json(checked, found))
-    for line in _lines(checked, found, silent):
+    found = checks.weigh(checked.reports, silent, lead.state.usual_failures)
+    lead.put(asking.folder, asking.file, _as_json(checked, found, asking))
+    for line in _lines(checked, found, silent, asking):
         lead.say(line)
     for why in silent.values():
         overlap.note_words(lead, why)
-    lead.record(*_events(lead, found, number))
+    lead.record(*_events(lead, found, asking))
 
 
-def _events(lead: Leader, found: BootResult, number: int) -> list[Event]:
+def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
     """What the journal keeps: who has passed, and who has failed with evidence and exclusions."""
-    events = []
+    events, of = [], {} if asking.after is None else {"after": asking.after, "level": asking.level}
     if found.passed or found.unknown:
         events.append(lead.writer.event("checks_passed", job=lead.job.id, nodes=list(found.passed),
-                                        unknown=list(found.unknown)))
+                                        unknown=list(found.unknown), shared=list(found.shared), **of))
     is_unused = lead.plan.checks.on_bad_node == "exclude"
-    events += [lead.writer.event("checks_failed", job=lead.job.id, nodes=[one.node], why=one.why, unused=is_unused)
-               for one in found.failed]
+    events += [lead.writer.event("checks_failed", job=lead.job.id, nodes=[one.node], why=one.why, unused=is_unused,
+                                 checks=list(one.checks), **of) for one in found.failed]
     if not found.failed or not is_unused:
         return events
+    suspects = () if asking.after is None else lead.nodes.blamed_by(lead.plan.run_id, asking.after)
     evidence = tuple(NodeEvidence(
-        one.node, "checks_failed", lead.now, one.why, lead.here.user, lead.plan.run_id, number,
+        one.node, checks.kind_of(one, is_suspect=one.node in suspects), lead.now, one.why, lead.here.user,
+        lead.plan.run_id, asking.folder if asking.after is None else asking.after,
         f"checks: {' '.join(one.checks)}", lead.job.cluster) for one in found.failed)
     lead.nodes.blames(evidence)
     share(lead, evidence)
@@ -94,7 +114,7 @@ def _events(lead: Leader, found: BootResult, number: int) -> list[Event]:
             *change_exclusions(lead)]
 
 
-def _lines(checked: CheckedNodes, found: BootResult, silent: dict[str, str]) -> list[str]:
+def _lines(checked: CheckedNodes, found: BootResult, silent: dict[str, str], asking: CheckRound) -> list[str]:
     """For the job's output: some nodes' checks one by one, then a table of all."""
     failed = {one.node for one in found.failed}
     shown = [report for report in checked.reports if report.node in failed] or list(checked.reports[:1])
@@ -102,12 +122,15 @@ def _lines(checked: CheckedNodes, found: BootResult, silent: dict[str, str]) -> 
     lines += show.node_table(judge(checked.reports, silent))
     if found.shared:
         lines.append(f"failed on most nodes, which blames none of them: {', '.join(found.shared)}")
-    after = f"failed on {nodefold.fold(sorted(failed))}" if failed else "no node has failed a check of its own"
-    return [*lines, f"Check Finished after {checked.took_s:.1f} s: {after}"]
+    result = f"failed on {nodefold.fold(sorted(failed))}" if failed else "no node has failed a check of its own"
+    is_waited_for = asking.after is not None and asking.level == LIGHT
+    then = ", task will be restarted" if is_waited_for else ""
+    return [*lines, f"Check Finished after {checked.took_s:.1f} s{then}: {result}"]
 
 
-def _as_json(checked: CheckedNodes, found: BootResult) -> dict[str, Any]:
-    return {"v": 1, "took_s": round(checked.took_s, 3), "passed": list(found.passed), "unknown": list(found.unknown),
+def _as_json(checked: CheckedNodes, found: BootResult, asking: CheckRound) -> dict[str, Any]:
+    return {"v": 1, "level": asking.level, "after": asking.after, "took_s": round(checked.took_s, 3),
+            "passed": list(found.passed), "unknown": list(found.unknown),
             "failed": {one.node: one.why for one in found.failed}, "shared": list(found.shared),
             "silent": {one.node: one.why for one in checked.silent},
             "nodes": [{"node": report.node, "took_s": report.took_s, "notes": list(report.notes), "checks": [

@@ -14,11 +14,13 @@ from safelaunch.core.excludelist import asked_nodes
 from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
+from safelaunch.core.nodeuse import NodeUse, judge_fleet, rate_evidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
+USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
@@ -91,12 +93,15 @@ def recall(lead: Leader, may_wait: bool) -> None:
     cluster = lead.job.cluster
     own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
     others: tuple[NodeEvidence, ...] = ()
+    uses: tuple[NodeUse, ...] = ()
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
         answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
         if answer.is_ok and answer.value is not None:
-            others = folder_of_ledger.parse_raw(answer.value)
-    lead.nodes.recalls(of_cluster(dict.fromkeys((*own, *others)), cluster))
+            others, uses = folder_of_ledger.parse_raw(answer.value), folder_of_ledger.parse_uses(answer.value)
+    evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
+    rates = judge_fleet(evidence, uses, cluster, lead.now)
+    lead.nodes.recalls((*evidence, *rate_evidence(evidence, uses, rates, lead.now)))
     command = _sinfo(lead)
     if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
@@ -115,6 +120,17 @@ def share(lead: Leader, found: tuple[NodeEvidence, ...]) -> None:
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
         lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))
+
+
+def note_use(lead: Leader, live: Live, started_t: float) -> Step:
+    """Tell the ledger how long an ended attempt has used its nodes; no restart waits for that."""
+    use = NodeUse(live.nodes, lead.now, lead.now - started_t, lead.plan.run_id, live.number, lead.job.cluster)
+    until_s = lead.now_s + USE_LATE_S
+    while lead.now_s < until_s and not lead.tasks.is_leaving:
+        yield USE_LOOK_S
+    folder = _folder(lead)
+    if folder is not None and use.used_s > 0 and not lead.job.is_local:
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S))
 
 
 def ask_available(lead: Leader) -> Step:

@@ -36,6 +36,11 @@ def _because(data: Data) -> str:
     return f": {data['why']}" if data.get("why") else ""
 
 
+def _checks(data: Data) -> str:
+    level = "full node checks" if data.get("level") == "full" else "node checks"
+    return level if data.get("after") is None else f"{level} after attempt {data['after']}"
+
+
 def _submitted(data: Data) -> str:
     if not data.get("successor_of"):
         return f"job {data['job']} is submitted"
@@ -158,8 +163,8 @@ _UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
 SENTENCES: dict[str, Callable[[Data], str]] = {
     "submitted": _submitted,
     "job_started": lambda data: f"job {data['job']} has started on {_nodes(data)}; batch host {data.get('batch_host')}",
-    "checks_passed": lambda data: f"the node checks have passed on {_nodes(data)}",
-    "checks_failed": lambda data: f"the node checks have failed on {_nodes(data)}{_because(data)}",
+    "checks_passed": lambda data: f"the {_checks(data)} have passed on {_nodes(data)}",
+    "checks_failed": lambda data: f"the {_checks(data)} have failed on {_nodes(data)}{_because(data)}",
     "attempt_started": _attempt_started,
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,

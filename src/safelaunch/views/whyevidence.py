@@ -19,7 +19,7 @@ from safelaunch.core.slurmoutput import parse_ending
 from safelaunch.core.slurmtext import is_unreachable
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
-from safelaunch.core.why.evidence import Stacks, know
+from safelaunch.core.why.evidence import Stacks, checks_after, know
 from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.witnesses import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
@@ -46,12 +46,14 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
     known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
                        _ledger(run, attempt))
     facts, checks = _ask_slurm(run, state, attempt)
+    after = checks_after(journal, attempt.number)
     lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
-             *(f"{node}: {why}" for node, why in checks), f"stacks: {looked[0].said}; {looked[1]}" if looked else "",
-             *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
+             *(f"{node}: {why}" for node, why in checks), *after.lines,
+             f"stacks: {looked[0].said}; {looked[1]}" if looked else "", *attemptfacts.read_leftovers(folder),
+             *_tell_cores(run, attempt, folder, known.exits)]
     evidence = replace(
         known, states=(jobstates.COMPLETED,) if attempt.ended == AttemptEnd.COMPLETED else facts.states, checks=checks,
-        running=attempt.ended is None and not facts.states)
+        failed_checks=after.failed, running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 
 
@@ -62,7 +64,8 @@ def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit
     end = end_of(attempt, journal, job_ending)
     until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
     lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
-                 if event.event == "node_suspected" and attempt.started_t <= event.t <= until_t)
+                 if event.event == "node_suspected" and attempt.started_t <= event.t <= until_t
+                 and event.data.get("node") in attempt.nodes)   # others are checked beside it
     is_hang = attempt.category == "hang" or attempt.asked_row == "hung"
     return know(end, exits, srun_code, lost=lost, stacks=stacks, is_hang=is_hang, asked_bytes=attempt.asked_bytes,
                 ledger=ledger)

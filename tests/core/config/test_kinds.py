@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config import kinds, notifykinds
+from safelaunch.core.config import containerkinds, kinds, notifykinds
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import ValueKind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
@@ -45,6 +45,10 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
      ["env:A", "['https://x/y']", "[slack]", "['env:']", "[[a]]", "[true]", "{a: b}"], []),
     (notifykinds.Program(), ["[]", "[/bin/x, 1, a b]"], ["/bin/x", "[[a]]", "[true]", "{a: b}"],
      ["[x]", "[/bin/x, --password=abcdef]"]),
+    (containerkinds.Mounts(), ["[]", "[/data]", "['/data:/d', '/x:/y:ro']"],
+     ["/data", "[data]", "['/a:b']", "['/a,b']", "[[a]]", "{a: b}"], ["['/a:/d', '/b:/d']"]),
+    (containerkinds.Variables(), ["{}", "{A: b, C_1: 1, D: true}"], ["a", "[a]", "{1A: b}", "{A: [b]}"],
+     ["{SAFELAUNCH_X: b}", "{UID: 1}"]),
     (kinds.CheckpointPattern(), ["step_{step}.pt"], ["step.pt", "''", "3", "['{step}']"], ["'{step}{step}'"]),
 ]  # fmt: skip
 EVERY_VALUE = sorted({value for _, *columns in ROWS for column in columns for value in column})

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.checks.results import CheckReport, CheckResult
-from safelaunch.core.decide.actions import CheckNodes, Finish, HandOver, Launch
-from safelaunch.core.decide.checks import weigh
+from safelaunch.core.decide.actions import CheckNodes, Finish, HandOver, Launch, Wait
+from safelaunch.core.decide.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, weigh
 from safelaunch.core.folding import fold
 from safelaunch.core.model import CHECK_FAILED, Event
 from safelaunch.core.plan import ChecksPlan, Plan
@@ -133,3 +133,84 @@ def test_every_node_gets_exactly_one_word(bad: list[list[str]], mute: int) -> No
     assert sorted([*found.passed, *(one.node for one in found.failed), *found.unknown]) == sorted(
         [*(one.node for one in reports), *silent])
     assert not {check for one in found.failed for check in one.checks} & set(found.shared)
+
+
+BESIDE = replace(CHECKING, checks=ChecksPlan(boot=True, after_failure="beside"))
+BEFORE = replace(PLAN, checks=ChecksPlan(after_failure="before"))
+ENDED_OFTEN: tuple[Told, ...] = (
+    PASSED, RAN, ENDED, ("attempt_started", {"attempt": 2, "job": "11", "nodes": ["n0", "n1"]}),
+    ("attempt_ended", {"attempt": 2, "how": "failed"}))
+CHECKED_AGAIN = ("checks_passed", {"job": "11", "nodes": list(NODES), "after": 2, "level": "light"})
+STOPPED = ("attempt_ended", {"attempt": 1, "how": "interrupted"})
+
+
+def pausing(left_s: float, *more: Told) -> tuple[State, Any]:
+    """Two failures in a row, and what is seen when so much is left of the pause that follows."""
+    found = state(*ENDED_OFTEN, *more)
+    pause = action(found, seen(), PLAN)
+    assert isinstance(pause, Wait)
+    return found, replace(seen(), now=pause.until - left_s)
+
+
+@pytest.mark.parametrize(("left_s", "plan", "expected"), [
+    (20.0, BESIDE, None), (7.0, BESIDE, LIGHT_S), (3.0, BESIDE, 2.5), (2.0, BESIDE, None), (7.0, PLAN, None),
+    (20.0, BEFORE, None), (7.0, BEFORE, LIGHT_S), (2.0, BEFORE, LIGHT_S),
+], ids=["not-yet", "in-its-last-seconds", "in-what-is-left", "no-time-left", "not-wanted", "before-not-yet",
+        "before-in-time", "before-waits"])
+def test_light_checks_in_a_pause_end_before_it_unless_the_run_wants_to_wait(
+    left_s: float, plan: Plan, expected: float | None
+) -> None:
+    found, now_seen = pausing(left_s)
+    assert plan is not PLAN or row(found, now_seen, plan) == "back_off"
+    made = action(found, now_seen, plan)
+    assert (round(made.limit_s or 0, 3) if isinstance(made, CheckNodes) else None) == expected
+    assert not isinstance(made, CheckNodes) or (made.nodes, made.after) == (NODES, 2)
+
+
+@pytest.mark.parametrize(("told", "plan", "expected"), [
+    ((PASSED, RAN, ENDED), BEFORE, NODES), ((PASSED, RAN, ENDED), BESIDE, ("n1",)), ((RAN, STOPPED), BEFORE, None),
+    ((RAN, ENDED, ("checks_passed", {"nodes": ["n0"], "after": 1})), BEFORE, None),
+    ((RAN, ENDED, NEXT_JOB), BEFORE, None),
+], ids=["asked-for", "beside-asks-only-whom-the-boot-has-not", "it-has-not-failed", "once-a-failure", "next-job"])
+def test_a_restart_at_once_waits_for_light_checks_only_where_asked(
+    told: tuple[Told, ...], plan: Plan, expected: tuple[str, ...] | None
+) -> None:
+    made = action(state(*told), seen(), plan)
+    assert (made.nodes if isinstance(made, CheckNodes) else None) == expected
+
+
+def test_nodes_are_checked_once_in_a_pause() -> None:
+    found, now_seen = pausing(7.0, CHECKED_AGAIN)
+    assert isinstance(action(found, now_seen, BESIDE), Wait)
+
+
+@pytest.mark.parametrize(("blamed", "used", "lost", "expected"), [
+    (["n1"], ["n0", "n2"], [], ("n1",)), (["n1"], ["n0", "n1"], [], ()), (["n1"], ["n0", "n2"], ["n1"], ()),
+    (["n9"], ["n0"], [], ()), (["n1", "n1", "n2"], ["n0"], [], ("n1", "n2")), ([], ["n0"], [], ()),
+], ids=["replaced", "still-used", "lost", "no-more-of-this-job", "several", "none"])
+def test_suspects_that_nobody_uses_are_checked_fully(
+    blamed: list[str], used: list[str], lost: list[str], expected: tuple[str, ...]
+) -> None:
+    assert suspects_beside(blamed, NODES, used, lost) == expected
+
+
+@pytest.mark.parametrize(("checks", "is_suspect", "expected"), [
+    (("gpu_ecc",), True, "gpu"), (("rw /scratch", "gpu_count"), True, "gpu"), (("gpu_ecc",), False, "checks_failed"),
+    (("shm",), True, "checks_failed"), (("gpu_xid",), True, "checks_failed"), (("gpu_memory",), True, "checks_failed"),
+])
+def test_only_a_suspect_whose_gpu_is_broken_by_its_own_word_is_blamed_for_that(
+    checks: tuple[str, ...], is_suspect: bool, expected: str
+) -> None:
+    assert kind_of(FailedNode("n1", checks, "bad"), is_suspect=is_suspect) == expected
+
+
+def test_what_failed_on_most_nodes_before_blames_no_suspect_later() -> None:
+    begun = state(("checks_passed", {"job": "11", "nodes": list(NODES), "shared": ["shm"]}), RAN, ENDED)
+    found = weigh([report("n1", "shm", "rw")], {}, begun.usual_failures)
+    assert [one.checks for one in found.failed] == [("rw",)] and found.shared == ("shm",)
+    assert weigh([report("n1", "shm")], {}, begun.usual_failures).passed == ("n1",)
+    assert not fold_next_job(begun).usual_failures
+
+
+def fold_next_job(before: State) -> State:
+    return fold([Event(NOW, 1, 99, "n0", *NEXT_JOB)], before)

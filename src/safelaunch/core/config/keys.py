@@ -167,6 +167,12 @@ KEYS: dict[str, Key] = {
     "checks.boot": Key(
         Flag(), "false", "Check a job's nodes before its first attempt (docs/nodes.md); a node that fails is not used."
     ),
+    "checks.after_failure": Key(
+        OneOf(("auto", "off", "beside", "before")),
+        "auto",
+        "Check nodes after a failed attempt (docs/nodes.md): beside (no restart waits for it), before (each restart "
+        "waits for light checks, 5 s at most) or off; auto: beside with checks.boot, else off.",
+    ),
     "checks.disk": Key(
         TextLines(), (), "Folders that each node must write and read back; a relative one starts at the job's working "
         "directory."

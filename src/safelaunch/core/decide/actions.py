@@ -24,10 +24,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class CheckNodes:
-    """Check these nodes before the next attempt uses them."""
+    """Check these nodes before the next attempt uses them, within `limit_s` (None: checks.timeout)."""
 
     nodes: tuple[str, ...]
     why: str
+    limit_s: float | None = None
+    after: int | None = None   # the failed attempt; None: before a job's first one
 
 
 @dataclass(frozen=True)

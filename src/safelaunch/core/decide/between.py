@@ -157,6 +157,18 @@ def _bench_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     return BenchNodes(nodes, f"measuring {nodefold.fold(nodes)}, because steps take longer") if nodes else None
 
 
+def _check_again(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """The nodes of the next attempt, lightly: in the last seconds of a pause, or where the user wants to wait for them.
+    """
+    pause = _back_off(state, seen, plan)
+    nodes, limit_s = checks.unchecked_again(state, seen, plan, pause.until - seen.now if isinstance(pause, Wait) else 0)
+    last = state.attempt
+    if not nodes or last is None:
+        return None
+    return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} after attempt {last.number} has failed", limit_s,
+                      last.number)
+
+
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Go on, on the good nodes in Slurm's order."""
     last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
@@ -174,6 +186,6 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 BETWEEN: tuple[Row, ...] = (
     _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _no_full_set,
-    _too_few_nodes, _unfenced, _frozen, _no_storage, _back_off, _check_nodes, _bench_nodes,
+    _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off, _check_nodes, _bench_nodes,
     _launch,
 )

@@ -1,7 +1,9 @@
-"""The checks of a job's nodes before its first attempt: whom to ask, what the answers mean, and when no job can start.
+"""The checks of a job's nodes, before its first attempt and after a failed one: whom to ask, what the answers mean, and
+when no job can start.
 
 Laws:
-- Nobody is asked twice in one job: a restart in place never waits for a check.
+- A restart in place never waits for a check, unless the user wants that (checks.after_failure: before). The boot's
+  checks ask nobody twice in one job; those after a failure run in a pause that is made anyway, or beside the restart.
 - A node that did not answer, or could not be asked, is unknown, and is used.
 - What fails on more than half of several nodes says nothing about one of them: they are used, as sbatch would do.
 """
@@ -9,7 +11,7 @@ Laws:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.core import nodefold
@@ -21,6 +23,14 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 MOST_WHY = 300   # characters of one node's reasons
+# Checks by which the node itself says that a GPU is broken. Not gpu_xid: the kernel's log goes back to the node's boot.
+GPU_FAULTS = frozenset(("gpu_count", "gpu_ecc", "gpu_nvlink", "dcgm"))
+BESIDE, BEFORE = "beside", "before"   # checks.after_failure
+LIGHT_S = 5.0    # all of a light check after a failure
+# In a pause they begin so long before its end: memory of dead ranks' GPUs has had time to become free, and they end in
+# time for the launch.
+BEGIN_S, END_S = 8.0, 0.5
+LEAST_S = 2.0    # in less no node answers: two looks at one thing are a second apart
 
 
 class FailedNode(NamedTuple):
@@ -49,11 +59,45 @@ def unchecked(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
     return tuple(node for node in good_nodes(state, seen) if node not in state.checked)
 
 
-def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str]) -> BootResult:
-    """Who has passed, failed, or is unknown; `silent`: node → why it gave no answer."""
+def unchecked_again(state: State, seen: Observation, plan: Plan, pause_s: float) -> tuple[tuple[str, ...], float]:
+    """The nodes to check lightly after a failed attempt, and within how many seconds; () = none now. `pause_s`: what is
+    left of the pause before the next attempt, 0 = it can start at once.
+    """
+    last = state.attempt
+    if last is None or not last.has_failed or state.job is None or last.job != state.job.id:
+        return (), 0.0
+    limit_s = _light_limit_s(plan.checks.after_failure, pause_s)
+    if limit_s is None or state.checked_after == last.number:
+        return (), 0.0
+    return good_nodes(state, seen), limit_s
+
+
+def _light_limit_s(mode: str, pause_s: float) -> float | None:
+    """How long light checks may take now; None = not now."""
+    if mode not in (BESIDE, BEFORE) or pause_s > BEGIN_S:
+        return None
+    if pause_s >= LEAST_S + END_S:
+        return min(LIGHT_S, pause_s - END_S)
+    return LIGHT_S if mode == BEFORE else None
+
+
+def suspects_beside(blamed: Sequence[str], job_nodes: Collection[str], used: Collection[str],
+                    unreachable: Collection[str]) -> tuple[str, ...]:
+    """The nodes to check fully beside an attempt: blamed for the failure of the one before, still this job's, and used
+    by nobody.
+    """
+    return tuple(node for node in dict.fromkeys(blamed)
+                 if node in job_nodes and node not in used and node not in unreachable)
+
+
+def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str], usual: Collection[str] = ()) -> BootResult:
+    """Who has passed, failed, or is unknown; `silent`: node → why it gave no answer; `usual`: what has failed on most
+    nodes of this job before.
+    """
     bad = {report.node: [result for result in report.results if _is_bad(result)] for report in reports}
     counts = Counter(title for results in bad.values() for title in {result.title for result in results})
-    shared = {title for title, count in counts.items() if len(reports) > 1 and 2 * count > len(reports)}
+    shared = {title for title, count in counts.items()
+              if title in usual or (len(reports) > 1 and 2 * count > len(reports))}
     own = {node: [result for result in results if result.title not in shared] for node, results in bad.items()}
     blind = tuple(report.node for report in reports if not report.results)   # no Python there, or no time
     return BootResult(
@@ -62,6 +106,14 @@ def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str]) -> BootResu
                          "; ".join(f"{result.title}: {result.why}" for result in results)[:MOST_WHY])
               for node, results in own.items() if results),
         (*blind, *silent), tuple(sorted(shared)))
+
+
+def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
+    """The kind of evidence (core.ledger) of a failed check. Where a training has just failed as well, a GPU that the
+    node itself calls broken is a fact, and no chance: two looks of different kinds agree.
+    """
+    is_gpu = any(title in GPU_FAULTS for title in failed.checks)
+    return "gpu" if is_suspect and is_gpu else "checks_failed"
 
 
 def _is_bad(result: CheckResult) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from safelaunch.core import nodefold
 from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.model import Event
 from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 
 BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
@@ -46,3 +48,34 @@ def know(end: EndFacts, exits: tuple[TaskExit, ...] = (), srun_code: int | None 
         stacks_said=stacks.said if stacks and is_hang else "", stacks_suspects=stacks.suspects if stacks else (),
         stacks_sure=stacks.confidence if stacks and is_hang else BESIDE_A_LOG,
         own_term_bytes=(asked_bytes or 0) if end.sent_signals else None)
+
+
+@dataclass(frozen=True)
+class ChecksAfter:
+    """What node checks after a failed attempt have shown: suspects that failed the full ones, and all in words."""
+
+    failed: tuple[tuple[str, tuple[str, ...], str], ...] = ()   # (node, names of checks, why)
+    lines: tuple[str, ...] = ()
+
+
+def checks_after(journal: Sequence[Event], attempt: int) -> ChecksAfter:
+    """The same, from the events of the journal. Light checks are told and are no witness: they look at nodes that
+    nobody suspects.
+    """
+    failed: list[tuple[str, tuple[str, ...], str]] = []
+    lines: list[str] = []
+    for event in journal:
+        if event.event not in ("checks_passed", "checks_failed") or event.data.get("after") != attempt:
+            continue
+        nodes, unknown = (tuple(map(str, event.data.get(key) or ())) for key in ("nodes", "unknown"))
+        is_full, why = event.data.get("level") == "full", str(event.data.get("why", ""))
+        level = "full checks" if is_full else "light checks"
+        if event.event == "checks_failed":
+            names = tuple(str(title).split()[0] for title in event.data.get("checks") or () if str(title).strip())
+            failed += [(node, names, why) for node in nodes if is_full]
+            lines.append(f"{nodefold.fold(nodes)}: {level} after it have failed: {why}")
+        elif nodes and is_full:
+            lines.append(f"{nodefold.fold(nodes)}: {level} after it have passed, which clears no suspect")
+        if unknown:
+            lines.append(f"{nodefold.fold(unknown)}: could not be checked after it")
+    return ChecksAfter(tuple(failed), tuple(lines))

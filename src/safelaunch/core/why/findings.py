@@ -174,6 +174,8 @@ class OutsideEvidence:
     states: tuple[str, ...] = ()                # Slurm's words: NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, COMPLETED, …
     xids: tuple[tuple[str, int], ...] = ()      # (host, number) from the kernel logs of the nodes
     checks: tuple[tuple[str, str], ...] = ()    # (host, what a node check found)
+    # (host, names of checks, why) of suspects that have failed their full checks after the attempt
+    failed_checks: tuple[tuple[str, tuple[str, ...], str], ...] = ()
     stacks: tuple[tuple[str, str], ...] = ()    # (host or "", where its odd ranks stand)
     stacks_rank: int | None = None              # the first of these
     stacks_sure: float = 0.6                    # that they show a hang, which the look's own verdict tells

@@ -27,6 +27,7 @@ class Verdict:
     runner_up: Verdict | None = None          # the likeliest other reading
     fingerprint: str = ""
     place: str = ""                           # the user's frame behind an exception: "train.py:7 in main"
+    do: str = ""                              # what a person can do, where that depends on more than the rule
     changes: str = ""                         # what would have changed the verdict
     notes: tuple[str, ...] = ()               # about the reading: "only the last of 3 launches was looked at"
 

@@ -36,6 +36,10 @@ class Nodes:
         """New evidence from an attempt."""
         self.evidence = (*self.evidence, *found)
 
+    def blamed_by(self, run: str, attempt: int) -> tuple[str, ...]:
+        """The nodes that the failure of an attempt has blamed."""
+        return tuple(dict.fromkeys(one.node for one in self.evidence if (one.run, one.attempt) == (run, attempt)))
+
     def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
         """Slurm has named them."""
         self.partition, self.available = partition, available

@@ -21,8 +21,10 @@ class Work(Enum):
     CHECK_NODES = "check nodes before an attempt"
     BENCH_NODES = "measure nodes before an attempt"
     LOOK_AT_SPEED = "ask nodes what they show, because steps take longer"
+    CHECK_SUSPECTS = "check suspects beside an attempt"    # one an attempt
     INSPECT = "inspect the nodes of an attempt"            # one an attempt
     INSPECT_AFTER = "inspect the nodes of failed attempts"
+    NOTE_USE = "tell the ledger that nodes were used"      # one an attempt
     SWEEP = "end what is left of an attempt on a node"     # one a node
     TICKET = "write a text for the administrators"         # one a node
     COPY_REST = "copy the rest of a log"                   # one an attempt
@@ -84,7 +86,7 @@ class BackgroundTasks:
     @property
     def is_saving(self) -> bool:
         """Whether something of an ended attempt is still on its way into the run folder."""
-        return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER)
+        return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER, Work.NOTE_USE)
 
     def waits_for_command(self, work: Work) -> bool:
         """Whether this act runs a command at this moment, and does not only sleep."""

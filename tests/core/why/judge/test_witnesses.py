@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from safelaunch.core.model import Event
+from safelaunch.core.why.evidence import checks_after
 from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 from tests.core.why.judged import judge_text
 
@@ -23,12 +25,16 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         (OutsideEvidence(xids=(("n4", 79),)), "gpu_hardware"),
         (OutsideEvidence(xids=(("n4", 31),)), "unknown"),
         (OutsideEvidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
+        (OutsideEvidence(failed_checks=(("n4", ("gpu_ecc",), "gpu_ecc: 2 errors"),)), "gpu_hardware"),
+        (OutsideEvidence(failed_checks=(("n4", ("infiniband",), "infiniband: no port"),)), "network"),
+        (OutsideEvidence(failed_checks=(("n4", ("rw",), "rw /scratch: it is read-only"),)), "node_failure"),
         (OutsideEvidence(exits=(TaskExit("n4", 3, 139, 11),)), "native_crash"),
         (OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)), "unknown"),
         (OutsideEvidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
     ],
     ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing", "a hardware Xid",
-         "an Xid of programs", "a node check", "a segmentation fault", "an unexplained SIGKILL", "an exit code only"],
+         "an Xid of programs", "a node check", "broken memory of a GPU",
+         "no port", "a dead disk", "a segmentation fault", "an unexplained SIGKILL", "an exit code only"],
 )
 def test_where_the_log_says_nothing_the_evidence_speaks(evidence: OutsideEvidence, category: str) -> None:
     assert judge_text(STEPS + FELL, evidence=evidence).category == category
@@ -191,3 +197,35 @@ def test_words_of_a_signal_behind_safelaunch_s_own_end_cancel_nothing(said: str)
 def test_a_signal_that_came_before_safelaunch_s_own_is_somebody_else_s() -> None:
     evidence = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS + SAID[0]))
     assert judge_text(STEPS + SAID[0], evidence=evidence).category == "cancelled"
+
+
+BROKEN = ("n4", ("gpu_count",), "gpu_count: 7 GPUs, 8 asked")
+XID = "n4: NVRM: Xid (PCI:0000:90:00): 79, pid=4242, name=python, GPU has fallen off the bus.\n"
+
+
+def test_a_suspect_whose_full_check_failed_is_named_with_the_checks_words() -> None:
+    verdict = judge_text(STEPS + FELL, evidence=OutsideEvidence(failed_checks=(BROKEN,)))
+    assert (verdict.suspects, verdict.host) == (("n4",), "n4") and "7 GPUs, 8 asked" in verdict.summary
+    alone = judge_text(STEPS + XID + FELL)
+    both = judge_text(STEPS + XID + FELL, evidence=OutsideEvidence(failed_checks=(BROKEN,)))
+    assert both.category == alone.category == "gpu_hardware" and both.confidence > alone.confidence
+
+
+def test_a_failed_check_explains_no_error_of_the_program() -> None:
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=OutsideEvidence(failed_checks=(BROKEN,)))
+    assert verdict == judge_text(STEPS + TRACE + FELL)
+
+
+def test_only_full_checks_after_that_attempt_that_failed_are_a_witness() -> None:
+    def told(name: str, after: int | None, level: str, **more: object) -> Event:
+        return Event(1.0, 1, 1, "n0", name, {"nodes": ["n4"], "after": after, "level": level, **more})
+
+    failed = {"checks": ["gpu_count", "rw /scratch"], "why": "gpu_count: 7 GPUs"}
+    journal = [told("checks_failed", None, "light", **failed), told("checks_failed", 2, "full", **failed),
+               told("checks_failed", 1, "light", **failed), told("checks_passed", 1, "full", unknown=["n5"])]
+    found = checks_after(journal, 1)
+    assert found.failed == () and found.lines == (
+        "n4: light checks after it have failed: gpu_count: 7 GPUs",
+        "n4: full checks after it have passed, which clears no suspect", "n5: could not be checked after it")
+    assert checks_after(journal, 2).failed == (("n4", ("gpu_count", "rw"), "gpu_count: 7 GPUs"),)
+    assert checks_after([told("checks_failed", 3, "full", checks=None)], 3).failed == (("n4", (), ""),)

@@ -10,6 +10,7 @@ from safelaunch.core.why.findings import Cited, Finding, Log, OutsideEvidence
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
+from safelaunch.core.why.judge.memorytime import tell_when
 from safelaunch.core.why.judge.witnesses import join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.read.globalranks import by_launcher
@@ -48,7 +49,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         verdict = _without_cause(groups, episode, log)
     else:
         chosen = _first_failed(_choose(causes, episode), episode)
-        verdict = _with_cause(chosen, causes, groups, episode, log)
+        verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
     return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
 
 

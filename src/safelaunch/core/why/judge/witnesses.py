@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core import jobstates
-from safelaunch.core.categories import BEHIND_A_HANG, advice
+from safelaunch.core.categories import BEHIND_A_HANG, TABLE, advice
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
@@ -37,6 +37,10 @@ _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKIL
 KILL, TERM = 9, 15
 MISSING = 127             # bash(1), EXIT STATUS: the command was not found
 CRASHES = frozenset({4, 7, 8, 11})
+# Checks of nodes (docs/nodes.md) whose failure is more than an unfit node.
+CHECKED = {**dict.fromkeys(("gpu_count", "gpu_ecc", "gpu_nvlink", "gpu_xid", "dcgm"), "gpu_hardware"),
+           "infiniband": "network"}
+FAILED_CHECK = 0.8   # the node is broken now; that it was so before the failure is inferred
 # Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
 _HARDWARE_XIDS = frozenset(
     {48, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 136, 140, 143, *range(144, 151), 154})
@@ -66,6 +70,7 @@ class Witness(NamedTuple):
     hosts: tuple[str, ...] = ()
     rank: int | None = None
     suspects: tuple[str, ...] = ()
+    is_check: bool = False    # of a node after the failure: it explains no error of the program
 
 
 def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
@@ -78,7 +83,10 @@ def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
     verdict = _uncaught(_unexplained(_not_well(_without_echo(verdict, known), known), known), known)
-    best = max(read_evidence(known), key=lambda witness: witness.confidence, default=None)
+    row = TABLE.get(verdict.category)
+    is_programs = verdict.cause is not None and row is not None and row.blame is None
+    best = max((one for one in read_evidence(known) if not (one.is_check and is_programs)),
+               key=lambda witness: witness.confidence, default=None)
     if best is None:
         return _placed(verdict, known)
     if best.category == verdict.category != "unknown":
@@ -209,6 +217,7 @@ def read_evidence(known: OutsideEvidence) -> list[Witness]:
     if known.checks:
         found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {what}" for host, what in known.checks),
                              hosts := tuple(host for host, _ in known.checks), suspects=hosts))
+    found += _read_failed_checks(known)
     if known.stacks:
         odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))
         said = known.stacks_said or "; ".join(
@@ -217,6 +226,17 @@ def read_evidence(known: OutsideEvidence) -> list[Witness]:
         found.append(Witness("hang", known.stacks_sure, said, hosts, rank=known.stacks_rank if hosts else None,
                              suspects=known.stacks_suspects))
     return [*found, *_read_exits(known)]
+
+
+def _read_failed_checks(known: OutsideEvidence) -> list[Witness]:
+    """Of each kind of fault that full checks have found on suspects; what could not be checked says nothing."""
+    of_kind: dict[str, dict[str, str]] = {}
+    for host, names, why in known.failed_checks:
+        category = next((CHECKED[name] for name in names if name in CHECKED), "node_failure")
+        of_kind.setdefault(category, {})[host] = why
+    return [Witness(category, FAILED_CHECK, "; ".join(f"{host} has failed its checks: {why}" for host, why in
+                                                      of_host.items()), hosts := tuple(of_host), suspects=hosts,
+                    is_check=True) for category, of_host in of_kind.items()]
 
 
 def _read_exits(known: OutsideEvidence) -> list[Witness]:

@@ -159,7 +159,7 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
         return
     page = PAGES.get(verdict.category, PAGES["unknown"])
     rule = find_rule(verdict.rule or "", log.rules)
-    do = rule.do if rule is not None and rule.do else "" if is_followed else page.then
+    do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
     yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
     for line in next_lines:
         yield VerdictRow("next", line, "bold")

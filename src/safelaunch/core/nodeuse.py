@@ -1,0 +1,115 @@
+"""How long nodes were in use, and how often they failed meanwhile: what core.noderates judges a fleet by.
+
+A run adds a line to the ledger when an attempt has ended: its nodes and how long it ran. Failures count only of
+attempts with such a line: evidence that is older than these lines accuses nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from safelaunch.core import nodefold, nodeset
+from safelaunch.core.journal import MAX_T_S
+from safelaunch.core.ledger import RATE, SKEW_S, NodeEvidence, blaming, last_cleared
+from safelaunch.core.ledgerlines import MAX_LINE_BYTES, VERSION, is_word
+from safelaunch.core.noderates import TIMES, NodeDays, NodeRate, judge_rates
+from safelaunch.errors import ParseError
+
+DAY_S = 86400.0
+WINDOW_S = 90 * DAY_S   # what is older says little: hardware is repaired
+OWNER = "safelaunch"
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """An attempt that has ended at `t`, after `used_s` on these nodes."""
+
+    nodes: tuple[str, ...]
+    t: float
+    used_s: float
+    run: str
+    attempt: int
+    cluster: str = ""
+
+
+def render_use(use: NodeUse) -> bytes:
+    """Its lines for the ledger, each with a part of the nodes. Names that Slurm does not have are left out."""
+    parts, lines = [use.nodes], []
+    while parts:
+        part = parts.pop()
+        line = json.dumps({"v": VERSION, "t": round(use.t, 3), "used": nodefold.fold(part),
+                           "used_s": round(use.used_s, 3), "run": use.run, "attempt": use.attempt,
+                           "cluster": use.cluster}, separators=(",", ":")).encode() + b"\n"
+        if len(line) <= MAX_LINE_BYTES:
+            lines.append(line)
+        elif len(part) > 1:
+            parts += [part[:len(part) // 2], part[len(part) // 2:]]
+    return b"".join(lines)
+
+
+def parse_use(line: bytes) -> NodeUse | None:
+    """The use of a line of the ledger; None of any other line, and of one that is torn or odd."""
+    start = line.rfind(b'{"v":')
+    if start < 0 or b'"used":' not in line or len(line) - start > 2 * MAX_LINE_BYTES:
+        return None
+    try:
+        raw: Any = json.loads(line[start:])
+        nodes = nodeset.expand(raw["used"]) if raw["v"] == VERSION and isinstance(raw["used"], str) else ()
+        use = NodeUse(nodes, float(raw["t"]), float(raw["used_s"]), raw["run"], int(raw["attempt"]), raw["cluster"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, ParseError):
+        return None
+    is_sane = abs(use.t) < MAX_T_S and 0 < use.used_s < MAX_T_S
+    return use if nodes and is_sane and is_word(use.run) and use.run and is_word(use.cluster) else None
+
+
+def judge_fleet(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], cluster: str, now: float) -> list[NodeRate]:
+    """The rates of all nodes with known days of use, the worst first. `evidences` are of that cluster alone."""
+    known = [use for use in dict.fromkeys(uses) if use.cluster == cluster and use.t <= now + SKEW_S]
+    days = _days(known, last_cleared(evidences), now)
+    counts = {node: len(found) for node, found in _failures(evidences, known, now).items()}
+    return judge_rates([NodeDays(node, counts.get(node, 0), used) for node, used in days.items()])
+
+
+def rate_evidence(evidences: Sequence[NodeEvidence], uses: Sequence[NodeUse], rates: Iterable[NodeRate],
+                  now: float) -> tuple[NodeEvidence, ...]:
+    """A witness against each node that fails too often, as old as its last failure; it is in no file."""
+    bad = [rate for rate in rates if rate.is_bad]
+    found = _failures(evidences, uses, now) if bad else {}
+    return tuple(NodeEvidence(rate.node, RATE, max(found[rate.node]), tell_rate(rate), OWNER)
+                 for rate in bad if rate.node in found)
+
+
+def tell_rate(rate: NodeRate) -> str:
+    """For people: "10 failures in 30 days, 0.3 expected; P(more than 10 times the others' rate) 0.99"."""
+    many = "1 failure" if rate.failures == 1 else f"{rate.failures} failures"
+    return (f"{many} in {rate.days:.3g} days of use, {rate.expected:.2g} expected; "
+            f"P(more than {TIMES:g} times the others' rate) {rate.probability:.2f}")
+
+
+def _days(uses: Iterable[NodeUse], cleared: Mapping[str, float], now: float) -> dict[str, float]:
+    """node → days of use since it was cleared, within the window, of which no node has more than the window's."""
+    used_s: dict[str, float] = defaultdict(float)
+    for use in uses:
+        end_t = min(use.t, now)
+        for node in use.nodes:
+            from_t = max(use.t - use.used_s, now - WINDOW_S, cleared.get(node, now - WINDOW_S))
+            used_s[node] += max(0.0, end_t - from_t)
+    return {node: min(seconds, WINDOW_S) / DAY_S for node, seconds in used_s.items() if seconds > 0}
+
+
+def _failures(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], now: float) -> dict[str, tuple[float, ...]]:
+    """node → when it has failed. One cause in a run counts once a day: a run that restarts on a broken node all day has
+    met one fault.
+    """
+    of_attempt: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for use in uses:
+        of_attempt[use.run, use.attempt].update(use.nodes)
+    found: dict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
+    for one in blaming(evidences, now):
+        if one.t > now - WINDOW_S and one.attempt is not None and one.node in of_attempt[one.run, one.attempt]:
+            found[one.node][one.run, one.fingerprint or one.kind, int(one.t // DAY_S)] = one.t
+    return {node: tuple(times.values()) for node, times in found.items()}

@@ -1,0 +1,60 @@
+"""When in its run a training ran out of memory: in the first steps its sizes do not fit, later something grew.
+
+No run records its memory over time, so growth itself is not seen. The steps before the error are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from safelaunch.core.why.findings import Finding
+from safelaunch.core.why.order.episodes import Episode, is_comparable, order_of
+from safelaunch.core.why.verdict import Verdict
+
+EARLY_STEPS = 3                    # optimizer states and caches come with the first ones; from the fourth on it is open
+EARLY_BYTES = 16 << 20             # of a log that is longer, its beginning may not have been read
+LATE_STEPS = 100                   # sizes that fit so often fit
+LATE_S, LATE_FEW_STEPS = 3600.0, 10   # of trainings with steps of minutes
+
+# (category, is late) → what a person can do.
+ADVICE = {
+    ("cuda_oom", False): "It came in the first steps: these sizes do not fit. Smaller micro batch, activation "
+    "checkpointing, more sharding. The same again fails the same way, unless another process held memory (nvidia-smi).",
+    ("cuda_oom", True): "It came late, so the sizes fit, and something grew or varied: the longest sample or an "
+    "evaluation at that step, losses kept with their graph (use .item()), fragmentation (reserved much larger than "
+    "allocated: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True). A restart begins with free memory.",
+    ("host_oom", False): "It came in the first steps: the job does not fit. More memory (slurm.mem), fewer loader "
+    "workers, no whole copy of model or data on each rank.",
+    ("host_oom", True): "It came late, so memory grew: loader workers that keep what they have read, caches, files in "
+    "/dev/shm, a checkpoint gathered on one rank at that step. sacct's MaxRSS of the attempts tells how fast. A "
+    "restart begins with free memory; more of it (slurm.mem) buys time only.",
+}
+
+
+def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
+    """The verdict with its time in the run, and the advice that follows; the same where that is open."""
+    if (verdict.category, True) not in ADVICE:
+        return verdict
+    steps, lasted_s = _steps_before(found, episode)
+    made = steps[-1] - steps[0] if steps else 0
+    is_late = made >= LATE_STEPS or (made >= LATE_FEW_STEPS and lasted_s >= LATE_S)
+    # A log that names each tenth step, or goes on from a checkpoint, does not tell how many came before the first one.
+    is_early = found.offset < EARLY_BYTES and (not steps or (steps[0] <= EARLY_STEPS and made < EARLY_STEPS))
+    if not is_late and not is_early:
+        return verdict
+    hours = f" and {lasted_s / 3600:.1f} h" if lasted_s >= LATE_S else ""
+    said = f"late, after {made} good steps{hours}" if is_late else (
+        f"early, after step {steps[-1]}" if steps else "early, before a step was logged")
+    return replace(verdict, summary=f"{verdict.summary} ({said})", do=ADVICE[verdict.category, is_late])
+
+
+def _steps_before(found: Finding, episode: Episode) -> tuple[list[int], float]:
+    """The steps of this launch that were logged before the error, sorted, and the seconds since the first; 0 = no clock
+    tells. Of long logs only the first, the last and some more are known.
+    """
+    at = order_of(found, episode.is_timed)
+    signs = [one for one in episode.progress
+             if is_comparable(one, found, episode) and order_of(one, episode.is_timed) < at]
+    times = [one.t for one in signs if one.t is not None]
+    lasted_s = max(0.0, found.t - min(times)) if times and found.t is not None else 0.0
+    return sorted({one.step for one in signs if one.step is not None}), lasted_s
