@@ -176,3 +176,34 @@ def test_a_submission_that_was_cut_off_is_finished_on_its_own_cluster_only(home:
     assert code == 2 and f"a submission to cluster {home.big.name}" in said, said
     code, _, said = home.type(home.big, "submit", "train.yaml", cwd=run_dir.parent.parent)
     assert code == 0 and "looking for its job" in said, said
+
+
+@pytest.fixture
+def half(home: Home) -> Iterator[str]:
+    """A partition of `big` with n0 and n1 alone, whose jobs wait."""
+    home.big.slurm(["scontrol", "create", "PartitionName=half", "Nodes=n[0-1]", "State=DOWN"])
+    yield "half"
+    home.big.slurm(["scancel", "--partition=half"])   # slurmctld keeps a partition that has jobs
+    home.big.slurm(["scontrol", "delete", "PartitionName=half"])
+
+
+def test_a_suspect_of_another_partition_is_not_excluded_and_is_worth_no_message(home: Home, half: str) -> None:
+    suspect(home, home.big, "n[1,3]")
+
+    code, told, said = home.submit(home.big, "part", f", partition: {half}")
+
+    assert code == 0 and home.excluded(home.big, told) == "n1", said
+    assert "n3" not in said
+
+
+def test_a_suspect_is_used_where_the_partitions_other_node_is_drained(home: Home, half: str) -> None:
+    suspect(home, home.big, "n0")
+    home.big.slurm(["scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=its fan is loud"])
+
+    code, told, said = home.submit(home.big, "drained", f", partition: {half}")
+    assert code == 0 and home.excluded(home.big, told) == "" and "not excluded: n0" in said, said
+
+    home.big.slurm(["scontrol", "update", "NodeName=n1", "State=RESUME"])
+    home.big.wait_idle()
+    code, told, said = home.submit(home.big, "resumed", f", partition: {half}")
+    assert code == 0 and home.excluded(home.big, told) == "n0", said

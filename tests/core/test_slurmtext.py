@@ -33,6 +33,7 @@ from safelaunch.core.slurmtext import (
     parse_addresses,
     parse_cluster,
     parse_elapsed_s,
+    parse_federation,
     parse_finding,
     parse_sacct,
     parse_sinfo,
@@ -225,10 +226,15 @@ def test_no_job_id_is_an_error(text: str) -> None:
          "sbatch: error: Batch job submission failed: Invalid partition name specified", False),
         ("slurm_load_jobs error: Invalid job id specified", False),
         ("sbatch: error: Unable to open file job.sbatch", False),
+        ("sbatch: error: DBD_GET_CLUSTERS failure: Connection refused\nsbatch: error: Problem talking to database\n"
+         "sbatch: error: There is a problem talking to the database: Connection refused.  Only local cluster "
+         "communication is available, remove --cluster from your command line or contact your admin to resolve the "
+         "problem.", False),   # 22.05.8, its slurmdbd down: it has not asked slurmctld yet
         ("", False),
     ],
     ids=["squeue: controller down", "sbatch: controller down", "scancel: controller down", "sbatch: controller stopped",
-         "sbatch: no bytes", "sbatch says no", "squeue: no such job", "sbatch: no such file", "nothing said"],
+         "sbatch: no bytes", "sbatch says no", "squeue: no such job", "sbatch: no such file",
+         "sbatch --clusters: no database", "nothing said"],
 )
 def test_no_answer_is_told_from_no(stderr: str, expected: bool) -> None:
     assert is_unreachable(stderr) == expected
@@ -490,3 +496,30 @@ def test_a_reason_tells_whether_a_job_waits_for_ever_or_for_a_person(reason: str
 ])
 def test_squeue_tells_of_a_job_that_slurm_does_not_know(said: str, expected: bool) -> None:
     assert is_unknown_job(said) is expected
+
+
+# --- federations: 22.05.8, two clusters of one slurmdbd ---------------------------------------------------------------
+
+FEDERATION = """\
+Federation: f
+Self:       feda:127.0.0.1:12000 ID:1 FedState:ACTIVE Features:
+Sibling:    fedb:127.0.0.1:12004 ID:2 FedState:ACTIVE Features: PersistConnSend/Recv:Yes/Yes Synced:Yes
+"""
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    (FEDERATION, "feda"), (f"Welcome to Self:service\n{FEDERATION}", "feda"), ("", ""),
+    ("Federation: f\nSibling:    fedb:127.0.0.1:12004 ID:2 FedState:ACTIVE\n", ""),
+], ids=["a member", "behind a banner", "in none", "only a sibling"])
+def test_the_own_name_in_a_federation(text: str, name: str) -> None:
+    assert parse_federation(text) == name
+
+
+def test_ids_and_states_of_a_federation_are_read() -> None:
+    """An id holds the number of its cluster from bit 26 on: 67108867 is job 3 of the first, 134221729 of the second."""
+    assert parse_submitted("67108867;feda\n") == "67108867"   # with --clusters; 67108869 without
+    running, pending = parse_squeue("134221729|RUNNING|sl-alice|j.sh|None|n[0-1]\n"
+                                    "67108869|PENDING|sl-alice|pend|Resources|\n")
+    assert (running.id, running.state, pending.id, pending.state) == ("134221729", "RUNNING", "67108869", "PENDING")
+    # sacct --duplicates: of a job that started on the other cluster its own cluster says REVOKED (squeue nothing).
+    assert parse_sacct("67108869|REVOKED|0:0\n") == {"67108869": JobAccount("REVOKED", None, 0)}

@@ -94,10 +94,10 @@ def test_a_version_is_told_and_known_or_not(text: str, version: str | None, is_k
 
 
 def test_every_row_compiles_and_names_known_releases_and_its_source() -> None:
-    tables = (slurmwords.HEADS, slurmwords.REASONS, slurmwords.UNREACHABLE, slurmwords.DATABASE_AWAY,
-              slurmwords.JOB_OVER, slurmwords.UNKNOWN_NODE, slurmwords.UNKNOWN_JOB, slurmwords.TOO_FEW_NODES,
-              slurmwords.NEVER_STARTS, slurmwords.IS_HELD, slurmwords.NO_STEP, slurmwords.SRUN_SAW,
-              slurmwords.REFUSED_BY_SRUN, slurmwords.STEP_WAITS)
+    tables = (slurmwords.HEADS, slurmwords.REASONS, slurmwords.UNREACHABLE, slurmwords.NOT_SENT,
+              slurmwords.DATABASE_AWAY, slurmwords.JOB_OVER, slurmwords.UNKNOWN_NODE, slurmwords.UNKNOWN_JOB,
+              slurmwords.TOO_FEW_NODES, slurmwords.NEVER_STARTS, slurmwords.IS_HELD, slurmwords.NO_STEP,
+              slurmwords.SRUN_SAW, slurmwords.REFUSED_BY_SRUN, slurmwords.STEP_WAITS)
     for row in (row for table in tables for row in table):
         re.compile(row.pattern)
         assert row.source and row.word

@@ -1,14 +1,15 @@
 """The name of the cluster that Slurm's commands talk to here: the key of what outlives a job.
 
 slurm.conf has it, where SLURM_CONF names that file. Without that variable, a job's environment has it; elsewhere
-scontrol is asked (20 ms, measured), which submit lets run beside its own work. No answer = "".
+scontrol is asked (20 ms, measured), which submit lets run beside its own work. No answer = "". Whether the cluster is
+in a federation, only scontrol can tell.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from safelaunch.adapters import slurm
@@ -23,7 +24,11 @@ class ClusterName:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._name = unasked(env)
-        self._command = None if self._name else slurm.Command(slurm.show_config(), slurm.outside_job(env), DEADLINE_S)
+        self._ask(slurm.show_config(), slurmtext.parse_cluster, env)
+
+    def _ask(self, argv: Sequence[str], parse: Callable[[str], str], env: Mapping[str, str]) -> None:
+        self._parse = parse
+        self._command = None if self._name else slurm.Command(argv, slurm.outside_job(env), DEADLINE_S)
 
     def name(self, within_s: float = DEADLINE_S) -> str:
         """The cluster's name; "" = no answer in time."""
@@ -32,12 +37,20 @@ class ClusterName:
             result = self._command.poll()
             if result is not None:
                 self._command = None
-                self._name = slurmtext.parse_cluster(result.stdout) if result.is_ok else ""
+                self._name = self._parse(result.stdout) if result.is_ok else ""
             elif time.monotonic() >= end_s:
                 return ""
             else:
                 time.sleep(0.002)
         return self._name
+
+
+class FederatedName(ClusterName):
+    """The same of the cluster as a member of a federation; "" = it is in none, or no answer in time."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._name = ""
+        self._ask(slurm.show_federation(), slurmtext.parse_federation, env)
 
 
 def unasked(env: Mapping[str, str]) -> str:

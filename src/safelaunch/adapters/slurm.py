@@ -19,6 +19,9 @@ from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
             "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
+# Where a site's FederationParameters say fed_display, these list the jobs and nodes of all clusters of the federation,
+# and nodes of several clusters may have one name. Source: squeue(1) and the others, environment variables.
+_LOCAL = {"squeue": "SQUEUE_LOCAL", "sinfo": "SINFO_LOCAL", "sacct": "SACCT_LOCAL", "scontrol": "SCONTROL_LOCAL"}
 # Options of a helper step beside a training that has GPUs: else srun waits until the training releases its own. All
 # three: in a job with --gpus, SLURM_GPUS contradicts --gpus-per-node=0 alone ("Invalid generic resource (gres)
 # specification"). After --gpus-per-node=2, --gpus=0 alone gets two; after --gpus-per-task=1 both get one. The three
@@ -195,6 +198,11 @@ def test_only(words: Sequence[str]) -> tuple[str, ...]:
     return ("sbatch", "--test-only", *words)
 
 
+def show_federation() -> tuple[str, ...]:
+    """Prints the federation of this cluster; nothing where it is in none (22.05, measured)."""
+    return ("scontrol", "show", "federation")
+
+
 def show_job(job: str) -> tuple[str, ...]:
     """Shows a job."""
     return ("scontrol", "--oneliner", "show", "job", job)
@@ -265,9 +273,12 @@ def _beside(job: str, node: str) -> tuple[str, ...]:
     return ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}")
 
 
-def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` without the variables that change what Slurm's commands print or ask for."""
-    return {key: value for key, value in env.items() if key not in _FORMATS}
+def scrubbed(env: Mapping[str, str], program: str = "") -> dict[str, str]:
+    """`env` without the variables that change what Slurm's commands print or ask for; of a federation, the commands
+    that show something show this cluster alone.
+    """
+    own = {key: value for key, value in env.items() if key not in _FORMATS}
+    return own | {_LOCAL[program]: "1"} if program in _LOCAL else own
 
 
 def outside_job(env: Mapping[str, str]) -> dict[str, str]:
@@ -305,7 +316,7 @@ class Command:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                  cwd: str = "/", pace: Pace | None = None) -> None:
         self.argv = tuple(argv)
-        self._env, self._cwd = scrubbed(env), cwd
+        self._env, self._cwd = scrubbed(env, self.argv[0]), cwd
         self._pace, self._deadline_s = pace, deadline_s
         self._program: ProgramRun | None = None
         self._why = ""

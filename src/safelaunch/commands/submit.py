@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from safelaunch.adapters import slurm
+from safelaunch.adapters.clustername import ClusterName, FederatedName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core import script
 from safelaunch.core.config.debugpresets import debug_overrides, debug_variables
@@ -77,7 +79,12 @@ def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: Cl
 def _show(resolved: Resolved) -> int:
     """--dry-run: the script on stdout, the command on stderr; `RUN` stands for the id that submit chooses."""
     submitting.choose_cluster(resolved, _say)
-    plan, text = submitting.render(resolved, "RUN")
+    cluster = ""
+    if resolved.config["cluster"] != "local":
+        asked, federated = ClusterName(os.environ), FederatedName(os.environ)
+        submitting.stay_on_cluster(resolved, federated, _say)
+        cluster = asked.name(submitting.CLUSTER_S)
+    plan, text = submitting.render(resolved, "RUN", cluster)
     sys.stdout.write(text)
     folder = submitting.free_folder(Path(plan.run_dir))[0]
     send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(

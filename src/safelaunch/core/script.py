@@ -32,17 +32,18 @@ _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
 
 def render(
     template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",),
-    umask: int | None = None, is_complete: Callable[[str], bool] = lambda text: False,
+    umask: int | None = None, is_complete: Callable[[str], bool] = lambda text: False, cluster: str = "",
 ) -> str:
     """The sbatch script of a plan.
 
     `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk;
     `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job;
-    `is_complete` is lastcommand.find_last's.
+    `is_complete` is lastcommand.find_last's; `cluster` is Slurm's ClusterName, on which alone a job of the run may
+    start an attempt, "" = not known.
     Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     text = _fill(template, "directives", directives(plan))
-    return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete)))
+    return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster))
 
 
 def directives(plan: Plan) -> list[str]:
@@ -135,9 +136,10 @@ def time_limit_s(text: str | None) -> int | None:
 
 def _values(
     plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None, last: str,
+    cluster: str,
 ) -> list[str]:
     scalars: list[tuple[str, str | int | None]] = [
-        ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("KILL_FILE", plan.kill_file),
+        ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("CLUSTER", cluster), ("KILL_FILE", plan.kill_file),
         ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
         ("LAUNCHER", plan.launch.by), ("NPROC_PER_NODE", plan.launch.nproc_per_node or plan.gpus_per_node),
         ("TEE", plan.launch.tee), ("SRUN_WAIT", plan.srun.wait_s), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),

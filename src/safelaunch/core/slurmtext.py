@@ -346,9 +346,16 @@ def parse_cluster(text: str) -> str:
     return found[1].lower() if found else ""
 
 
+def parse_federation(text: str) -> str:
+    """The name that the cluster here has in its federation, of `scontrol show federation`; "" = it is in none."""
+    found = re.search(r"^Self:[ \t]+([^\s:]+):", text, re.MULTILINE)
+    return found[1].lower() if found else ""
+
+
 def is_unreachable(stderr: str) -> bool:
     """Whether a Slurm command failed because it got no answer, so that its effect is unknown."""
-    return slurmwords.has_phrase(slurmwords.UNREACHABLE, stderr)
+    is_sent = not slurmwords.has_phrase(slurmwords.NOT_SENT, stderr)
+    return is_sent and slurmwords.has_phrase(slurmwords.UNREACHABLE, stderr)
 
 
 def is_database_away(stderr: str) -> bool:

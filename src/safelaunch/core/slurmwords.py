@@ -67,6 +67,11 @@ UNREACHABLE = (
     Phrase("Controller is in standby mode", "standby", "slurm_errno.c: the library's text", since="24.11"),
     Phrase("Slurm controller not responding|Slurmctld is not responding", "no answer", "src/api"),
 )
+# A command with --clusters asks slurmdbd for that cluster's address first. Where that fails, nothing was asked for.
+NOT_SENT = (
+    Phrase("remove --cluster from your command line", "no address", "src/common/proc_args.c, print_db_notok; recorded "
+           "on 22.05.8"),
+)
 # What sacct says of a slurmdbd that is down; a site without one: "accounting storage is disabled".
 DATABASE_AWAY = (
     Phrase("talking to the database|persistent connection|PersistInit", "database", "recorded on 22.05.8"),

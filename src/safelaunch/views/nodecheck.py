@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from safelaunch.adapters import job, slurm
+from safelaunch.adapters.clustername import FederatedName
 from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.core import nodefold, slurmtext
@@ -74,10 +75,18 @@ def find_target(verb: str, nodes: tuple[str, ...], is_local: bool, srun: tuple[s
         if not nodes:
             raise UsageError("which nodes? outside of a job name them, or say --local for this machine",
                              hint=f"safelaunch nodes {verb} n[1-4]") from None
-        return Target("", nodes, options=srun)
+        return Target("", nodes, options=(*_this_cluster(env), *srun))
     if not set(nodes) <= set(here.nodes):
-        return Target("", nodes, options=srun)
+        return Target("", nodes, options=(*_this_cluster(env), *srun))
     return Target(here.id, nodes or here.nodes, has_gpus=_are_gpus_taken(here.id, env))
+
+
+def _this_cluster(env: Mapping[str, str]) -> tuple[str, ...]:
+    """srun's option that keeps a job in its cluster: in a federation, it would start on any that has a free node of
+    that name (22.05, measured).
+    """
+    name = FederatedName(env).name()
+    return (f"--clusters={name}",) if name else ()
 
 
 def _are_gpus_taken(job_id: str, env: Mapping[str, str]) -> bool:

@@ -24,7 +24,7 @@ from safelaunch.adapters import (
     sharedfile,
     sitefiles,
 )
-from safelaunch.adapters.clustername import ClusterName
+from safelaunch.adapters.clustername import ClusterName, FederatedName
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.submission import Submission
 from safelaunch.core import plan as plans
@@ -55,23 +55,25 @@ def submit(read: Callable[[], Resolved], say: Say, agree: Agree | None = None) -
     ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
     """
     cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
+    federated = FederatedName(os.environ)
     try:
         resolved = read()
         choose_cluster(resolved, say)
         if resolved.config["cluster"] != "local":
             _refuse_other_clusters(cluster)
+            stay_on_cluster(resolved, federated, say)
         return _submit(resolved, cwd, git, cluster, say, agree)
     finally:
         git.close()
 
 
-def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
-    """The plan of a config, and the script that submit sends; raises TemplateError."""
+def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, str]:
+    """The plan of a config, and the script that submit sends to this cluster; raises TemplateError."""
     plan = plans.make(resolved.config, run_id)
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
                          python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
-                         is_complete=bashtext.is_complete)
+                         is_complete=bashtext.is_complete, cluster=cluster)
     return plan, text
 
 
@@ -82,6 +84,15 @@ def choose_cluster(resolved: Resolved, say: Say) -> None:
     resolved.config["cluster"] = "slurm" if shutil.which("sbatch") else "local"
     if resolved.config["cluster"] == "local":
         say("cluster: auto takes this machine: there is no sbatch on the PATH (cluster=slurm insists on Slurm)")
+
+
+def stay_on_cluster(resolved: Resolved, federated: FederatedName, say: Say) -> None:
+    """In a federation, keep the run's jobs on this cluster: Slurm would start each on whichever is free first, and
+    there no supervisor, watch or verb could see what is left of the attempt before.
+    """
+    if name := federated.name(CLUSTER_S):
+        resolved.config["slurm"]["clusters"] = name
+        say(f"{name} is in a federation: all jobs of the run stay on {name} (#SBATCH --clusters={name})")
 
 
 def _refuse_other_clusters(cluster: ClusterName) -> None:
@@ -98,9 +109,12 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, s
     folder, unfinished = free_folder(Path(resolved.config["run_dir"]))
     resolved.config["run_dir"] = str(folder)
     if unfinished is not None:
+        if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
+            resolved.config["slurm"]["clusters"] = kept
         return _go_on(unfinished, _what_differs(unfinished, resolved), cwd, cluster, say)
     run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
-    plan, text = render(resolved, run_id)
+    name = "" if resolved.config["cluster"] == "local" else cluster.name(CLUSTER_S)
+    plan, text = render(resolved, run_id, name)
     if agree is not None and plan.cluster != "local":
         agree(resolved, plan, text, git, cluster)
     facts = git.collect(GIT_BEFORE_S)
@@ -111,7 +125,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, s
         "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
         "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
         "git": facts if in_meta else "git.json", "rules": _packs(say),
-        "cluster_name": None if plan.cluster == "local" else cluster.name(CLUSTER_S) or None,
+        "cluster_name": name or None,
     }
     run = runfolder.create(folder, meta, plan, text, os.environ)
     submission = Submission(run, os.environ, cwd, say)
@@ -145,7 +159,7 @@ def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
     """What of a submission that was cut off is not what would be submitted now; None = nothing."""
     if json.loads(json.dumps(hide_values(resolved.config))) != hide_values(run.meta["config"]):
         return "the configuration"
-    script_now = render(resolved, run.plan.run_id)[1]
+    script_now = render(resolved, run.plan.run_id, run.cluster)[1]
     return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"
 
 

@@ -145,6 +145,7 @@ _LOG = "safelaunch keeps the log in the run folder (run_dir), one for each attem
 _RESTART = "safelaunch restarts the run itself, and two restarts of one run would meet; see restart:"
 _ENV = "use env: for variables; the environment of the submit is kept for every job of the run"
 _TALK = "safelaunch reads what sbatch prints"
+_ONE_CLUSTER = "a run stays on the cluster where it is submitted; submit from a login node of the one you want"
 _ONE_RUN = "not a setting of a job"
 
 # Options that safelaunch sets itself, or that would break what it promises: why, and what to write instead.
@@ -161,8 +162,8 @@ REFUSED: dict[str, str] = {
     "signal": "safelaunch has its own warning before the time limit; kill_switch.signal is the one for your program",
     "kill-on-invalid-dep": "the jobs of a run depend on each other, and safelaunch sets what becomes of them",
     "array": "one train.yaml is one run; submit once for each value, with overrides such as name=…",
-    "clusters": "not built yet: jobs on another cluster; submit from a login node of that cluster",
-    "cluster-constraint": "not built yet: jobs on another cluster; submit from a login node of that cluster",
+    "clusters": _ONE_CLUSTER,
+    "cluster-constraint": _ONE_CLUSTER,
     "export": _ENV,
     "export-file": _ENV,
     "get-user-env": _ENV,
