@@ -194,7 +194,8 @@ def _with_checks(scenario: Scenario) -> Scenario:
     deaths = tuple(_fault(rng, "gpu_dies", 60.0) for _ in range(rng.choice((0, 1, 2, 3))))
     spare = 1 if scenario.nodes > 1 and deaths and rng.random() < 0.7 else scenario.spare_nodes
     return replace(scenario, after_failure=rng.choice(AFTER_FAILURE), checks=(*scenario.checks, *more),
-                   spare_nodes=spare, faults=tuple(sorted((*scenario.faults, *deaths), key=lambda fault: fault.t)))
+                   spare_nodes=spare, pool=scenario.pool + spare - scenario.spare_nodes,
+                   faults=tuple(sorted((*scenario.faults, *deaths), key=lambda fault: fault.t)))
 
 
 def _at_a_checkpoint(scenario: Scenario) -> Scenario:

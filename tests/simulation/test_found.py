@@ -25,6 +25,12 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "a cancel that a supervisor has found is not lost with it": (
+        replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
+                limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",
+                site="no_scontrol", notify="hangs", faults=(
+                    Fault("batch_crashes", 14.23, 89.0, 83), Fault("scancel", 34.57, 0.0, 79),
+                    Fault("leader_dies_at_call", 93.68, 0.0, 62))), "stopped", 2),
     "TERM in the middle of a question about the job before is no answer": (
         replace(_PLAIN, seed=2006673, spare_nodes=1, steps=147, save_every=20, save_s=1.0, load_s=2.0,
                 site="no_scontrol", has_sacct=True, words="26.05",

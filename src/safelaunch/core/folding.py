@@ -71,7 +71,8 @@ def _job_started(state: State, event: Event) -> State:
     )
     successor = None if state.successor == job else state.successor
     return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
-                   checked=(), unfit=(), usual_failures=(), lives=lives)
+                   checked=(), unfit=(), usual_failures=(), lives=lives,
+                   is_cancelled_before=event.data.get("before_cancelled") is True)
 
 
 def _attempt_started(state: State, event: Event) -> State:

@@ -152,6 +152,7 @@ class State:
     exclusions: tuple[Exclusion, ...] = ()
     # (job, how often it had been requeued, attempts before it) of each start of a job, in order.
     lives: tuple[tuple[str, int, int], ...] = ()
+    is_cancelled_before: bool = False       # a person cancelled the job before this one: the run ends
     checked: tuple[str, ...] = ()           # nodes of this job that were asked for their checks, whatever they said
     unfit: tuple[tuple[str, str], ...] = ()      # node, why: it has failed them, and this job does not use it
     checked_after: int | None = None        # the last failed attempt after which nodes were checked

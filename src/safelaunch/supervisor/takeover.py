@@ -71,12 +71,15 @@ def boot(lead: Leader) -> None:
     if not is_new:
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
+        if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
+            lead.course.job_ends(JobEnd.CANCELLED)
         presume_launched(lead, launched)
     else:
         presume_launched(lead, launched)
         meet_the_job_before(lead)
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
-                                      batch_host=lead.job.host, restart_count=lead.job.restart_count))
+                                      batch_host=lead.job.host, restart_count=lead.job.restart_count,
+                                      before_cancelled=lead.ending == JobEnd.CANCELLED))
     settle_intents(lead)
     recall(lead, may_wait=is_new)
     adopt(lead)

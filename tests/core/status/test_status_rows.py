@@ -33,7 +33,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
         "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},
         "local_folder": None, "journal_problems": [], "lost_progress": None,
-        "slower": None, "odd_figures": [], **changes}
+        "slower": None, "slow_search": None, "odd_figures": [], **changes}
 
 
 def row(label: str, **changes: Any) -> str:
@@ -122,7 +122,8 @@ def test_lost_progress_is_told_as_sure_as_it_is(sure: bool, said: str) -> None:
 
 
 def test_a_drop_of_speed_that_lasts_is_told_with_both_levels_until_the_run_ends() -> None:
-    slower = {"attempt": 1, "step": 42_784, "t": 90.0, "from_s": 105.2, "to_s": 111.0, "confidence": 0.9999}
+    slower = {"attempt": 1, "step": 42_784, "t": 90.0, "from_s": 105.2, "to_s": 111.0, "confidence": 0.9999,
+              "follows": "it is reported"}
     assert row("slower", slower=slower).startswith("111 s a step since step 42784, before 105.2 s (5.5 % longer), seen")
     assert row("slower") == ""
     ended = {"how": "stopped", "exit_code": 0, "why": "", "t": 99.0}
