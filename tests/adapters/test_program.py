@@ -57,6 +57,19 @@ def test_a_closed_program_ends_with_all_of_its_session() -> None:
     wait_until_gone(int(said))
 
 
+def test_a_program_does_not_outlive_ctrl_c_which_its_own_session_does_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[ProgramRun] = []
+
+    def interrupted(self: ProgramRun, within_s: float = LONG_S) -> ProgramEnd | None:
+        begun.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgramRun, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(["sleep", "600"], LONG_S)
+    wait_until_gone(begun[0]._process.pid)
+
+
 @pytest.mark.parametrize("stream", ["out", "err"])
 def test_a_program_that_says_too_much_is_ended(stream: str) -> None:
     endless = f"import sys\nwhile True: sys.std{stream}.write('x' * 4096)"

@@ -96,8 +96,9 @@ class ProgramRun:
 
 def run(argv: Sequence[str], deadline_s: float, *, env: Mapping[str, str] | None = None, cwd: str = "/",
         stdin: bytes | None = None) -> ProgramEnd:
-    """How a program ended, waited for."""
-    ended = ProgramRun(argv, deadline_s, env=env, cwd=cwd, stdin=stdin).wait()
+    """How a program ended, waited for. Ctrl-C does not reach its session: it is ended here."""
+    with contextlib.closing(ProgramRun(argv, deadline_s, env=env, cwd=cwd, stdin=stdin)) as program:
+        ended = program.wait()
     assert ended is not None   # it waits until the deadline
     return ended
 
