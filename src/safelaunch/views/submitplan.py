@@ -38,9 +38,9 @@ def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: Cl
         excluded = _excluded(plan, cluster.name(NAME_S))
         facts = git.collect(GIT_S)
         start = _start(asked)
-    commit = facts.get("commit") if facts else None
-    dirty = forecast.changed_files(facts["diff"]) if facts and "diff" in facts else None
-    found = SubmissionFacts(size, resumes, excluded, start, commit, dirty)
+    commit = None if facts is None else facts.get("commit", "")
+    dirty = forecast.changed_files(facts["diff"]) if facts else 0
+    found = SubmissionFacts(size, resumes, excluded, start, commit, dirty, git.is_cut)
     return terminal.lines(forecast.rows(plan, found, talk.span), terminal.width(), terminal.has_colour())
 
 
