@@ -309,10 +309,10 @@ class Command:
     """A command that runs while the loop goes on; `poll` gives its result once. `pace`: it waits for its turn."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/", pace: Pace | None = None) -> None:
+                 cwd: str = "/", pace: Pace | None = None, stdin: bytes | None = None) -> None:
         self.argv = tuple(argv)
         self._env, self._cwd = scrubbed(env), cwd
-        self._pace, self._deadline_s = pace, deadline_s
+        self._pace, self._deadline_s, self._stdin = pace, deadline_s, stdin
         self._program: ProgramRun | None = None
         self._failed: Result | None = None
         self._start()
@@ -321,7 +321,7 @@ class Command:
         if self._pace is not None and not self._pace.take(time.monotonic()):
             return
         try:
-            self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd)
+            self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd, stdin=self._stdin)
         except OSError as error:
             code = NOT_FOUND if error.errno in _MISSING else None
             self._failed = Result(self.argv, code, "", f"{self.argv[0]}: {error.strerror}")
