@@ -89,6 +89,16 @@ def test_a_teams_group_that_does_not_exist_or_cannot_pass_is_told(
     assert closed["verdict"] == "caution" and "does not let" in closed["measured"]
 
 
+def test_the_partition_is_that_of_the_options_for_sbatch(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """As the row of a refused test job says: safelaunch doctor -- --account=… --partition=…"""
+    fake_command(folder / "bin", "sbatch", "")
+    fake_command(folder / "bin", "scontrol", "echo 'PartitionName=cpu Default=YES State=UP'; "
+                 "echo 'PartitionName=gpu State=DOWN'")
+    for words in (["--", "--partition=gpu"], ["--partition", "gpu"], ["--partition", "cpu", "--", "--partition=gpu"]):
+        assert ask(capsys, folder, *words)[1]["partition"]["measured"] == "gpu is DOWN"
+    assert ask(capsys, folder)[1]["partition"]["measured"].startswith("cpu: ")
+
+
 def test_a_word_that_is_no_option_is_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert run(["doctor", str(folder), "gpu"]) == 2
     assert "'gpu' is no option of sbatch" in capsys.readouterr().err

@@ -102,7 +102,9 @@ def test_a_slurm_that_does_not_answer_is_unknown_after_the_deadline(
     assert any("unknown: Slurm gave no answer" in line for line in map(click.unstyle, lines)), lines
 
 
-def test_the_plan_tries_the_script_itself_and_needs_no_room_in_tmp(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_tries_the_script_itself_and_needs_no_room_in_tmp(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(place / "missing"))
     monkeypatch.setattr(tempfile, "tempdir", str(place / "missing"))
     fake_command(place / "bin", "sbatch", f'cat >"$HOME/tried"; {SBATCH}')

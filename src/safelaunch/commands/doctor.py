@@ -28,7 +28,9 @@ def command(words: tuple[str, ...], partition: str | None, group: str | None, wi
     wrong = next((word for word in words[first:] if not word.startswith("-")), None)
     if wrong is not None:
         raise UsageError(f"{wrong!r} is no option of sbatch", hint="write options as one word: --account=abc")
-    question = DoctorQuestion(absolute(words[0] if first else "."), partition, group, with_job, words[first:])
+    named = [word.partition("=")[2] for word in words[first:] if word.startswith("--partition=")]
+    question = DoctorQuestion(absolute(words[0] if first else "."), named[-1] if named else partition, group, with_job,
+                              words[first:])
     found = examine(question, talk.hush if as_json else talk.say)
     if as_json:
         talk.emit_json(object_of(question, found))
