@@ -253,9 +253,9 @@ def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -
 
 
 def allocate(name: str, words: Sequence[str], start_s: float, limit_s: float) -> tuple[str, ...]:
-    """Gets nodes for steps from here; gives up where they are not free within `start_s`."""
-    return ("salloc", "--no-shell", f"--job-name={name}", f"--immediate={math.ceil(start_s)}",
-            f"--time={math.ceil(limit_s / 60)}", *words)
+    """Gets nodes for steps from here; gives up where they are not free within `start_s`. No word changes the name."""
+    return ("salloc", "--no-shell", f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(limit_s / 60)}", *words,
+            f"--job-name={name}")
 
 
 def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:
