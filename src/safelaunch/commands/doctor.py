@@ -1,4 +1,4 @@
-"""safelaunch doctor: what of this site will bite a run, and which setting follows."""
+"""safelaunch doctor: what at this site can harm a run, and what to set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safelaunch.views import talk
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/doctor.md.")
 def command(words: tuple[str, ...], partition: str | None, group: str | None, with_job: bool, with_all: bool,
             as_json: bool) -> int:
-    """Say what of this site will bite a run, and which setting follows.
+    """Say what at this site can harm a run, and what to set.
 
     FOLDER is where run folders will be (default: here). Exit code 13: something is not safe.
     """

@@ -1,4 +1,4 @@
-"""safelaunch doctor: what of this site will bite a run, in plain words, and which setting follows."""
+"""safelaunch doctor: what at this site can harm a run, and what to set."""
 
 from __future__ import annotations
 
