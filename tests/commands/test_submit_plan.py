@@ -90,6 +90,14 @@ def test_a_script_is_asked_nothing_and_slurm_nothing_more_than_before(place: Pat
     assert [call.split()[0] for call in calls(place)] == ["--parsable"]
 
 
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
+def test_a_program_that_has_closed_its_streams_submits_as_well(place: Path, closed: str) -> None:
+    """Daemons close stdin; Python then has None for it."""
+    done = subprocess.run(["bash", "-c", f'"$@" {closed}', "bash", *SAFELAUNCH, "submit", "train.yaml"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "Submitted batch job 12\n"), done.stderr
+
+
 def test_a_slurm_that_does_not_answer_is_unknown_after_the_deadline(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
