@@ -29,7 +29,7 @@ class ProgramEnd(NamedTuple):
 
 class ProgramRun:
     """A running program. Its output goes to memory, not to a folder that may be full. Raises OSError where it cannot be
-    started.
+    started. Deadline and size are looked at by `poll` and `wait` alone: between two calls it runs on, and output grows.
     """
 
     def __init__(self, argv: Sequence[str], deadline_s: float, *, env: Mapping[str, str] | None = None, cwd: str = "/",
