@@ -21,7 +21,7 @@ BUG, UNABLE, UNWRITABLE = 70, 71, 74   # EX_SOFTWARE, EX_OSERR, EX_IOERR: sysexi
 # verb → module that defines a click command of that name (in `command`), and its line in --help.
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("safelaunch.commands.submit", "Submit a training instead of sbatch, and keep it alive"),
-    "doctor": ("safelaunch.commands.doctor", "Say what of this site will bite a run, and what to set"),
+    "doctor": ("safelaunch.commands.doctor", "Say what at this site can harm a run, and what to set"),
     "check": ("safelaunch.commands.check", "Check a train.yaml; needs no Slurm"),
     "script": ("safelaunch.commands.script", "Print the sbatch script of a train.yaml"),
     "config": ("safelaunch.commands.config", "Show the resolved config and where each value came from"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,19 @@ def test_a_closed_program_ends_with_all_of_its_session() -> None:
     wait_until_gone(int(said))
 
 
+def test_a_program_does_not_outlive_ctrl_c_which_its_own_session_does_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[ProgramRun] = []
+
+    def interrupted(self: ProgramRun, within_s: float = LONG_S) -> ProgramEnd | None:
+        begun.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgramRun, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(["sleep", "600"], LONG_S)
+    wait_until_gone(begun[0]._process.pid)
+
+
 @pytest.mark.parametrize("stream", ["out", "err"])
 def test_a_program_that_says_too_much_is_ended(stream: str) -> None:
     endless = f"import sys\nwhile True: sys.std{stream}.write('x' * 4096)"
@@ -90,3 +104,15 @@ def test_a_list_of_slurms_that_is_cut_is_no_answer() -> None:
     result = slurm.run(["head", "--bytes", str(MOST_BYTES + 1), "/dev/zero"], os.environ)
     assert (result.returncode, result.is_unknown) == (None, True)
     assert result.stderr == f"it printed more than {MOST_BYTES} bytes"
+
+
+def test_a_command_of_slurms_that_has_no_room_to_start_is_unknown_and_not_missing() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))   # of open files
+    try:
+        crowded = slurm.run(["squeue"], os.environ)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    missing = slurm.run(["/no/such/squeue"], os.environ)
+    assert (crowded.returncode, crowded.is_unknown) == (None, True) and "Too many open files" in crowded.stderr
+    assert (missing.returncode, missing.is_unknown) == (127, False)

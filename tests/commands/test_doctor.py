@@ -89,6 +89,16 @@ def test_a_teams_group_that_does_not_exist_or_cannot_pass_is_told(
     assert closed["verdict"] == "caution" and "does not let" in closed["measured"]
 
 
+def test_the_partition_is_that_of_the_options_for_sbatch(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """As the row of a refused test job says: safelaunch doctor -- --account=… --partition=…"""
+    fake_command(folder / "bin", "sbatch", "")
+    fake_command(folder / "bin", "scontrol", "echo 'PartitionName=cpu Default=YES State=UP'; "
+                 "echo 'PartitionName=gpu State=DOWN'")
+    for words in (["--", "--partition=gpu"], ["--partition", "gpu"], ["--partition", "cpu", "--", "--partition=gpu"]):
+        assert ask(capsys, folder, *words)[1]["partition"]["measured"] == "gpu is DOWN"
+    assert ask(capsys, folder)[1]["partition"]["measured"].startswith("cpu: ")
+
+
 def test_a_word_that_is_no_option_is_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert run(["doctor", str(folder), "gpu"]) == 2
     assert "'gpu' is no option of sbatch" in capsys.readouterr().err
@@ -104,11 +114,24 @@ def test_the_small_job_is_cancelled_by_its_own_name_whatever_happens(
     fake_command(folder / "bin", "squeue", "echo 'n[3-4]'")
     fake_command(folder / "bin", "scancel", f'echo "$*" >"{folder}/cancelled"')
     monkeypatch.setattr(doctor, "ASK_S", 0.3 if "sleep" in salloc else 20.0)
-    with pytest.raises(KeyboardInterrupt), doctor.small_job([], dict(os.environ)) as job:
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt), doctor.small_job(["--job-name=mine"], dict(os.environ), said.append) as job:
         assert job.nodes == (("n3", "n4") if "Granted" in salloc else ()) and bool(job.trouble) is not bool(job.id)
         raise KeyboardInterrupt
-    name = re.search(r"--job-name=(safelaunch-doctor-\S+)", (folder / "asked").read_text())
-    assert name and f"--name={name[1]}" in (folder / "cancelled").read_text()
+    name = re.search(r"--job-name=(safelaunch-doctor-\S+)$", (folder / "asked").read_text())
+    assert name and f"--name={name[1]}" in (folder / "cancelled").read_text() and said == []
+
+
+def test_a_small_job_that_cannot_be_cancelled_is_said_with_the_command_that_ends_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_command(folder / "bin", "salloc", "echo 'salloc: Granted job allocation 12' >&2")
+    fake_command(folder / "bin", "squeue", "echo 'n[3-4]'")
+    fake_command(folder / "bin", "scancel", "echo 'Socket timed out' >&2; exit 1")
+    said: list[str] = []
+    with doctor.small_job([], dict(os.environ), said.append):
+        pass
+    assert len(said) == 1 and "Socket timed out" in said[0] and "scancel --name=safelaunch-doctor-" in said[0]
 
 
 @each(("t", "expected"), [(None, 0.0), (150.0, 0.0), (90.0, -10.0), (230.0, 30.0)])

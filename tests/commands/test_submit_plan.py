@@ -90,16 +90,35 @@ def test_a_script_is_asked_nothing_and_slurm_nothing_more_than_before(place: Pat
     assert [call.split()[0] for call in calls(place)] == ["--parsable"]
 
 
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
+def test_a_program_that_has_closed_its_streams_submits_as_well(place: Path, closed: str) -> None:
+    """Daemons close stdin; Python then has None for it."""
+    done = subprocess.run(["bash", "-c", f'"$@" {closed}', "bash", *SAFELAUNCH, "submit", "train.yaml"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "Submitted batch job 12\n"), done.stderr
+
+
 def test_a_slurm_that_does_not_answer_is_unknown_after_the_deadline(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submitplan, "START_S", 0.3)
     fake_command(place / "bin", "sbatch", "exec sleep 60")
     plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
-    (place / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place / "tmp"))
     git = GitFacts(str(place))
     lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ))
     git.close()
     assert any("unknown: Slurm gave no answer" in line for line in map(click.unstyle, lines)), lines
-    assert not list((place / "tmp").iterdir()), "a copy of the script, which has the values of env, is left"
+
+
+def test_the_plan_tries_the_script_itself_and_needs_no_room_in_tmp(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(place / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "missing"))
+    fake_command(place / "bin", "sbatch", f'cat >"$HOME/tried"; {SBATCH}')
+    plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
+    git = GitFacts(str(place))
+    lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ))
+    git.close()
+    assert "on n[0-1] in partition main" in " ".join(" ".join(map(click.unstyle, lines)).split()), lines
+    assert (place / "tried").read_text() == text

@@ -545,6 +545,7 @@ def test_exclusions_that_sbatch_refuses_are_left_out(cluster: Cluster, bloom: Ma
     cluster.tick(cluster.watcher(), times=2)
     assert [("exclude" in call) for call in cluster.calls("sbatch")] == [True, False]
     assert state(bloom).successor == "99"
+    assert "job 99 may use n3 again, since too few nodes are left, and was queued" in cluster.said[-1], cluster.said
 
 
 def test_a_job_found_by_its_name_is_not_doubled(cluster: Cluster, bloom: Made) -> None:

@@ -78,6 +78,7 @@ def test_when_it_starts_is_told_and_unknown_is_called_unknown() -> None:
 def test_a_dirty_tree_is_told() -> None:
     assert said("git") == "commit 0123456789ab"
     assert "2 files differ" in said("git", replace(FACTS, dirty=2))
-    assert "unknown" in said("git", replace(FACTS, dirty=None))
+    assert "at least 2 files differ" in said("git", replace(FACTS, dirty=2, is_cut=True))
+    assert said("git", replace(FACTS, commit=None)) == "unknown: git took too long"
     assert changed_files("diff --git a/x b/x\n+diff --git in a line\ndiff --git a/y b/y\n") == 2
-    assert not [row for row in forecast.rows(made(), replace(FACTS, commit=None), str) if row[0] == "git"]
+    assert not [row for row in forecast.rows(made(), replace(FACTS, commit=""), str) if row[0] == "git"]

@@ -57,6 +57,12 @@ def test_the_figures_of_a_run_are_those_of_its_journal() -> None:
     assert "safelaunch_run_exit_code" not in found, "a run that goes on has none"
 
 
+def test_a_step_that_no_float_holds_has_no_value() -> None:
+    """The leader makes these figures: it must not die of a log."""
+    found = values(run(event(441, "progress", attempt=2, step=10**400)))
+    assert "safelaunch_run_step" not in found and one(found, "attempts_total") == 2
+
+
 def test_an_ended_run_has_its_exit_code_and_no_nodes() -> None:
     found = values(run(event(460, "attempt_ended", attempt=2, how="completed", exit_code=0),
                        event(461, "completed", exit_code=0, why="done"), now=9999.0))

@@ -1,4 +1,4 @@
-"""safelaunch doctor on a real Slurm that forbids things: what bites, and the way that remains."""
+"""safelaunch doctor on a real Slurm that forbids things: what harms a run, and the way that remains."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_doctor_names_what_a_site_forbids_with_the_way_that_remains_and_leaves_n
                        env=installation.env, timeout_s=120)
     said = json.loads(done.stdout)
     rows = {row["check"]: row for row in said["rows"]}
-    bites = {name: rows[name]["verdict"] for name in ("dependencies", "dead nodes", "PrivateData", "nodes: sbatch")}
-    assert set(bites.values()) == {"caution"}, done.stdout
+    harms = {name: rows[name]["verdict"] for name in ("dependencies", "dead nodes", "PrivateData", "nodes: sbatch")}
+    assert set(harms.values()) == {"caution"}, done.stdout
     assert "via: auto" in rows["dependencies"]["setting"] and "watch" in rows["nodes: sbatch"]["setting"]
     well = {name: rows[name]["verdict"] for name in ("release", "sbatch", "nodes: scontrol", "nodes: overlap",
                                                      "nodes: ports", "other host: claims", "link")}

@@ -32,10 +32,22 @@ def test_ptrace_scope_is_read(tmp_path: Path, text: str | None, outcome: str) ->
     assert sitelook.read_ptrace(str(tmp_path / "scope"))["outcome"] == outcome
 
 
-def test_the_first_folder_that_can_be_written_is_a_supervisors(tmp_path: Path) -> None:
+def test_the_first_folder_that_can_be_written_is_a_supervisors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SAFELAUNCH_LOCAL_DIR", raising=False)
     missing = str(tmp_path / "missing")
     assert sitelook.read_local((missing, str(tmp_path)))["why"] == str(tmp_path)
     assert sitelook.read_local((missing,))["outcome"] == "failed" and os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_the_user_names_is_the_only_one_that_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
+    assert sitelook.read_local(("/nonexistent",))["why"] == str(tmp_path)
+    monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path / "missing"))
+    assert sitelook.read_local((str(tmp_path),))["outcome"] == "failed"
 
 
 def ask(capsys: pytest.CaptureFixture[str], **words: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class SmallJob:
 
 
 @contextlib.contextmanager
-def small_job(options: Sequence[str], env: Mapping[str, str]) -> Iterator[SmallJob]:
+def small_job(options: Sequence[str], env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SmallJob]:
     """A job of two nodes, for steps from here; it is cancelled afterwards, also where Slurm's answer got lost."""
     name = f"safelaunch-doctor-{secrets.token_hex(4)}"
     argv = slurm.allocate(name, ["--nodes=2", "--ntasks-per-node=1", *options], QUEUE_S, JOB_LIMIT_S)
@@ -116,7 +116,10 @@ def small_job(options: Sequence[str], env: Mapping[str, str]) -> Iterator[SmallJ
             nodes = ()
         yield SmallJob(granted[1], nodes, "" if nodes else "squeue does not name its nodes")
     finally:
-        slurm.run(slurm.scancel_named(runfolder.name_of(os.getuid()), name), env, ASK_S)
+        ended = slurm.run(slurm.scancel_named(runfolder.name_of(os.getuid()), name), env, ASK_S)
+        if not ended.is_ok:
+            say(f"the small job could not be cancelled ({slurm.said(ended)}): it can last for {JOB_LIMIT_S / 60:.0f} "
+                f"minutes more; to end it: scancel --name={name}")
 
 
 def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> NodeAnswers:

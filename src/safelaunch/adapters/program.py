@@ -29,7 +29,7 @@ class ProgramEnd(NamedTuple):
 
 class ProgramRun:
     """A running program. Its output goes to memory, not to a folder that may be full. Raises OSError where it cannot be
-    started.
+    started. Deadline and size are looked at by `poll` and `wait` alone: between two calls it runs on, and output grows.
     """
 
     def __init__(self, argv: Sequence[str], deadline_s: float, *, env: Mapping[str, str] | None = None, cwd: str = "/",
@@ -96,8 +96,9 @@ class ProgramRun:
 
 def run(argv: Sequence[str], deadline_s: float, *, env: Mapping[str, str] | None = None, cwd: str = "/",
         stdin: bytes | None = None) -> ProgramEnd:
-    """How a program ended, waited for."""
-    ended = ProgramRun(argv, deadline_s, env=env, cwd=cwd, stdin=stdin).wait()
+    """How a program ended, waited for. Ctrl-C does not reach its session: it is ended here."""
+    with contextlib.closing(ProgramRun(argv, deadline_s, env=env, cwd=cwd, stdin=stdin)) as program:
+        ended = program.wait()
     assert ended is not None   # it waits until the deadline
     return ended
 

@@ -16,6 +16,7 @@ class GitFacts:
 
     def __init__(self, cwd: str) -> None:
         self._runs: dict[str, ProgramRun] = {}
+        self.is_cut = False   # the diff that was collected is longer than MAX_DIFF_BYTES
         with contextlib.suppress(OSError):   # no git here
             self._runs["commit"] = _start(cwd, "rev-parse", "HEAD")
             self._runs["diff"] = _start(cwd, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD")
@@ -28,10 +29,11 @@ class GitFacts:
             if name not in self._runs:
                 return {}
             ended = self._runs[name].wait(max(0.0, end_s - time.monotonic()))
-            if ended is None:
+            if ended is None or (ended.code is None and not ended.is_cut):   # DEADLINE_S has passed
                 return None
             if ended.code != 0 and not ended.is_cut:
                 return {}
+            self.is_cut = ended.is_cut
             facts[name] = ended.out.decode(errors="replace").rstrip("\n")
         return facts
 
@@ -44,4 +46,4 @@ class GitFacts:
 def _start(cwd: str, *words: str) -> ProgramRun:
     # No optional locks: a submission must not block the person's own git. No pager, no external diff.
     return ProgramRun(["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *words], DEADLINE_S, cwd=cwd,
-                   most_bytes=MAX_DIFF_BYTES)
+                      most_bytes=MAX_DIFF_BYTES)

@@ -6,6 +6,7 @@ SlurmUnreachable (nobody knows what happened). `Command` is the same without wai
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from safelaunch.adapters.program import ProgramRun
 from safelaunch.core import jobstates, slurmtext
+from safelaunch.core.via import NOT_FOUND
 from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
@@ -259,9 +261,9 @@ def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -
 
 
 def allocate(name: str, words: Sequence[str], start_s: float, limit_s: float) -> tuple[str, ...]:
-    """Gets nodes for steps from here; gives up where they are not free within `start_s`."""
-    return ("salloc", "--no-shell", f"--job-name={name}", f"--immediate={math.ceil(start_s)}",
-            f"--time={math.ceil(limit_s / 60)}", *words)
+    """Gets nodes for steps from here; gives up where they are not free within `start_s`. No word changes the name."""
+    return ("salloc", "--no-shell", f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(limit_s / 60)}", *words,
+            f"--job-name={name}")
 
 
 def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:
@@ -310,32 +312,37 @@ class Pace:
         return max(0.0, self._started_s[0] + 1.0 - now_s)
 
 
+# There is no such command here. Any other error, such as no room for a process, may pass: it is no answer.
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC)
+
+
 class Command:
     """A command that runs while the loop goes on; `poll` gives its result once. `pace`: it waits for its turn."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/", pace: Pace | None = None) -> None:
+                 cwd: str = "/", pace: Pace | None = None, stdin: bytes | None = None) -> None:
         self.argv = tuple(argv)
         self._env, self._cwd = scrubbed(env, self.argv[0]), cwd
-        self._pace, self._deadline_s = pace, deadline_s
+        self._pace, self._deadline_s, self._stdin = pace, deadline_s, stdin
         self._program: ProgramRun | None = None
-        self._why = ""
+        self._failed: Result | None = None
         self._start()
 
     def _start(self) -> None:
         if self._pace is not None and not self._pace.take(time.monotonic()):
             return
         try:
-            self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd)
+            self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd, stdin=self._stdin)
         except OSError as error:
-            self._why = f"{self.argv[0]}: {error.strerror}"
+            code = NOT_FOUND if error.errno in _MISSING else None
+            self._failed = Result(self.argv, code, "", f"{self.argv[0]}: {error.strerror}")
 
     def poll(self) -> Result | None:
         """The result; None while it runs, or waits for its turn."""
-        if self._program is None and not self._why:
+        if self._program is None and self._failed is None:
             self._start()
         if self._program is None:
-            return Result(self.argv, 127, "", self._why) if self._why else None
+            return self._failed
         ended = self._program.poll()
         if ended is None:
             return None

@@ -1,4 +1,4 @@
-"""safelaunch doctor: what of this site will bite a run, and which setting follows."""
+"""safelaunch doctor: what at this site can harm a run, and what to set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safelaunch.views import talk
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/doctor.md.")
 def command(words: tuple[str, ...], partition: str | None, group: str | None, with_job: bool, with_all: bool,
             as_json: bool) -> int:
-    """Say what of this site will bite a run, and which setting follows.
+    """Say what at this site can harm a run, and what to set.
 
     FOLDER is where run folders will be (default: here). Exit code 13: something is not safe.
     """
@@ -28,7 +28,9 @@ def command(words: tuple[str, ...], partition: str | None, group: str | None, wi
     wrong = next((word for word in words[first:] if not word.startswith("-")), None)
     if wrong is not None:
         raise UsageError(f"{wrong!r} is no option of sbatch", hint="write options as one word: --account=abc")
-    question = DoctorQuestion(absolute(words[0] if first else "."), partition, group, with_job, words[first:])
+    named = [word.partition("=")[2] for word in words[first:] if word.startswith("--partition=")]
+    question = DoctorQuestion(absolute(words[0] if first else "."), named[-1] if named else partition, group, with_job,
+                              words[first:])
     found = examine(question, talk.hush if as_json else talk.say)
     if as_json:
         talk.emit_json(object_of(question, found))

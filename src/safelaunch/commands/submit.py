@@ -53,7 +53,8 @@ def command(
 
     if dry_run:
         return _show(read())
-    asks = not (yes or as_json) and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    streams = (sys.stdin, sys.stdout, sys.stderr)   # None: closed, as a daemon does
+    asks = not (yes or as_json) and all(stream is not None and stream.isatty() for stream in streams)
     submitted = submitting.submit(read, _say, _agree if asks else None)
     _report(submitted, as_json)
     if wait_for_end:

@@ -27,8 +27,8 @@ class ExpectedStart:
 
 @dataclass(frozen=True)
 class SubmissionFacts:
-    """All that is known before a job is sent; None = nobody knows. `excluded`: (node, why). `dirty`: how many files
-    differ from the commit.
+    """All that is known before a job is sent; None = nobody knows. `excluded`: (node, why). `commit`: "" = this is no
+    repository. `dirty`: how many files differ from the commit; `is_cut`: at least, of a diff that is too long to keep.
     """
 
     size: str                                             # 16 nodes × 8 GPUs, torchrun × 8, …
@@ -36,7 +36,8 @@ class SubmissionFacts:
     excluded: tuple[tuple[str, str], ...] | None
     start: ExpectedStart
     commit: str | None = None
-    dirty: int | None = None
+    dirty: int = 0
+    is_cut: bool = False
 
 
 def parse_test_only(said: str, is_ok: bool) -> ExpectedStart:
@@ -105,11 +106,14 @@ def _starts(start: ExpectedStart) -> tuple[str, str, str]:
 
 def _tree(facts: SubmissionFacts) -> list[tuple[str, str, str]]:
     if facts.commit is None:
+        return [("git", "unknown: git took too long", "yellow")]
+    if not facts.commit:
         return []
     short = facts.commit[:12]
-    if facts.dirty is None:
-        return [("git", f"commit {short}; whether files differ from it is unknown: git took too long", "yellow")]
     if not facts.dirty:
         return [("git", f"commit {short}", "")]
     files = "1 file differs" if facts.dirty == 1 else f"{facts.dirty} files differ"
+    if facts.is_cut:
+        return [("git", f"commit {short}, and at least {files} from it: the difference is too long, and only its start "
+                 "is kept with the run", "yellow")]
     return [("git", f"commit {short}, and {files} from it: the difference is kept with the run", "yellow")]

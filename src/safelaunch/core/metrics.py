@@ -76,7 +76,15 @@ def samples(run: MeteredRun) -> list[MetricSample]:
     """The values of a run, in the order of FAMILIES; what is not known has none."""
     own = {"run": run.name, "run_id": run.run_id}
     return [MetricSample(f"safelaunch_{name}", {**own, **labels}, value) for name, labels, value in _values(run)
-            if math.isfinite(value)]
+            if _is_figure(value)]
+
+
+def _is_figure(value: float) -> bool:
+    """Whether it can be printed: a log's pattern can take 400 digits for a step, which no float holds."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _values(run: MeteredRun) -> Iterator[tuple[str, dict[str, str], float]]:

@@ -70,7 +70,11 @@ def read_ptrace(path: str = PTRACE) -> dict[str, Any]:
 
 
 def read_local(folders: tuple[str, ...] = LOCAL) -> dict[str, Any]:
-    """The first folder of this node's own disk that can be written."""
+    """The first folder of this node's own disk that can be written; of SAFELAUNCH_LOCAL_DIR alone where that is set, as
+    in job.sbatch.
+    """
+    chosen = os.environ.get("SAFELAUNCH_LOCAL_DIR")
+    folders = (chosen,) if chosen else folders
     for folder in folders:
         path = os.path.join(folder, ".safelaunch-doctor-%d" % os.getpid())
         try:

@@ -80,6 +80,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
+    metering.write(lead)   # the last figures until the next job starts must not say that it runs
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)

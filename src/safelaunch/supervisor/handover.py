@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
-from safelaunch.adapters.knownnodes import try_with_fewer
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
@@ -28,6 +27,7 @@ from safelaunch.supervisor.nextjob import (
     note_lost,
     queue_successor,
     queued,
+    submit_next,
     way_without_sbatch,
     with_known_nodes,
 )
@@ -272,8 +272,7 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 def _sbatch(
     lead: Leader, action: HandOver
 ) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
-    result, exclude = yield from try_with_fewer(action.exclude, lambda names: with_known_nodes(
-        lead, names, lambda: lead.successor.submit(names, is_behind=False, is_held=action.held)))
+    result, exclude = yield from submit_next(lead, action.exclude, is_behind=False, is_held=action.held)
     if (job := lead.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
     return ActOutcome(True, (result, job), then=(queued(lead, job, exclude),))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
 from safelaunch.adapters.slurm import Command, Result, is_done
-from safelaunch.core import acts, jobstates
+from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
@@ -106,11 +106,23 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
             return ActOutcome(False, _Tried(taken=taken))
         if not lead.is_sure_of_folder():
             return ActOutcome(False, _Tried())
-        result, exclude = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
-            lead, names, lambda: lead.successor.submit(names, is_held=is_held)))
+        result, exclude = yield from submit_next(lead, exclude, is_held=is_held)
         job = lead.successor.job_from(result)
     then = () if job is None else (queued(lead, job, exclude),)
     return ActOutcome(job is not None, _Tried(job, None, result), then=then)
+
+
+def submit_next(
+    lead: Leader, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool
+) -> Generator[Command, Result | None, tuple[Result, tuple[str, ...]]]:
+    """The result of sbatch of the next job, and the nodes that it is kept from in the end; said where these are fewer.
+    """
+    result, kept = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
+        lead, names, lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held)))
+    if result.is_ok and kept != exclude:
+        lead.say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
+                 "too few nodes are left")
+    return result, kept
 
 
 def with_known_nodes(

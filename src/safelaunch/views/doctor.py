@@ -1,4 +1,4 @@
-"""safelaunch doctor: what of this site will bite a run, in plain words, and which setting follows."""
+"""safelaunch doctor: what at this site can harm a run, and what to set."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def examine(question: DoctorQuestion, say: Say) -> Diagnosis:
         rows += (judge_team(doctor.ask_folder(question.folder, question.group)),)
     if question.with_job and has_slurm:
         say("asking for a job of two nodes: up to some minutes")
-        with doctor.small_job(_options(question), env) as job:
+        with doctor.small_job(_options(question), env, say) as job:
             rows += _ask_job(job, question, env)
     return Diagnosis(tuple(rows), answered, job.id)
 

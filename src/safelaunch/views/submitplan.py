@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,18 +28,16 @@ NAME_S = 1.0
 
 def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: ClusterName) -> list[str]:
     """The plan for this terminal. What does not answer in time is said to be unknown."""
-    with tempfile.NamedTemporaryFile("w", prefix="safelaunch-") as copy:   # 0600: it has the values of env
-        copy.write(text)
-        copy.flush()
-        asked = Command(slurm.test_only([*script.first_job_options(plan), copy.name]), slurm.outside_job(os.environ),
-                        START_S, cwd)
-        resumes = ("no resume: resume.dir is not set",) if plan.resume.dir is None else firststart.look(plan, cwd).lines
-        excluded = _excluded(plan, cluster.name(NAME_S))
-        facts = git.collect(GIT_S)
-        start = _start(asked)
-    commit = facts.get("commit") if facts else None
-    dirty = forecast.changed_files(facts["diff"]) if facts and "diff" in facts else None
-    found = SubmissionFacts(size, resumes, excluded, start, commit, dirty)
+    # The script has the values of env: it goes through memory, and to no file.
+    asked = Command(slurm.test_only(script.first_job_options(plan)), slurm.outside_job(os.environ), START_S, cwd,
+                    stdin=text.encode())
+    resumes = ("no resume: resume.dir is not set",) if plan.resume.dir is None else firststart.look(plan, cwd).lines
+    excluded = _excluded(plan, cluster.name(NAME_S))
+    facts = git.collect(GIT_S)
+    start = _start(asked)
+    commit = None if facts is None else facts.get("commit", "")
+    dirty = forecast.changed_files(facts["diff"]) if facts else 0
+    found = SubmissionFacts(size, resumes, excluded, start, commit, dirty, git.is_cut)
     return terminal.lines(forecast.rows(plan, found, talk.span), terminal.width(), terminal.has_colour())
 
 

@@ -146,7 +146,8 @@ class WatchAct:
         except ParseError as error:
             return ActOutcome(None, f"queued its next job, whose id nobody knows: {error.message}",
                               {"why": error.message})
-        return self._queued(act, job, "was queued", exclude)
+        again = f"may use {nodefold.fold(act.exclude)} again, since too few nodes are left, and "
+        return self._queued(act, job, f"{'' if exclude == act.exclude else again}was queued", exclude)
 
     def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
         """afterany only after a job that runs: Slurm forgets the others, and one that hangs at its end would hold this

@@ -34,7 +34,7 @@ def recorded(release: str, suffix: str = "") -> SiteAnswers:
     return SiteAnswers(parse_config(text["config"].text), parse_partition(text["partition"].text, None), limits, "", "")
 
 
-# A recorded site, on which nothing bites.
+# A recorded site, on which nothing can harm a run.
 GOOD = replace(recorded("22.05", "-with-accounts"), config={
     **(recorded("22.05", "-with-accounts").config or {}), "unkillablesteptimeout": "300 sec", "taskplugin":
     "task/cgroup,task/affinity", "constrainramspace": "yes", "constraindevices": "yes", "proctracktype":
@@ -46,7 +46,7 @@ def verdicts(answers: SiteAnswers) -> dict[str, str]:
     return {row.check: row.verdict for row in judge_slurm(answers)}
 
 
-def test_on_a_good_site_nothing_bites() -> None:
+def test_on_a_good_site_nothing_harms_a_run() -> None:
     assert set(verdicts(GOOD).values()) == {OK}, judge_slurm(GOOD)
     assert set(verdicts(GOOD)) == set(ROWS) - {"submit hosts"}
 
@@ -102,7 +102,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 @each(("check", "config", "changes", "verdict", "words"), CHANGES)
-def test_what_bites_has_a_row_that_says_so_and_what_follows(
+def test_what_harms_a_run_has_a_row_that_says_so_and_what_to_set(
     check: str, config: dict[str, str], changes: dict[str, object], verdict: str, words: str
 ) -> None:
     answers = replace(GOOD, config={**(GOOD.config or {}), **config})
@@ -114,7 +114,7 @@ def test_what_bites_has_a_row_that_says_so_and_what_follows(
     assert others == {OK} or {"config", "partition", "plain"} & set(changes), rows
 
 
-def test_each_row_is_tried_with_what_bites() -> None:
+def test_each_row_is_tried_with_what_harms() -> None:
     assert {change[0] for change in CHANGES} == set(ROWS)
 
 

@@ -1,0 +1,34 @@
+"""The next job's submission by a leader."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from safelaunch.adapters.slurm import Result
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.nextjob import submit_next
+
+TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize(("answers", "kept", "said"), [
+    (["99"], ("n1", "n2"), []),
+    ([TOO_FEW, TOO_FEW], (), []),
+    ([TOO_FEW, "99"], (), ["the next job may use n[1-2] again: Slurm refuses a job that excludes them, since too few "
+                           "nodes are left"]),
+], ids=["taken", "and without them too", "too few nodes are left"])
+def test_a_next_job_that_may_use_bad_nodes_again_is_said_with_the_reason(
+    answers: list[str], kept: tuple[str, ...], said: list[str]
+) -> None:
+    told: list[str] = []
+    successor = SimpleNamespace(submit=lambda names, **how: ("sbatch", *names), ask_nodes=None)
+    lead = SimpleNamespace(say=told.append, successor=successor)
+    trying: Any = submit_next(cast(Leader, lead), ("n1", "n2"), is_held=False)
+    next(trying)
+    with pytest.raises(StopIteration) as done:
+        for text in answers:
+            trying.send(Result(("sbatch",), 0 if text.isdigit() else 1, text, text))
+    assert (done.value.value[1], told) == (kept, said)
