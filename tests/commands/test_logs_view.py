@@ -12,7 +12,7 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.views import talk
 from safelaunch.views.attemptlogs import AttemptLog
-from safelaunch.views.logshow import Writer, colour_of, folded
+from safelaunch.views.logshow import LogWriter, colour_of, folded
 from tests.handmade import Made, make_run
 
 HOSTILE = b"[n0:0]:\x1b]52;c;cm0=\x07\x1b[2J\x9b31m\xc2\x9b\x1b]0;title\x07\xff\x08 \x1b[31mred\n"
@@ -43,7 +43,7 @@ def shown(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[bytes
 
 def on_terminal(*parts: bytes, colour: bool = True) -> bytes:
     out = io.BytesIO()
-    writer = Writer(out, is_terminal=True, has_colour=colour)
+    writer = LogWriter(out, is_terminal=True, has_colour=colour)
     for part in parts:
         writer.write(LOG, part)
     return out.getvalue()

@@ -296,7 +296,7 @@ def test_who_touched_the_kill_switch_is_shown_before_the_leader_has_seen_it(bloo
 def test_the_successor_is_shown_with_slurms_reason(bloom: Made) -> None:
     bloom.running()
     bloom.event("submitted", job="13", successor_of="12")
-    assert "job 13 is queued behind it (Dependency)" in told(bloom, job(), job("13", "PENDING", "Dependency"))
+    assert "job 13 is queued behind it (Dependency: it waits" in told(bloom, job(), job("13", "PENDING", "Dependency"))
 
 
 def test_what_a_log_put_into_the_journal_cannot_move_the_cursor(bloom: Made) -> None:
@@ -341,7 +341,7 @@ def test_the_newest_run_in_this_folder_is_the_default(
     squeue(tmp_path, "12|PENDING|root|bloom.1a2b3c4d|Resources|")
     assert run(["status"]) == 0
     out = capsys.readouterr().out
-    assert f"bloom (1a2b3c4d) in {bloom.dir}" in out and "waiting to be scheduled (Resources)" in out
+    assert f"bloom (1a2b3c4d) in {bloom.dir}" in out and "waiting to be scheduled (Resources: " in out
     assert "\x1b" not in out
 
 
@@ -499,7 +499,7 @@ def test_a_real_slurm_gives_the_reason_of_a_pending_job_and_its_loss_is_unknown(
     drill.wait_for(lambda: not drill.jobs(), 20, "the job stayed")
     gone = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)
 
-    assert f"job {drill.job} is waiting to be scheduled (BeginTime)" in pending.stdout, pending.stderr
+    assert f"job {drill.job} is waiting to be scheduled (BeginTime: " in pending.stdout, pending.stderr
     assert (gone["state"], gone["slurm"]["jobs"], gone["slurm"]["trouble"]) == ("unknown", [], "")
 
 

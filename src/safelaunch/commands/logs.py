@@ -20,7 +20,7 @@ from safelaunch.views import loglines, runs, talk, terminal
 from safelaunch.views.attemptlogs import AttemptLog, LogChoice, LogPart
 from safelaunch.views.logfollow import follow_logs
 from safelaunch.views.logparts import lines_of, read_logs
-from safelaunch.views.logshow import Writer, folded
+from safelaunch.views.logshow import LogWriter, folded
 from safelaunch.views.logsince import Since, parse_since
 from safelaunch.views.whysubject import Subject
 
@@ -70,7 +70,7 @@ def command(
 def _write(parts: Iterable[LogPart], fold: bool, is_live: bool = False) -> None:
     """All parts to stdout, at once if they are `is_live`."""
     is_terminal = talk.is_for_person()
-    writer = Writer(sys.stdout.buffer, is_terminal, is_terminal and terminal.has_colour())
+    writer = LogWriter(sys.stdout.buffer, is_terminal, is_terminal and terminal.has_colour())
     for log, data in folded(parts, is_live) if fold else parts:
         writer.write(log, data)
         if is_live and data:

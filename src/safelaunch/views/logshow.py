@@ -27,7 +27,7 @@ _PIECE = re.compile(r"(\x1b\[[0-9;]{0,40}m|[\r\n\t])")
 _RESET = "\x1b[0m"
 
 
-class Writer:
+class LogWriter:
     """The stream that all parts go to, in order."""
 
     def __init__(self, out: BinaryIO, is_terminal: bool, has_colour: bool) -> None:
