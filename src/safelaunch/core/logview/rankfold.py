@@ -16,7 +16,7 @@ MOST_APART_S = 5.0          # by the time stamps in the lines, where both have o
 
 
 @dataclass
-class _Group:
+class _OpenLine:
     """A line, and who printed it."""
 
     line: bytes
@@ -40,7 +40,7 @@ class _Group:
 class _Alike:
     """The open groups of one text. The nth line that a rank prints of it belongs to the nth group."""
 
-    groups: dict[int, _Group] = field(default_factory=dict)
+    groups: dict[int, _OpenLine] = field(default_factory=dict)
     places: dict[tuple[bytes, bytes], int] = field(default_factory=dict)
     next_place: int = 0
 
@@ -50,7 +50,7 @@ class RankFold:
 
     def __init__(self, hold_s: float) -> None:
         self._hold_s = hold_s
-        self._open: deque[_Group] = deque()
+        self._open: deque[_OpenLine] = deque()
         self._alike: dict[bytes, _Alike] = {}
         self._ranks: set[tuple[bytes, bytes]] = set()
         self._lines = self._bytes = 0
@@ -60,7 +60,7 @@ class RankFold:
         self._lines += 1
         found = PREFIX.match(line) if len(line) <= LONGEST_BYTES else None
         if found is None:
-            self._append(_Group(line, line, None, 0, self._lines, now_s, None))
+            self._append(_OpenLine(line, line, None, 0, self._lines, now_s, None))
         else:
             self._join(line, found.end(), (found[2], found[3]), now_s)
         return self.due(now_s)
@@ -88,12 +88,12 @@ class RankFold:
         if group is None or _are_apart(group.stamp_t, stamp_t):
             place = alike.next_place
             alike.next_place += 1
-            group = alike.groups[place] = _Group(line, line[start:], key, place, self._lines, now_s, stamp_t)
+            group = alike.groups[place] = _OpenLine(line, line[start:], key, place, self._lines, now_s, stamp_t)
             self._append(group)
         alike.places[who] = place + 1
         group.who.append(who)
 
-    def _append(self, group: _Group) -> None:
+    def _append(self, group: _OpenLine) -> None:
         self._open.append(group)
         self._bytes += len(group.line)
 
