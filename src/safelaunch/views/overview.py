@@ -39,7 +39,7 @@ OWN_PATTERNS_S = 1.0     # of processor time
 
 T = TypeVar("T")
 
-SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
+SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
 
 
 def overview(
