@@ -299,6 +299,23 @@ def test_the_successor_is_shown_with_slurms_reason(bloom: Made) -> None:
     assert "job 13 is queued behind it (Dependency: it waits" in told(bloom, job(), job("13", "PENDING", "Dependency"))
 
 
+def test_a_pause_between_attempts_says_when_the_next_one_starts_and_where_the_time_went(bloom: Made) -> None:
+    bloom.submitted(ago_s=400)
+    bloom.started(ago_s=300)
+    bloom.attempt(ago_s=300)
+    bloom.failed(1, ago_s=100)
+    bloom.event("decision", row="back_off", why="waiting", until=bloom.now + 40)
+    text = told(bloom, job())
+    assert "then       the next attempt starts in 40 s" in text
+    assert "time       0 % of 6 min useful; the rest: start-up 3 min, queue 1 min, down 1 min" in text
+
+
+def test_a_hostile_reason_of_the_queue_stays_text(bloom: Made) -> None:
+    bloom.submitted()
+    text = told(bloom, job(state="PENDING", reason="Resources\x1b]52;c;eA\x07\n--- attempt 9"))
+    assert all(char.isprintable() for char in text.replace("\n", "")) and "\n---" not in text
+
+
 def test_what_a_log_put_into_the_journal_cannot_move_the_cursor(bloom: Made) -> None:
     bloom.running()
     bloom.event("decision", row="launch", why="evil \x1b[2J\x07 text")

@@ -54,7 +54,7 @@ class Since:
             return stat.st_size
         if known is not None and known.started_t >= self._since_t:
             return 0
-        started_t = known.started_t if known is not None else self._since_t
+        started_t = max(0.0, known.started_t if known is not None else self._since_t)   # a foreign line may say -1e30
         with sharedfile.stream(log.path) as file:
             place, has_times = first_since(_lines(file), self._since_t, started_t, time.time(), self._offset_s)
             if has_times:
