@@ -219,7 +219,7 @@ def _time(
     if not tracks:
         return None
     until = state.ended.t if state.ended else now
-    spans = shares.divide(tracks, shares.read_jobs(events, until), until, state.ended is not None)
+    spans = shares.divide(tracks, shares.read_jobs(events, until), until, shares.is_in_no_queue(state))
     return {kind: round(seconds, 1) for kind, seconds in shares.totals(spans).items()}
 
 

@@ -34,7 +34,7 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield from _alarm_rows(seen, speech)
     yield from _job_rows(seen, speech)
     if seen["relaunch_t"] is not None and seen["relaunch_t"] > now:
-        yield "then", f"the next attempt starts in {speech.span(seen['relaunch_t'] - now)}", ""
+        yield "then", f"the next attempt starts in {speech.span(round(seen['relaunch_t'] - now))}", ""
     if (lost := seen["lost_progress"]) is not None:
         word, style = ("lost", "red") if lost["sure"] else ("perhaps lost", "yellow")
         yield "progress", f"{word}: {lost['why']}", style
