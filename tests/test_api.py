@@ -71,8 +71,8 @@ def test_the_status_holds_what_the_verb_says(bloom: Made, capsys: pytest.Capture
     assert status.loss is not None and status.loss != status.loss   # a number that is none
     assert status.attempt is not None and status.attempt.nodes == ("n0", "n1", "n2", "n3")
     assert status.job is not None and (status.job.id, status.ended, status.checkpoint) == ("12", None, None)
-    assert {**status.json, "now_t": 0, "pulse": 0, "node_hours": 0, "gpu_hours": 0} == {
-        **said, "now_t": 0, "pulse": 0, "node_hours": 0, "gpu_hours": 0}
+    assert {**status.json, "now_t": 0, "pulse": 0, "node_hours": 0, "gpu_hours": 0, "time": 0} == {
+        **said, "now_t": 0, "pulse": 0, "node_hours": 0, "gpu_hours": 0, "time": 0}
 
 
 def test_the_status_of_an_ended_run_has_its_end(bloom: Made) -> None:

@@ -52,17 +52,31 @@ def logs(capfdbinary: pytest.CaptureFixture[bytes]) -> Said:
 def test_the_header_of_an_attempt_that_began_below_its_checkpoint_says_so(
     bloom: Made, logs: Said, sure: bool, word: str,
 ) -> None:
+    bloom.log(1, b"step 40\n")
     bloom.log(2, b"step 1\n")
     bloom.event("lost_progress", attempt=2, step=1, resume_step=40, sure=sure, then="warn", why="it counts 1 … 3")
-    assert f"── attempt 2 · job 12 · n[0-2,4] · from step 40 · {word} ──" in logs()[1]
+    assert f"── attempt 2 · job 12 · n[0-2,4] · from step 40 · {word} ──" in logs("--attempt", "2")[1]
+    assert f"attempt 2 on n[0-2,4] from step 40, {word} ---\n".encode() in logs()[0]
 
 
 def test_all_attempts_are_shown_in_order_with_headers_on_stderr(bloom: Made, logs: Said) -> None:
     bloom.log(2, b"third\n")
     bloom.log(1, b"first\nsecond\n")
     out, err = logs()
-    assert out == b"first\nsecond\nthird\n"
-    assert err == "── attempt 1 · job 12 · n[0-3] ──\n── attempt 2 · job 12 · n[0-2,4] · from step 40 ──\n"
+    line = "--- attempt 1 failed after 0 s · attempt 2 on n[0-2,4] from step 40 ---"
+    assert out == f"first\nsecond\n{line}\nthird\n".encode()
+    assert err == "── attempt 1 · job 12 · n[0-3] ──\n"
+
+
+def test_a_line_between_attempts_begins_a_line_and_can_be_left_out(bloom: Made, logs: Said) -> None:
+    bloom.event("verdict", attempt=1, category="user_code", summary="KeyError: \x1b]52;c;eA\x07\n--- attempt 9 ---")
+    bloom.log(1, b"torn")
+    bloom.log(2, b"third\n")
+    torn, line, third = logs()[0].decode().splitlines()
+    assert (torn, third) == ("torn", "third")
+    assert line.startswith("--- attempt 1 failed ") and line.endswith(" ---") and line.isprintable()
+    assert logs("--attempt", "2")[0] == b"third\n"
+    assert b"---" not in logs("--json")[0]
 
 
 def test_bytes_pass_unharmed(bloom: Made, logs: Said) -> None:
@@ -80,17 +94,18 @@ def test_without_a_log_it_says_so(bloom: Made, logs: Said) -> None:
     assert logs("--attempt", "3") == (b"", "attempt 3 has no log; the run is running\n")
 
 
-@pytest.mark.parametrize(("lines", "out", "headers"), [
-    (0, b"", 1), (1, b"d\n", 1), (2, b"c\nd\n", 1), (3, b"b\nc\nd\n", 2), (4, b"a\nb\nc\nd\n", 2),
-    (9, b"a\nb\nc\nd\n", 2),
+@pytest.mark.parametrize(("lines", "out", "between"), [
+    (0, b"", 0), (1, b"d\n", 0), (2, b"c\nd\n", 0), (3, b"b\nc\nd\n", 1), (4, b"a\nb\nc\nd\n", 1),
+    (9, b"a\nb\nc\nd\n", 1),
 ])
 def test_the_last_lines_reach_back_into_earlier_attempts(
-    bloom: Made, logs: Said, lines: int, out: bytes, headers: int
+    bloom: Made, logs: Said, lines: int, out: bytes, between: int
 ) -> None:
     bloom.log(1, b"a\nb\n")
     bloom.log(2, b"c\nd\n")
-    said = logs("-n", str(lines))
-    assert (said[0], said[1].count("attempt")) == (out, headers)
+    shown = logs("-n", str(lines))[0].splitlines(keepends=True)
+    marks = [line for line in shown if line.startswith(b"--- attempt ")]
+    assert (b"".join(line for line in shown if line not in marks), len(marks)) == (out, between)
 
 
 @pytest.mark.parametrize(("data", "lines", "tail"), [
@@ -154,7 +169,9 @@ def test_a_progress_bar_stays_whole_under_a_filter(bloom: Made, logs: Said) -> N
     assert logs("--rank", "0")[0] == b"[n0:0]:10%\r20%\rdone\n"
 
 
-@pytest.mark.parametrize("words", [["--grep", "("], ["--host", "n[0-"], ["-f", "--first-error"], ["-f", "--json"]],
+@pytest.mark.parametrize("words", [["--grep", "("], ["--host", "n[0-"], ["-f", "--first-error"], ["-f", "--json"],
+                                   ["--fold", "--json"], ["--since", "1h", "--first-error"], ["--since", "soon"],
+                                   ["--since", "2999-01-01"]],
                          ids=" ".join)
 def test_what_cannot_be_obeyed_is_a_usage_error(bloom: Made, logs: Said, words: list[str]) -> None:
     bloom.log(1, b"x\n")
@@ -269,8 +286,9 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     out, err = capfdbinary.readouterr()
     assert codes == [0]
     old = b"".join(b"old %d\n" % number for number in range(20, 30))
-    assert out == old + b"new, and an unfinished line\nresumed\n" + JUNK + b"no newline at the end"
-    assert "── attempt 2 · job 12 · n[0-3] · from step 20 ──" in err.decode()
+    assert out == (old + b"new, and an unfinished line\n"
+                   b"--- attempt 1 failed after 0 s \xc2\xb7 attempt 2 on n[0-3] from step 20 ---\n"
+                   b"resumed\n" + JUNK + b"no newline at the end")
     assert err.decode().splitlines()[-1] == "the run has completed: attempt 2 ended with exit code 0"
 
 

@@ -335,7 +335,24 @@ def test_who_touched_the_kill_switch_is_shown_before_the_leader_has_seen_it(bloo
 def test_the_successor_is_shown_with_slurms_reason(bloom: Made) -> None:
     bloom.running()
     bloom.event("submitted", job="13", successor_of="12")
-    assert "job 13 is queued behind it (Dependency)" in told(bloom, job(), job("13", "PENDING", "Dependency"))
+    assert "job 13 is queued behind it (Dependency: it waits" in told(bloom, job(), job("13", "PENDING", "Dependency"))
+
+
+def test_a_pause_between_attempts_says_when_the_next_one_starts_and_where_the_time_went(bloom: Made) -> None:
+    bloom.submitted(ago_s=400)
+    bloom.started(ago_s=300)
+    bloom.attempt(ago_s=300)
+    bloom.failed(1, ago_s=100)
+    bloom.event("decision", row="back_off", why="waiting", until=bloom.now + 40)
+    text = told(bloom, job())
+    assert "then       the next attempt starts in 40 s" in text
+    assert "time       0 % of 6 min useful; the rest: start-up 3 min, queue 1 min, down 1 min" in text
+
+
+def test_a_hostile_reason_of_the_queue_stays_text(bloom: Made) -> None:
+    bloom.submitted()
+    text = told(bloom, job(state="PENDING", reason="Resources\x1b]52;c;eA\x07\n--- attempt 9"))
+    assert all(char.isprintable() for char in text.replace("\n", "")) and "\n---" not in text
 
 
 def test_what_a_log_put_into_the_journal_cannot_move_the_cursor(bloom: Made) -> None:
@@ -380,7 +397,7 @@ def test_the_newest_run_in_this_folder_is_the_default(
     squeue(tmp_path, "12|PENDING|root|bloom.1a2b3c4d|Resources|")
     assert run(["status"]) == 0
     out = capsys.readouterr().out
-    assert f"bloom (1a2b3c4d) in {bloom.dir}" in out and "waiting to be scheduled (Resources)" in out
+    assert f"bloom (1a2b3c4d) in {bloom.dir}" in out and "waiting to be scheduled (Resources: " in out
     assert "\x1b" not in out
 
 
@@ -538,7 +555,7 @@ def test_a_real_slurm_gives_the_reason_of_a_pending_job_and_its_loss_is_unknown(
     drill.wait_for(lambda: not drill.jobs(), 20, "the job stayed")
     gone = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)
 
-    assert f"job {drill.job} is waiting to be scheduled (BeginTime)" in pending.stdout, pending.stderr
+    assert f"job {drill.job} is waiting to be scheduled (BeginTime: " in pending.stdout, pending.stderr
     assert (gone["state"], gone["slurm"]["jobs"], gone["slurm"]["trouble"]) == ("unknown", [], "")
 
 

@@ -352,3 +352,13 @@ def test_batch_scripts_word_of_anything_else_is_no_end() -> None:
     elsewhere = started().next_gen().write("took_over", job="11", before="host1")
     assert shell_says(elsewhere).ended is None, "the standby on host2 leads"
     assert shell_says(elsewhere).failed_alone is None
+
+
+@pytest.mark.parametrize(("until", "known"), [(1500.5, 1500.5), (None, None), ("soon", None), (True, None),
+                                              (float("nan"), None)])
+def test_a_pause_has_its_end_until_the_next_decision(until: object, known: float | None) -> None:
+    pen = started().write("attempt_ended", attempt=1, how="failed", exit_code=1)
+    pen.write("decision", row="back_off", why="waiting", until=until)
+    assert (pen.state.pause, pen.state.pause_until) == ("waiting", known)
+    pen.write("decision", row="launch", why="on", action="launch", attempt=2)
+    assert (pen.state.pause, pen.state.pause_until) == (None, None)

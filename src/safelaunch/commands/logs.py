@@ -1,10 +1,12 @@
-"""safelaunch logs: the training's output across all attempts. stdout is the log's bytes, stderr says whose they are."""
+"""safelaunch logs: the training's output across all attempts, with a line between two of them."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,10 +16,12 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import loglines, runs, talk
+from safelaunch.views import loglines, runs, talk, terminal
 from safelaunch.views.attemptlogs import AttemptLog, LogChoice, LogPart
 from safelaunch.views.logfollow import follow_logs
 from safelaunch.views.logparts import lines_of, read_logs
+from safelaunch.views.logshow import LogWriter, folded
+from safelaunch.views.logsince import Since, parse_since
 from safelaunch.views.whysubject import Subject
 
 FOLLOW_LINES = 10   # as tail -f
@@ -31,19 +35,24 @@ FOLLOW_LINES = 10   # as tail -f
 @click.option("--rank", type=click.IntRange(0), help="Only lines of this global rank.")
 @click.option("--host", help="Only lines of this host, or of hosts as n[0-3].")
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
+@click.option("--since", metavar="TIME", help="Only lines from then on: 10m (ago) or 2026-11-25T09:00.")
+@click.option("--fold", is_flag=True, help="Show lines that several ranks print alike once, with their hosts.")
 @click.option("--first-error", is_flag=True, help="The first error of the last attempt that failed, and its place.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs are, as one JSON object.")
 def command(
     which: str | None, follow: bool, lines: int | None, attempt: int | None, rank: int | None, host: str | None,
-    grep: str | None, first_error: bool, as_json: bool,
+    grep: str | None, since: str | None, fold: bool, first_error: bool, as_json: bool,
 ) -> int:
     """Show the training's log across attempts."""
+    if (first_error or as_json) and (follow or fold or since is not None):
+        raise UsageError("--first-error and --json cannot be combined with -f, --fold or --since")
     choice = LogChoice(runs.load(which), attempt, rank, host, grep)
-    if follow and (first_error or as_json):
-        raise UsageError("-f cannot be combined with --first-error or --json")
+    if since is not None:
+        choice = replace(choice, begin=Since(choice.run, parse_since(since, time.time()), talk.say).start)
     state = choice.run.state()
     if follow:
-        _write(follow_logs(choice, FOLLOW_LINES if lines is None else lines, talk.say), is_live=True)
+        most = FOLLOW_LINES if lines is None and since is None else lines
+        _write(follow_logs(choice, most, talk.say), fold, is_live=True)
         return 0
     logs = choice.logs(state)
     if as_json:
@@ -54,19 +63,17 @@ def command(
     elif first_error:
         _show_first_error(choice, logs)
     else:
-        _write(read_logs(choice, logs, lines))
+        _write(read_logs(choice, logs, lines), fold)
     return 0
 
 
-def _write(parts: Iterable[LogPart], is_live: bool = False) -> None:
-    """The bytes to stdout, at once if it `is_live`; whose they are to stderr, before the first of each attempt."""
-    shown: int | None = None
-    for log, data in parts:
-        if log.number != shown:
-            talk.say(log.header)
-            shown = log.number
-        sys.stdout.buffer.write(data)
-        if is_live:
+def _write(parts: Iterable[LogPart], fold: bool, is_live: bool = False) -> None:
+    """All parts to stdout, at once if they are `is_live`."""
+    is_terminal = talk.is_for_person()
+    writer = LogWriter(sys.stdout.buffer, is_terminal, is_terminal and terminal.has_colour())
+    for log, data in folded(parts, is_live) if fold else parts:
+        writer.write(log, data)
+        if is_live and data:
             sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
 

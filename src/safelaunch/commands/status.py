@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
 from safelaunch import api
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core.status.rows import LEAST_WANTED, rows, without
+from safelaunch.core.status.rows import LEAST_WANTED, Row, rows, without
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.views import livecheckpoint, runlist, runs, talk, terminal
 from safelaunch.views.overview import SPEECH, overview
@@ -95,12 +96,16 @@ def _coloured(line: str, style: str) -> str:
 
 def plain(seen: dict[str, Any]) -> str:
     """The rows as text without colours or folding, for files, pipes and programs."""
-    return "\n".join(terminal.lines(rows(seen, SPEECH)))
+    return "\n".join(terminal.lines(_rows(seen)))
+
+
+def _rows(seen: dict[str, Any]) -> Iterator[Row]:
+    return rows(seen, replace(SPEECH, clock=lambda t: talk.moment(t, seen["now_t"])))
 
 
 def _for_person(seen: dict[str, Any], most_lines: int | None = None) -> str:
     """For a terminal; of more than `most_lines` some are left out, those that are wanted least."""
-    shown = list(rows(seen, SPEECH))
+    shown = list(_rows(seen))
     for label in LEAST_WANTED:
         if most_lines is None or len(terminal.lines(shown, terminal.width())) <= most_lines:
             break

@@ -7,6 +7,7 @@ too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -99,7 +100,8 @@ def _decision(state: State, event: Event) -> State:
     leader that dies right after it asked the training to end calls it no completion").
     """
     row = str(event.data.get("row"))
-    state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None)
+    state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None,
+                    pause_until=_time(event.data.get("until")) if row == "back_off" else None)
     if row == "ask_to_end" and "until" in event.data:
         heard = event.data.get("heard")
         return _change_attempt(state, event, heard=None if heard is None else int(heard),
@@ -286,6 +288,11 @@ def _ended_alone(state: State, event: Event) -> State:
 def _notified(state: State, event: Event) -> State:
     notices = state.notices.were_told(names_of(event.data["keys"]), event.t, names_of(event.data.get("failed", ())))
     return replace(state, notices=notices)
+
+
+def _time(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and -math.inf < value < math.inf else None
 
 
 def _bytes(value: Any) -> int | None:

@@ -166,6 +166,7 @@ class State:
     standby: str | None = None              # host of the standby
     preserving_until: float | None = None
     pause: str | None = None                # until when the next attempt waits, and why
+    pause_until: float | None = None        # the same as a time, where one is known
     slurm: str | None = None                # the version of the Slurm on the last job's nodes
     local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread

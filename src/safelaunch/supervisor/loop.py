@@ -138,7 +138,7 @@ def act(lead: Leader, decision: Decision) -> bool:
             endings.preserve(lead, row, action)
         case Wait():
             if row != lead.journal.last_row:
-                lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
+                lead.tell(row, f"waiting until {clock(action.until)}: {action.why}", until=round(action.until, 3))
             if row == "frozen":
                 resuming.find_resume(lead)
             elif row == "give_up":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class AttemptLog:
     number: int
     path: Path
     attempt: Attempt | None
+    before: Attempt | None = None   # the attempt that the journal has before it
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -41,6 +43,7 @@ class AttemptLog:
         return f"── {' · '.join(parts)} ──"
 
 
+Begin = Callable[[AttemptLog], int]   # the byte at which the wanted part of a log begins; its end = it has none
 LogPart = tuple[AttemptLog, bytes]   # what an attempt's log holds, in pieces as they are read
 
 
@@ -53,6 +56,7 @@ class LogChoice:
     rank: int | None
     host: str | None
     grep: str | None
+    begin: Begin = lambda log: 0
 
     def logs(self, state: State) -> list[AttemptLog]:
         """The wanted attempts' logs that exist, in order."""
@@ -66,12 +70,25 @@ class LogChoice:
 def find_logs(run: Run, state: State) -> list[AttemptLog]:
     """The logs of all attempts that have one, in order."""
     known = {attempt.number: attempt for attempt in state.attempts}
-    return [AttemptLog(int(path.parent.name), path, known.get(int(path.parent.name)))
-            for path in run.log_files if path.parent.name.isdigit()]
+    found = []
+    for path in run.log_files:
+        if path.parent.name.isdigit():
+            number = int(path.parent.name)
+            earlier = max((one for one in known if one < number), default=None)
+            found.append(AttemptLog(number, path, known.get(number), known[earlier] if earlier is not None else None))
+    return found
 
 
-def starts(logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
-    """Each log with the byte at which its part of the last `lines` begins; those without a part are left out."""
+def starts(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
+    """Each log with the byte at which its wanted part of the last `lines` begins; those without a part are left out,
+    but not the last log, which may grow.
+    """
+    begins = {log.number: choice.begin(log) for log in logs}
+    wanted = [log for log in logs if log is logs[-1] or not 0 < log.path.stat().st_size <= begins[log.number]]
+    return [(log, max(offset, begins[log.number])) for log, offset in _tails(wanted, lines)]
+
+
+def _tails(logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
     if lines is None:
         return [(log, 0) for log in logs]
     if lines == 0:

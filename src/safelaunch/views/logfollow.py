@@ -61,13 +61,16 @@ class Follower:
         self._choice, self._lines = choice, lines
         self._streams: list[Stream] = []
         self._newest = 0
+        self._last: AttemptLog | None = None
 
     def open_new(self, state: State, now_s: float) -> None:
         """Open the logs of attempts that are new; of those that were there first only the last lines are shown."""
         logs = self._choice.logs(state)
         is_first = not self._streams
         fresh = [log for log in logs if log.number > self._newest]
-        for log, offset in starts(fresh, self._lines if is_first and self._newest == 0 else None):
+        is_first = is_first and self._newest == 0
+        choice = self._choice if is_first else replace(self._choice, begin=lambda log: 0)
+        for log, offset in starts(choice, fresh, self._lines if is_first else None):
             self._streams.append(Stream(log, offset, self._choice.keep(log), now_s))
         self._newest = max([self._newest, *(log.number for log in fresh)])
         for stream in self._streams[:-OPEN_LOGS]:
@@ -75,7 +78,7 @@ class Follower:
         self._streams = self._streams[-OPEN_LOGS:]
         for stream in self._streams:   # the journal may have come to know it meanwhile
             known = next((log for log in logs if log.number == stream.log.number), stream.log)
-            stream.log = replace(stream.log, attempt=known.attempt)
+            stream.log = replace(stream.log, attempt=known.attempt, before=known.before)
 
     def read(self, now_s: float, is_last: bool = False) -> list[LogPart]:
         """What is new and wanted; where something is, more may wait."""
@@ -84,9 +87,14 @@ class Follower:
             data = stream.read(now_s, is_last)
             if data:
                 found.append((stream.log, data))
+                self._last = stream.log
             if now_s - stream.grew_s < HELD_BACK_S:
                 break
         return found
+
+    def idle(self) -> list[LogPart]:
+        """An empty part of the last log that a part was of."""
+        return [] if self._last is None else [(self._last, b"")]
 
     def quiet_for_s(self, now_s: float) -> float:
         """For how long no log has grown."""
@@ -94,7 +102,9 @@ class Follower:
 
 
 def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogPart]:
-    """The last `lines` lines and all new ones, until the run (or the named attempt) has ended; the end is reported."""
+    """The last `lines` lines and all new ones, until the run (or the named attempt) has ended; the end is reported.
+    While nothing is new an empty part comes now and then.
+    """
     watch, follower, state = runs.JournalWatch(choice.run.dir), Follower(choice, lines), State()
     look_s, ended_s = 0.0, None
     while True:
@@ -114,6 +124,7 @@ def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogP
                 say(talk.clean(runs.describe_end(state.ended)))
             return
         if not new:
+            yield from follower.idle()
             time.sleep(POLL_S)
 
 

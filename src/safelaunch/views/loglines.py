@@ -16,6 +16,7 @@ from typing import BinaryIO
 from safelaunch.adapters import sharedfile
 from safelaunch.core import nodeset
 from safelaunch.core.launchers import LAUNCHERS
+from safelaunch.core.logview.parts import PREFIX
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ParseError, UsageError
 
@@ -24,7 +25,6 @@ Keep = Callable[[bytes], bool]
 BLOCK_LINES = 4000       # above an exception; one whose traceback begins further above is shown alone
 BLOCK_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 20
-_PREFIX = re.compile(rb"(\[[^\[\]\s:]{1,255}:\d{1,9}\]:) ?")
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ def read_cited(path: Path, offset: int, is_block: bool) -> FirstError:
 
 
 def _prefix(line: bytes) -> bytes:
-    match = _PREFIX.match(line)
+    match = PREFIX.match(line)
     return match[1] if match else b""
 
 
 def _body(line: bytes) -> bytes:
-    match = _PREFIX.match(line)
+    match = PREFIX.match(line)
     return line[match.end():] if match else line
 
 

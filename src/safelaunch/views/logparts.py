@@ -20,7 +20,7 @@ def read_logs(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> I
         wanted: Iterable[LogPart] = _filtered(choice, logs)
         yield from wanted if lines is None else deque(wanted, maxlen=lines)
         return
-    for log, offset in starts(logs, lines):
+    for log, offset in starts(choice, logs, lines):
         yield log, b""
         with sharedfile.stream(log.path) as file:
             file.seek(offset)
@@ -49,9 +49,10 @@ def split_lines(parts: Iterable[LogPart]) -> Iterator[LogPart]:
 
 
 def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[LogPart]:
-    for log in logs:
+    for log, offset in starts(choice, logs, None):
         keep = choice.keep(log)
         with sharedfile.stream(log.path) as file:
+            file.seek(offset)
             for line in lines_of(file):
                 if keep is None or keep(line):
                     yield log, line

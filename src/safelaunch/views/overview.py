@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
 from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.report import shares
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
@@ -40,7 +41,7 @@ OWN_PATTERNS_S = 1.0     # of processor time
 
 T = TypeVar("T")
 
-SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
+SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
 
 
 def overview(
@@ -57,9 +58,7 @@ def overview(
     judged = judge(state, word, SPEECH, now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse)
-    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     tracks = costs.follow(read.events, now, step)
-    pace_s = tracks[-1].pace_s if tracks else None
     found = look(run, state)
     hours = node_hours(read.events, _held_until(state, word, now))
     return {
@@ -75,13 +74,11 @@ def overview(
         "attempt": _attempt(state.attempt) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
-        "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
-        "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
-        "eta_t": _eta(judged.name, step, total, pace_s or figures.typical_step_s, now),
-        "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None,
+        "step": step, "step_total": total, **_progress(run, judged.name, step, total, tail, tracks, now),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
-        "lost": _lost(state, tracks, now),
+        "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
+        "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
         "requests": [vars(one) for one in requests],
         "preserving_until_t": state.preserving_until,
@@ -214,6 +211,30 @@ def _eta(name: str, step: int | None, total: int | None, pace_s: float | None, n
         return None
     left_s = costs.remaining_s(step, total, pace_s)
     return None if left_s is None else round(now + left_s)
+
+
+def _progress(
+    run: Run, name: str, step: int | None, total: int | None, tail: bytes, tracks: tuple[Track, ...], now: float
+) -> dict[str, Any]:
+    """What the log says of its last steps, the pace by the journal, and when the last step is made."""
+    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
+    pace_s = tracks[-1].pace_s if tracks else None
+    return {"loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
+            "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
+            "pace_trend": _rounded(tracks[-1].trend) if tracks else None,
+            "eta_t": _eta(name, step, total, pace_s or figures.typical_step_s, now),
+            "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None}
+
+
+def _time(
+    events: Sequence[Event], state: State, tracks: tuple[Track, ...], now: float
+) -> dict[str, float] | None:
+    """Seconds of each kind since the submission; None before the first attempt."""
+    if not tracks:
+        return None
+    until = state.ended.t if state.ended else now
+    spans = shares.divide(tracks, shares.read_jobs(events, until), until, shares.is_in_no_queue(state))
+    return {kind: round(seconds, 1) for kind, seconds in shares.totals(spans).items()}
 
 
 def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def gather(run: Run, now: float) -> ReportFacts:
     until = state.ended.t if state.ended else now
     tracks = costs.follow(read.events, until)
     jobs = shares.read_jobs(read.events, until)
-    spans = shares.divide(tracks, jobs, until, state.ended is not None)
+    spans = shares.divide(tracks, jobs, until, shares.is_in_no_queue(state))
     saved = tuple((event.t, int(event.data["step"])) for event in read.events
                   if event.event == "checkpoint" and isinstance(event.data.get("step"), int))
     figures = LogFigures(run.plan)

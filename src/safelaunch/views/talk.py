@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from safelaunch.adapters.localtime import clock as clock
+from safelaunch.adapters.localtime import moment as moment
 from safelaunch.core.plaintext import clean as clean
 from safelaunch.core.plaintext import clean_json, clean_lines
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.model import Event
-from safelaunch.core.status.costs import Costs, count, follow, remaining_s
+from safelaunch.core.status.costs import Costs, Track, count, follow, remaining_s
 
 Line = tuple[float, str, dict[str, object]]
 
@@ -122,3 +122,15 @@ def test_any_journal_has_costs_that_are_no_gain(found: list[Line], now: float) -
     told = costs(*found, now=now)
     assert told.seconds >= 0 and told.steps >= 0 and all(one.queued_s >= 0 for one in told.restarts)
     assert told.goodput is None or 0 <= told.goodput <= 1
+
+
+@pytest.mark.parametrize(("paces", "trend"), [
+    ([2.0] * 14, None), ([2.0] * 30, 0.0), ([2.0] * 25 + [2.5] * 5, 0.25), ([2.0] * 25 + [1.0] * 5, -0.5),
+    ([2.0] * 28 + [9.0] * 2, 0.0),
+], ids=["too few", "steady", "slower", "faster", "an evaluation"])
+def test_the_trend_compares_the_last_minutes_with_those_before(paces: list[float], trend: float | None) -> None:
+    points, t = [(0.0, 0)], 0.0
+    for number, pace_s in enumerate(paces[1:], 1):
+        t += 30 * pace_s
+        points.append((t, 30 * number))
+    assert Track(1, "12", 0.0, 0, tuple(points)).trend == trend

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.rows import LEAST_WANTED, next_lines, rows, without
 from safelaunch.core.status.speech import Speech, duration
 
@@ -26,6 +27,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "name": "bloom", "run_id": "1a2b3c4d", "run_dir": "/r", "state": "running", "sentence": "it runs",
         "since_t": 60.0, "now_t": 100.0, "ended": None, "job": JOB, "attempt": ATTEMPT, "step": None,
         "step_total": None, "loss": None, "step_time_s": None, "typical_step_time_s": None, "pace_s": None,
+        "pace_trend": None, "relaunch_t": None, "time": None,
         "eta_t": None, "throughput": None, "checkpoint_step": None, "checkpoint": FOUND, "restarts": 0,
         "max_restarts": 30, "failures_without_progress": 0, "max_without_progress": 3, "lost": NONE, "suspects": [],
         "excluded": [], "left_out": [], "standby": None, "successor": None, "next_cancelled": None, "via": None,
@@ -143,8 +145,9 @@ def test_the_job_says_when_it_ends(job: dict[str, Any], state: str, said: str) -
 
 
 @pytest.mark.parametrize(("start_t", "said"), [
-    (None, "job 13 is queued behind it (Priority)"),
-    (900.0, "job 13 is queued behind it (Priority); Slurm expects it to start at <900>"),
+    (None, "job 13 is queued behind it (Priority: jobs of higher priority come first)"),
+    (900.0, "job 13 is queued behind it (Priority: jobs of higher priority come first); Slurm expects it to start "
+            "at <900>"),
 ])
 def test_the_next_job_says_when_slurm_expects_it(start_t: float | None, said: str) -> None:
     slurm = {**seen()["slurm"], "jobs": [{"id": "13", "reason": "Priority", "start_t": start_t}]}
@@ -189,3 +192,45 @@ def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])
 def test_a_time_a_step_is_told_in_its_own_unit(seconds: float, said: str) -> None:
     assert duration(seconds, SPEECH.span) == said
+
+
+@pytest.mark.parametrize(("trend", "said"), [
+    (None, "92, 2 s a step by the clock"), (0.02, "92, 2 s a step by the clock, steady"),
+    (0.12, "92, 2 s a step by the clock, lately 12 % slower"),
+    (-0.5, "92, 2 s a step by the clock, lately 50 % faster"),
+], ids=["not known", "steady", "slower", "faster"])
+def test_the_pace_comes_with_its_trend_while_the_attempt_lives(trend: float | None, said: str) -> None:
+    assert row("step", step=92, pace_s=2.0, pace_trend=trend) == said
+    assert "steady" not in row("step", step=92, pace_s=2.0, pace_trend=0.0, attempt={**ATTEMPT, "ended": "failed"})
+
+
+@pytest.mark.parametrize(("spent", "said"), [
+    ({"useful": 50.0}, "100 % of 50 s useful"),
+    ({"queue": 30.0, "useful": 60.0, "redone": 0.2, "down": 9.8},
+     "60 % of 100 s useful; the rest: queue 30 s, down 10 s"),
+    ({"useful": 0.0, "queue": 5.0, "boot": 4.0, "start": 3.0, "hang": 2.0, "down": 1.0, "redone": 1.0},
+     "0 % of 16 s useful; the rest: queue 5 s, boot 4 s, start-up 3 s, hang 2 s, other causes 2 s"),
+], ids=["all useful", "two causes", "many causes"])
+def test_the_time_that_was_lost_is_told_by_cause_the_most_first(spent: dict[str, float], said: str) -> None:
+    assert row("time", time=spent) == said
+
+
+def test_before_a_second_has_passed_no_share_is_told() -> None:
+    assert row("time", time={"useful": 0.0}) == row("time") == ""
+
+
+@pytest.mark.parametrize(("relaunch_t", "said"), [(140.0, "the next attempt starts in 40 s"), (99.0, ""), (None, "")])
+def test_a_pause_says_when_the_next_attempt_starts(relaunch_t: float | None, said: str) -> None:
+    assert row("then", relaunch_t=relaunch_t) == said
+
+
+@pytest.mark.parametrize(("reason", "said"), [
+    ("Resources", "Resources: the nodes that it needs are not free"),
+    ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit: a limit of its QOS is reached"),
+    ("AssocGrpGRES", "AssocGrpGRES: a limit of its account or user is reached"),
+    ("ReqNodeNotAvail, UnavailableNodes:n[0-3]",
+     "ReqNodeNotAvail, UnavailableNodes:n[0-3]: a node that it needs is down, drained or reserved"),
+    ("SomethingNew", "SomethingNew"), ("", ""),
+])
+def test_reasons_of_the_queue_are_told_in_words(reason: str, said: str) -> None:
+    assert in_words(reason) == said

@@ -48,14 +48,15 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
 
 @pytest.mark.parametrize(("events", "word", "name", "sentence"), [
     ([SUBMITTED], SchedulerAnswer((job(state="PENDING", reason="Resources"),)), "queued",
-     "job 12 is waiting to be scheduled (Resources)"),
+     "job 12 is waiting to be scheduled (Resources: the nodes that it needs are not free)"),
     ([SUBMITTED], SchedulerAnswer((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
     ([SUBMITTED], SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal has no end"),
     ([SUBMITTED], SchedulerAnswer(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
     ([], SchedulerAnswer(()), "unknown",
      "a submission was begun and has no outcome, and Slurm knows no job of this run"),
     ([], SchedulerAnswer((job(state="PENDING", reason="Priority"),)), "queued",
-     "job 12 is in (is waiting to be scheduled (Priority)), though its submission was cut off"),
+     "job 12 is in (is waiting to be scheduled (Priority: jobs of higher priority come first)), "
+     "though its submission was cut off"),
     ([SUBMITTED, STARTED], SchedulerAnswer((job(),)), "starting",
      "job 12 has started, the first attempt is being prepared"),
     (RUNS, SchedulerAnswer((job(),)), "running", "attempt 1 is running on n0+n1 (job 12)"),
@@ -72,9 +73,10 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
     ([*RUNS, FAILED, PAUSE], SchedulerAnswer((job(),)), "restarting",
      "attempt 1 is over (failed); waiting until noon: 2 failures in a row without progress (job 12)"),
     ([*RUNS, FAILED, SUCCESSOR], SchedulerAnswer((job("13", "PENDING", "Priority"),)), "waiting",
-     "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
+     "job 12 is over; the run goes on in job 13, which "
+     "is waiting to be scheduled (Priority: jobs of higher priority come first)"),
     ([*RUNS, FAILED], SchedulerAnswer((job(state="PENDING", reason="BeginTime"),)), "waiting",
-     "job 12 is waiting to be scheduled (BeginTime)"),
+     "job 12 is waiting to be scheduled (BeginTime: the time before which it must not start has not come)"),
     ([*RUNS, DONE], SchedulerAnswer(()), "completed", "the run has completed: done (exit code 0)"),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
         "running", "running, slurm silent", "lost while running", "completing", "checking", "checked",

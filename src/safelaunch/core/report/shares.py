@@ -15,6 +15,7 @@ from itertools import pairwise
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
+from safelaunch.core.state import State
 from safelaunch.core.status.costs import Track, last_step_t, when_reached
 
 USEFUL, REDONE, QUEUE, BOOT, START, HANG, KEPT, DOWN = (
@@ -82,8 +83,17 @@ def read_jobs(events: Sequence[Event], until: float) -> Jobs:
     return Jobs(submitted_t, tuple(starts), tuple(kept), frozenset(hung))
 
 
+def is_in_no_queue(state: State) -> bool:
+    """Whether the time since the last attempt is none in the queue: the run has ended, or its job goes on."""
+    job, attempt = state.job, state.attempt
+    return state.ended is not None or (job is not None and attempt is not None and job.id == attempt.job
+                                       and not job.over)
+
+
 def divide(tracks: Sequence[Track], jobs: Jobs, until: float, is_over: bool) -> tuple[Span, ...]:
-    """The spans from the submission to `until`, in order and without gaps. `is_over`: the run has ended then."""
+    """The spans from the submission to `until`, in order and without gaps. `is_over`: what comes behind the last
+    attempt is no time in the queue.
+    """
     begins = [t for t in (jobs.submitted_t, tracks[0].started_t if tracks else None) if t is not None]
     since_t = at = min(begins, default=until)
     spans: list[Span] = []

@@ -13,6 +13,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
 
 PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
+TREND_POINTS = 5      # minutes: an evaluation among them moves no median
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
 
 
@@ -39,6 +40,15 @@ class Track:
         paces = [(later_t - t) / (later - step) for (t, step), (later_t, later) in pairwise(self.points[-PACE_POINTS:])
                  if later > step and later_t - t >= LEAST_PACE_S]
         return median(paces) if paces else None
+
+    @property
+    def trend(self) -> float | None:
+        """How the last TREND_POINTS paces compare with those before them: 0.1 = 10 % slower; None = too few."""
+        now = replace(self, points=self.points[-TREND_POINTS - 1:]).pace_s
+        before = replace(self, points=self.points[:-TREND_POINTS]).pace_s
+        if now is None or before is None or len(self.points) < 3 * TREND_POINTS:
+            return None
+        return now / before - 1
 
 
 @dataclass(frozen=True)

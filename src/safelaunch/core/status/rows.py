@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from safelaunch.core import via
+from safelaunch.core.report.shares import KINDS, USEFUL
 from safelaunch.core.slow.oddfigures import NAN, tell_odd
+from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.speech import Speech, duration
 
 Row = tuple[str, str, str]   # label, text, style
@@ -16,8 +18,10 @@ STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped":
 SHOWN_RESTARTS = 3
 SHOWN_ODD = 3
 SHOWN_SEEN = 4     # nodes, those that differ first
+SHOWN_KINDS = 4        # of lost time
+STEADY = 0.05          # a change of pace that is below it says nothing
 # What a screen that is too small goes without, what is wanted least first; of rows of one label the first.
-LEAST_WANTED = ("slurm", "used", "decided", "decided", "lost", "standby", "hang", "decided", "next job",
+LEAST_WANTED = ("slurm", "used", "decided", "decided", "time", "lost", "standby", "hang", "decided", "next job",
                 "supervisor")
 
 
@@ -30,6 +34,8 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield "", seen["sentence"], ""
     yield from _alarm_rows(seen, speech)
     yield from _job_rows(seen, speech)
+    if seen["relaunch_t"] is not None and seen["relaunch_t"] > now:
+        yield "then", f"the next attempt starts in {speech.span(round(seen['relaunch_t'] - now))}", ""
     if (lost := seen["lost_progress"]) is not None:
         word, style = ("lost", "red") if lost["sure"] else ("perhaps lost", "yellow")
         yield "progress", f"{word}: {lost['why']}", style
@@ -133,7 +139,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         return
     if seen["successor"] is not None:
         known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
-        reason = f" ({known['reason']})" if known else ""
+        reason = f" ({in_words(known['reason'])})" if known else ""
         expected = f"; Slurm expects it to start at {speech.clock(known['start_t'])}" if (
             known and known.get("start_t")) else ""
         behind = "waits in the queue" if is_over else "is queued behind it"
@@ -197,8 +203,28 @@ def _figures(seen: dict[str, Any], speech: Speech) -> Iterator[str]:
         yield f"{duration(now_s, speech.span)} a step{usual}"
     elif seen["pace_s"] is not None:
         yield f"{duration(seen['pace_s'], speech.span)} a step by the clock"
+    if seen["pace_trend"] is not None and (seen["attempt"] or {}).get("ended") is None:
+        yield trend_words(seen["pace_trend"])
     if seen["throughput"] is not None:
         yield f"{seen['throughput']['value']:.6g} {seen['throughput']['unit']}"
+
+
+def trend_words(trend: float) -> str:
+    """How the pace of the last minutes compares with the half hour before."""
+    if abs(trend) < STEADY:
+        return "steady"
+    return f"lately {100 * abs(trend):.2g} % {'slower' if trend > 0 else 'faster'}"
+
+
+def time_words(spent: dict[str, float], span: Callable[[float], str]) -> str:
+    """Goodput so far, and what the rest of the time went to, the most first."""
+    total_s = sum(spent.values())
+    lost = sorted(((seconds, kind) for kind, seconds in spent.items() if kind != USEFUL and seconds >= 1), reverse=True)
+    told = [f"{KINDS[kind][0]} {span(seconds)}" for seconds, kind in lost[:SHOWN_KINDS]]
+    if len(lost) > SHOWN_KINDS:
+        told.append(f"other causes {span(sum(seconds for seconds, _ in lost[SHOWN_KINDS:]))}")
+    share = f"{100 * spent[USEFUL] / total_s:.3g} % of {span(total_s)} useful"
+    return f"{share}; the rest: {', '.join(told)}" if told else share
 
 
 def _eta(seen: dict[str, Any], speech: Speech) -> str:
@@ -249,6 +275,8 @@ def _restart_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         return
     yield "restarts", (f"{seen['restarts']} of {seen['max_restarts']} used; {seen['failures_without_progress']} of "
                        f"{seen['max_without_progress']} failures in a row without progress"), ""
+    if seen["time"] and sum(seen["time"].values()) >= 1:
+        yield "time", time_words(seen["time"], speech.span), ""
     lost = seen["lost"]
     if not lost["restarts"]:
         return

@@ -16,6 +16,7 @@ from safelaunch.core.endings import ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
+from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 
 RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
@@ -98,7 +99,7 @@ def _ended_t(state: State) -> float | None:
 
 def _waits(job: QueuedJob) -> str:
     if job.state == jobstates.PENDING:
-        return f"is waiting to be scheduled ({job.reason})"
+        return f"is waiting to be scheduled ({in_words(job.reason)})"
     if job.state == jobstates.RUNNING:
         return "has started; its supervisor has not reported yet"
     return f"is {job.state} for Slurm"
