@@ -243,7 +243,7 @@ def test_every_example_of_the_document_runs(tmp_path: Path, local_env: dict[str,
     assert "completed 0" in said and "job " in said and "True ('nothing to stop" in said
     assert re.search(r"^2 .*loss", said, re.MULTILINE) and "bloom completed 30" in said
     assert "[2, 4] COMPLETED 0" in said
-    assert len(examples) == 9
+    assert len(examples) == 10 and "loss scale 65536.0" in said
 
 
 def test_a_training_is_submitted_by_values_alone(tmp_path: Path, local_env: dict[str, str]) -> None:
