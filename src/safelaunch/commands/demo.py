@@ -51,8 +51,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent| +\S|[\w.]*(Error|Exception)\b
 
 
 def _sum_up_bug(state: State) -> str:
-    return ("The same error at the same step, on other nodes for each rank: no restart helps, and no GPU hour is lost "
-            "on one more.")
+    return "The same error at the same step: no restart helps, and no GPU hour is lost on one more."
 
 
 def _sum_up_restart(state: State) -> str:
