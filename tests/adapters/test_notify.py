@@ -125,11 +125,12 @@ def waits(connection: socket.socket) -> None:
         pass
 
 
-HOSTILE: dict[str, tuple[Handle, str]] = {
+HOSTILE: dict[str, tuple[Handle, str | tuple[str, str]]] = {
     "an endless body": (endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536), ""),
     "endless headers": (endless(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 1000), "HTTPException"),
     "10 MB of one header": (answers(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 10_000_000 + b"\r\n\r\n"), "LineTooLong"),
-    "endless 100 Continue": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), "no end within 1 s"),
+    "endless 100 Continue": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+                             ("no end within 1 s", "HTTPException")),   # Python 3.14.10 reads only so many
     "a redirection": (answers(f"HTTP/1.1 302 Found\r\nLocation: /{SECRET}\r\n\r\n".encode()), "the server answers 302"),
     "no": (answers(f"HTTP/1.1 403 {SECRET}\r\n\r\n".encode()), "the server answers 403"),
     "nothing": (waits, "no end within 1 s"),
@@ -141,8 +142,8 @@ HOSTILE: dict[str, tuple[Handle, str]] = {
 def test_no_answer_of_a_server_does_more_than_fail(
     name: str, serve: Callable[[Handle], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "DEADLINE_S", 1.0 if "1 s" in HOSTILE[name][1] else 60.0)
     handle, trouble = HOSTILE[name]
+    monkeypatch.setattr(notify, "DEADLINE_S", 1.0 if "no end within 1 s" in trouble else 60.0)
     said = deliver(NotifyTarget("env", "URL"), env={"URL": f"http://127.0.0.1:{serve(handle)}/{SECRET}"})["env:URL"]
     assert said.startswith(trouble) and bool(said) == bool(trouble)
     assert SECRET not in said

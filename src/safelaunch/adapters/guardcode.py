@@ -27,7 +27,7 @@ _LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.nod
                        r"|^ *#[^\n]*\n|^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:    [^\n]*\n|\n(?=    ))+"
                        rf"|^import (?:{'|'.join(LATER)})\n", re.MULTILINE | re.DOTALL)
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first
-MOST_BYTES = 60_000           # 40,000 are usual; a variable takes 128 kB (execve(2), MAX_ARG_STRLEN)
+MOST_BYTES = 100_000          # 57,000 by Python 3.11, 61,000 by 3.14; a variable takes 128 kB (execve(2))
 COMPILE_S = 60.0              # 0.1 s are usual; a guard without it compiles the text itself
 COMPILE = """import binascii, marshal, sys, zlib
 code = zlib.compress(marshal.dumps(compile(sys.stdin.buffer.read(), "guard", "exec", optimize=2)))
