@@ -125,6 +125,12 @@ UNSAFE = {
     "pip install -e .": "every node at once", "rm -rf out": "every node at once", "export P=$((1 + RANDOM))": "differ",
     "export P=$$": "differ", "source env.sh > here": "file", "echo x > f": "writes a file", "sleep 10 &": "background",
     "function f { :; }": "function", "[[ -d x ]] || exit": "branch", "scontrol show job": "every node at once",
+    "env A=1 ./prepare.sh": "more than print", "printf -v RUN x": "more than print", "date -s now": "more than print",
+    'echo "$(python prep.py)"': "more than print", "nvidia-smi -pm 1": "more than print",
+    "hostname n7": "more than print", "conda run -n e python prep.py": "every node at once",
+    "conda env create -f e.yml": "every node at once", "spack install x": "every node at once",
+    "export HEAD=$HOSTNAME": "differ", "HEAD=$SLURMD_NODENAME": "differ", "export A=$SLURM_NODEID": "differ",
+    "export ID=$(cat /proc/sys/kernel/random/uuid)": "differ",
 }
 
 
@@ -141,14 +147,41 @@ def test_a_line_that_may_not_run_on_every_node_keeps_the_script_as_it_is(line: s
     "srun python t.py; srun python u.py", "srun python t.py \"$@\"", "A=1 srun python t.py", "srun",
     "srun python t.py &",
     "srun --cpu-bind=$MASK python t.py", "srun python t.py < in", "srun torchrun launch t.py",
+    "srun python t.py --url tcp://$HOSTNAME:1", "srun python t.py --rank $SLURM_PROCID", "srun -ln8 python t.py",
+    "srun bash -lc 'python t.py'", r"srun python t.py --s $'it\'s  x'",
 ))
 def test_a_start_that_is_not_seen_through_keeps_the_script_as_it_is(launch: str) -> None:
     draft = draft_of(f"{HEAD}{launch}\n")
     assert draft.script and any(note.startswith("job.slurm:3: ") for note in draft.notes), draft.notes
 
 
+@each("after", ("wait && cp -r out /archive", "exit 0 || cp a b", "conda deactivate && python eval.py"))
+def test_work_behind_the_training_keeps_the_script_as_it_is(after: str) -> None:
+    draft = draft_of(f"{HEAD}srun torchrun --nproc_per_node=4 train.py\n{after}\n")
+    assert draft.script and any(note.startswith("job.slurm:4: ") for note in draft.notes), draft.notes
+
+
+@each("lines", ("N=2\nN=$((N * 2))", "N=1\nN+=2", "N=4\nexport A=1 N=2"))
+def test_a_number_that_is_given_twice_is_not_guessed(lines: str) -> None:
+    assert draft_of(f"{HEAD}{lines}\nsrun torchrun --nproc_per_node=$N train.py\n").script
+
+
+@each("line", ("ARGS+=' --wd 2'", "ARGS+=(--wd 2)", "export PATH+=:/opt/x", "A[0]=x"))
+def test_what_is_put_behind_a_variable_is_kept(line: str) -> None:
+    draft = draft_of(f"{HEAD}{line}\nsrun torchrun --nproc_per_node=4 train.py\n")
+    assert draft.setup == line, draft.notes
+
+
+@each(("typed", "command"), (
+    ("--name=abc\\\ndef", "--name=abcdef"), ('--p "a\\\n   b"', '--p "a   b"'), ("--p 'a | tee b'", "--p 'a | tee b'"),
+    ('--p "a   b" > log 2>&1', '--p "a   b"'), ("--p \\\n    b 2>&1 | tee log", "--p b"),
+))
+def test_the_words_of_the_training_stay_as_bash_reads_them(typed: str, command: str) -> None:
+    assert draft_of(f"{HEAD}srun python t.py {typed}\n").command == f"python t.py {command} ${{RESUME_ARGS}}"
+
+
 @pytest.mark.parametrize(("text", "statements"), [
-    ("a 'b;c' \"d;e\"; f # g;\n", ["a 'b;c' \"d;e\"", "f"]), ("a \\\n  b\nc", ["a  b", "c"]),
+    ("a 'b;c' \"d;e\"; f # g;\n", ["a 'b;c' \"d;e\"", "f"]), ("a \\\n  b\nc", ["a b", "c"]),
     ("x=$(a \"b c\" # ) it's\n d)\ne", ["x=$(a \"b c\" # ) it's\n d)", "e"]),
     ("cat <<'E'\nit's\nE\nb", ["cat <<'E'", "b"]),
     ("a <<-E\n\tdon't\n\tE\nb <<< 'c'", ["a <<-E", "b <<< 'c'"]), ("a 2>&1 && b &\nc", ["a 2>&1 && b", "c"]),

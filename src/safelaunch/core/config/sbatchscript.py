@@ -7,13 +7,14 @@ would change what runs: `launch.with: script` runs any script that Slurm would r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.scripthints import find_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
 from safelaunch.core.config.scriptlayer import is_script, read_script
-from safelaunch.core.config.scriptsetup import Place, assigned, kind_of
+from safelaunch.core.config.scriptsetup import Place, assigned, kind_of, names_of
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 from safelaunch.core.config.starter import Draft, render_draft
 from safelaunch.core.config.yamlnodes import MappingNode, Scalar
@@ -22,7 +23,7 @@ from safelaunch.errors import ConfigError, Problem
 # The first line: which shell, and its flags, `#!/usr/bin/env -S bash -el` included.
 _SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)((?:\s+-\S+)*)")
 _NUMBER = re.compile(r"(?:export\s+)?(\w+)=[\"']?(?:\$\{?(?=SLURM_))?(\w{1,40})\}?[\"']?")
-_END = re.compile(r"(?:exit|wait|conda deactivate|deactivate)\b")
+_END = re.compile(r"(?:exit(?:\s+[\w$?\"]+)?|wait(?:\s+[\w$!%\"]+)*|conda deactivate|deactivate)")
 _REASONS_MAX = 8
 
 Fault = tuple[int, str]   # line, why it may not run on every node
@@ -116,7 +117,7 @@ def _convert(
     for statement in statements:
         if starts_training(statement.text):
             launches.append(statement)
-        elif not launches or not _END.match(statement.text):
+        elif not launches or not _END.fullmatch(statement.text):
             kind, why = kind_of(statement)
             if kind is None or (launches and kind is Place.KEEP):
                 faults.append((statement.number, why or "it stands after the training"))
@@ -153,7 +154,9 @@ def _launch_of(
     if len(launches) != 1:
         return None
     statement, nodes = launches[0], slurm["nodes"]
-    numbers = {found[1]: found[2] for one in statements if (found := _NUMBER.fullmatch(one.text))}
+    often = Counter(name for one in statements for name in names_of(one.text))
+    numbers = {found[1]: found[2] for one in statements
+               if (found := _NUMBER.fullmatch(one.text)) and often[found[1]] == 1}
     if statement.is_background or statement.has_here:
         faults.append((statement.number, "a command in the background" if statement.is_background else
                        "a here-document"))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from safelaunch.core.config.resumeway import takes_words
+from safelaunch.core.config.scriptsetup import differs
 from safelaunch.core.launchers import LAUNCHERS, find_launcher
 
 # A word as bash sees it, its quotes kept: `"$DIR/a b"`.
@@ -19,6 +20,7 @@ _STARTS = re.compile(r"(?:(?:time|exec)\s+)*(\S+)")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]*\Z")
 _TEE = re.compile(r"&? ?tee [^|;&<>]*")
 _REDIRECTION = re.compile(r"[12&]?>{1,2}[^\s;&|<>()'\"]{1,400}|2>&1|>&2|1>&2")
+_LAST_REDIRECTION = re.compile(rf"\s(?:{_REDIRECTION.pattern}|[12&]?>{{1,2}}\s{{1,20}}[^\s;&|<>()'\"]{{1,400}})\Z")
 _LITERAL = re.compile(r"[A-Za-z0-9_.,:/@%+=^~#-]+\Z")
 
 _LETTERS = {"n": "ntasks", "N": "nodes", "c": "cpus-per-task", "l": "label", "u": "unbuffered", "K": "kill-on-bad-exit",
@@ -108,6 +110,10 @@ def read_launch(text: str, job: Numbers) -> Start:
         raise Unfit("more than one command")
     if re.search(r"\$(?:[0-9@*#]|\{[0-9@*#])", re.sub(r"'[^']*'", "", text)):
         raise Unfit("an argument of the script; safelaunch gives none, so write its value here")
+    if not _is_whole(text):
+        raise Unfit("quotes that are hard to read")
+    if differs(text):
+        raise Unfit("a value that differs from node to node, or from task to task")
     words: list[str] = _WORD.findall(text)
     while words[0] in ("time", "exec"):
         words.pop(0)
@@ -122,15 +128,17 @@ def read_launch(text: str, job: Numbers) -> Start:
 def _without_redirections(text: str) -> tuple[str, str]:
     """The command, and `> log 2>&1` or `2>&1 | tee log` behind it."""
     head, pipe, tail = text.rpartition("|")
-    taken = [f"{pipe}{tail}"] if pipe and _TEE.fullmatch(tail) else []
-    words = (head if taken else text).split()
-    while words:
-        count = 1 if _REDIRECTION.fullmatch(words[-1]) else 2 if _REDIRECTION.fullmatch("".join(words[-2:])) else 0
-        if not count or (count == 2 and words[-2] not in (">", ">>", "&>", "1>", "2>", "1>>", "2>>")):
-            break
-        taken.insert(0, " ".join(words[-count:]))
-        del words[-count:]
-    return (" ".join(words), " ".join(taken)) if taken else (text, "")
+    taken = [f"{pipe}{tail}"] if pipe and _TEE.fullmatch(tail) and _is_whole(head) else []
+    rest = (head if taken else text).rstrip()
+    while (found := _LAST_REDIRECTION.search(rest)) and _is_whole(rest[:found.start()]):
+        taken.insert(0, found[0].strip())
+        rest = rest[:found.start()].rstrip()
+    return (rest, " ".join(taken)) if taken else (text, "")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether all of it is words: no quote is open at its end."""
+    return not _WORD.sub("", text).strip()
 
 
 def _without_srun(words: list[str], job: Numbers) -> Start:
@@ -171,8 +179,8 @@ def _by_srun(words: list[str], job: Numbers) -> Start:
         return Start(made.command, made.launch, extra, None, [*said, *made.notes])
     if words[0].startswith(("$", '"$')):
         raise Unfit(f"which program {words[0]} starts is not to be seen")
-    if words[0] in ("bash", "sh") and "-c" in words[1:3]:
-        raise Unfit(f"{words[0]} -c: a script of its own in quotes")
+    if words[0] in ("bash", "sh") and any(re.fullmatch(r"-\w*c", word) for word in words[1:3]):
+        raise Unfit(f"{words[0]} {words[1]}: a script of its own in quotes")
     if re.search(r"(?:^|/)(?:accelerate|deepspeed|axolotl|ray)\Z", words[0]):
         raise Unfit(f"{words[0]} starts the ranks by flags of its own")
     return Start(" ".join(words), {"with": "srun"}, extra, tasks // job.nodes, said)
@@ -186,6 +194,8 @@ def _next_flag(words: list[str]) -> tuple[str, str, str]:
     else:
         name, value = _LETTERS.get(word[1:2], word), word[2:].removeprefix("=")
         equals = "=" if value else ""
+        if value and name in _FLAGS and not (name == "kill-on-bad-exit" and value.isdigit()):
+            raise Unfit(f"srun {word}: several flags in one word")
     if not equals and name not in _FLAGS and words:
         value = words.pop(0)
         word += f" {value}"

@@ -20,13 +20,23 @@ _COMMAND = re.compile(rf"(?:{_NAME}\+?=\S*\s+)+(?!{_NAME}\+?=)\S")
 # Set up a shell, and change nothing outside of it.
 _SETS_UP = frozenset(("set", "ulimit", "module", "ml", "source", ".", "conda", "mamba", "micromamba", "export", "unset",
                       "cd", "umask", "shopt", "spack", ":"))
+# The first words that set up a shell; others of these programs make or run something, once as under sbatch.
+_ACTIVATES = {"conda": r"(?:de)?activate\b", "mamba": r"(?:de)?activate\b", "micromamba": r"(?:de)?activate\b",
+              "spack": r"(?:load|unload|env activate)\b"}
 _PRINTS = frozenset(("echo", "printf", "date", "hostname", "nvidia-smi", "env", "printenv", "pwd", "which", "whoami",
                      "uname", "free", "df", "lscpu", "nvcc", "id"))
+# Of those that can do more, what only prints.
+_ONLY_PRINTS = {"printf": r"(?!-v)", "date": r"(?!.*(?:-s\b|--set))", "hostname": r"(?:-[sfiIA])?\Z", "env": r"\Z",
+                "nvidia-smi": r"(?:-L|-q|topo -m|--query\S*.*)?\Z"}
 _HOOK = re.compile(r'eval "?\$\((?:\S*/)?(?:conda|mamba|micromamba) [^()]*\)"?\Z')
 _BRANCH = re.compile(r"(?:if|then|else|elif|fi|for|while|until|do|done|case|esac|select|function)\b|[{}(!]|\[\[?\s")
-_SAME = re.compile(r"\$\((?:cat|dirname|basename|realpath|readlink|pwd|which|nproc|wc|id)\b[^()`|;&]*\)")
+_SAME = re.compile(r"\$\((?:cat(?!\s+/(?:proc|sys|dev|etc|tmp)\b)|dirname|basename|realpath|readlink|pwd|which"
+                   r"|nproc|wc|id)\b[^()`|;&]*\)")
+_PRINTED = re.compile(r"\$\((?:date(?:\s+(?:-[uIR]|['\"]?\+[^()`;&|]*))?|hostname(?:\s+-[sfiI])?|whoami|uname[^()`;&|]*"
+                      r"|scontrol show [^()`;&|]*|squeue [^()`;&|]*)\)")
 _ARGUMENT = re.compile(r"\$(?:[0-9@*#]|\{[0-9@*#])|BASH_SOURCE")
-_DIFFERS = re.compile(r"\$\$|\b(?:S?RANDOM|SECONDS|BASHPID|EPOCHSECONDS)\b")
+_DIFFERS = re.compile(r"\$\$|\b(?:S?RANDOM|SECONDS|BASHPID|EPOCHSECONDS|HOSTNAME|SLURMD_NODENAME"
+                      r"|SLURM_(?:NODEID|PROCID|LOCALID|GTIDS|TASK_PID|TOPOLOGY_ADDR))\b")
 _QUIET = re.compile(r"[0-9&]?>{1,2}\s*(?:/dev/null|&[12])")
 _SINGLE = re.compile(r"'[^']*'")
 _IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$\([^()]{0,2000}\)"
@@ -50,16 +60,18 @@ def kind_of(statement: Statement) -> tuple[Place | None, str]:
     if found := _ASSIGNMENT.match(text):
         if _COMMAND.match(_ARRAY.sub("=_", _IN_QUOTES.sub("_", text))):
             return None, f"{found[1]}: a variable that is set for one command"
-        if all(name in OURS for name in _names(text)):
+        if set(names_of(text)) <= OURS:
             return Place.OURS, ""
         if "scontrol show hostname" in text and not text.startswith("export"):
             return Place.NODES, ""
         return _kept_if_same(text, found[1])
     first = text.split(None, 1)[0]
     if first in _PRINTS or text in ("module list", "ml", "conda list", "conda info", "wait"):
-        return (None, "writes a file") if ">" in _QUIET.sub("", _IN_QUOTES.sub("", text)) else (Place.DROP, "")
+        return _if_it_only_prints(text, first)
     if _HOOK.match(text):
         return Place.KEEP, ""
+    if first in _ACTIVATES and not re.match(_ACTIVATES[first], _behind(text)):
+        return None, f"{first} {_behind(text).partition(' ')[0]} would run on every node at once, and not once"
     if first in _SETS_UP or re.match(r"mkdir\s+-p\b", text):
         return _kept_if_same(text, first)
     return None, f"{first} would run on every node at once, and not once as under sbatch"
@@ -80,6 +92,24 @@ def _shape_fault(statement: Statement) -> str:
     return ""
 
 
+def _behind(text: str) -> str:
+    return text.partition(" ")[2].strip()
+
+
+def _if_it_only_prints(text: str, first: str) -> tuple[Place | None, str]:
+    if ">" in _QUIET.sub("", _IN_QUOTES.sub("", text)):
+        return None, "writes a file"
+    within = _PRINTED.sub("", _SAME.sub("", _SINGLE.sub("", text))).replace("$((", "")
+    if "$(" in within or "`" in within or not re.match(_ONLY_PRINTS.get(first, ""), _behind(_QUIET.sub("", text))):
+        return None, f"{first} here does more than print"
+    return Place.DROP, ""
+
+
+def differs(text: str) -> bool:
+    """Whether the shell on each node would make something else of it."""
+    return bool(_DIFFERS.search(_SINGLE.sub("", text)))
+
+
 def _kept_if_same(text: str, name: str) -> tuple[Place | None, str]:
     if _DIFFERS.search(text):
         return None, f"{name}: its value would differ from node to node"
@@ -97,6 +127,6 @@ def assigned(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _names(text: str) -> list[str]:
-    """All variables that one statement assigns: `export A=1 B=2`."""
-    return re.findall(rf"(?:^|\s)({_NAME})=", _IN_QUOTES.sub("_", text))
+def names_of(text: str) -> list[str]:
+    """All variables that one statement assigns: `export A=1 B+=2`, `C[0]=3`."""
+    return re.findall(rf"(?:^|\s)({_NAME})(?:\[[^]]*\])?\+?=", _IN_QUOTES.sub("_", text))

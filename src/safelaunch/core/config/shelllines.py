@@ -11,6 +11,9 @@ from typing import NamedTuple
 _HERE = re.compile(r"<<-?[ \t]*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z0-9_.]+))")
 
 
+_PIECE = re.compile(r"""\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|\\\n[ \t]*|\\.""", re.DOTALL)
+
+
 class Statement(NamedTuple):
     """One command with all its words, continued lines joined; `has_here`: a here-document follows it."""
 
@@ -33,6 +36,17 @@ def split_statements(text: str) -> list[Statement]:
     reading = _Reading(text)
     reading.read()
     return reading.found
+
+
+def _joined(text: str) -> str:
+    """Its continued lines as one, as bash joins them; outside of quotes one blank stands for the next line's indent."""
+    def join(found: re.Match[str]) -> str:
+        piece = found[0]
+        if piece.startswith("\\\n"):
+            before = text[:found.start()]
+            return " " if len(piece) > 2 and before and not before[-1].isspace() else ""
+        return piece.replace("\\\n", "") if piece.startswith('"') else piece
+    return _PIECE.sub(join, text)
 
 
 class _Reading:
@@ -65,7 +79,7 @@ class _Reading:
 
     def _end(self, is_background: bool = False) -> None:
         if self._start is not None:
-            words = re.sub(r"\\\n[ \t]*", " ", self.text[self._start:self.at]).strip()
+            words = _joined(self.text[self._start:self.at]).strip()
             number = self._line(self._start)
             if words:
                 self.found.append(Statement(number, words, is_background, bool(self._heres)))
