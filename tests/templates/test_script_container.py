@@ -40,15 +40,16 @@ def attempt(tmp_path: Path) -> Iterator[Attempt]:
         (tmp_path / "bin" / name).chmod(0o755)
 
     def go(command: str, runtime: str, setup: str = "", path: str = f"{tmp_path}/bin:", *, mounts: tuple[str, ...] = (),
-           image: str = f"{tmp_path}/own.sif", workdir: str | None = None) -> subprocess.CompletedProcess[str]:
-        box = ContainerPlan(runtime, image, mounts, workdir, (("MINE", "a  b"), ("NCCL_DEBUG", "INFO")))
+           image: str = f"{tmp_path}/own.sif", workdir: str | None = None, cwd: Path = tmp_path,
+           variables: tuple[tuple[str, str], ...] = (), **exported: str) -> subprocess.CompletedProcess[str]:
+        box = ContainerPlan(runtime, image, mounts, workdir, (("MINE", "a  b"), ("NCCL_DEBUG", "INFO"), *variables))
         plan = replace(plan_of(f"name: here\ncluster: local\nrun_dir: {tmp_path}/run\ncommand: 'true'\n"),
                        command=command, setup=setup, container=box, env=(("OUTER", "x\ny"),))
         (tmp_path / "run" / "control").mkdir(parents=True, exist_ok=True)
         (tmp_path / "job.sbatch").write_text(render(TEMPLATE, plan, python="/none", library=(), srun=srun_words()))
         env = {"PATH": path + os.environ["PATH"], "SLURM_JOB_NODELIST": "local0", "SLURM_JOB_ID": "77",
-               "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}
-        return subprocess.run(["bash", str(tmp_path / "job.sbatch"), "attempt", "--load", "a b"], cwd=tmp_path, env=env,
+               "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", **exported}
+        return subprocess.run(["bash", str(tmp_path / "job.sbatch"), "attempt", "--load", "a b"], cwd=cwd, env=env,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
 
     yield go
@@ -65,6 +66,20 @@ def test_setup_command_and_checkpoint_arrive_inside_with_variables_that_count_mo
     for name in ("SAFELAUNCH_IN_", "SAFELAUNCH_PACKED", "SAFELAUNCH_CONTAINER", "SAFELAUNCH_NEEDS"):
         assert f"]:{name}" not in done.stdout
     assert ("]:HOME=/image\n" in done.stdout) == (runtime == "enroot")
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "enroot"])
+def test_variables_with_the_scripts_own_words_for_names_arrive_too(attempt: Attempt, runtime: str) -> None:
+    mine = dict.fromkeys(("words", "kind", "need", "here"), "mine")
+    done = attempt("env", runtime, variables=(("name", "x"), ("path", "y")), **mine)
+    said = {line.partition("]:")[2] for line in done.stdout.splitlines()}
+    assert {"name=x", "path=y", *(f"{name}=mine" for name in mine)} <= said, done.stdout + done.stderr
+
+
+def test_a_working_folder_with_an_ampersand_is_mounted_as_it_is_called(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "a&b").mkdir()
+    done = attempt("pwd", "apptainer", cwd=tmp_path / "a&b")
+    assert f"{tmp_path}/a&b" in done.stdout and "{cwd}" not in done.stdout, done.stdout + done.stderr
 
 
 def test_the_working_folder_is_mounted_once(attempt: Attempt, tmp_path: Path) -> None:
