@@ -105,7 +105,7 @@ def test_a_slurm_that_does_not_answer_is_unknown_after_the_deadline(
     fake_command(place / "bin", "sbatch", "exec sleep 60")
     plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
     git = GitFacts(str(place))
-    lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ))
+    lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ).name())
     git.close()
     assert any("unknown: Slurm gave no answer" in line for line in map(click.unstyle, lines)), lines
 
@@ -118,7 +118,7 @@ def test_the_plan_tries_the_script_itself_and_needs_no_room_in_tmp(
     fake_command(place / "bin", "sbatch", f'cat >"$HOME/tried"; {SBATCH}')
     plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
     git = GitFacts(str(place))
-    lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ))
+    lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ).name())
     git.close()
     assert "on n[0-1] in partition main" in " ".join(" ".join(map(click.unstyle, lines)).split()), lines
     assert (place / "tried").read_text() == text

@@ -6,6 +6,7 @@ import os
 import re
 
 from safelaunch.adapters import program
+from safelaunch.adapters.program import ProgramEnd
 
 _DEADLINE_S = 5.0
 
@@ -17,24 +18,23 @@ def syntax_fault(text: str) -> str:
     """
     if not re.match(r"#!.*\b(?:ba|da)?sh\b", text):
         return ""
-    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-    try:
-        ended = program.run(["bash", "--norc", "-n"], _DEADLINE_S, env=env, stdin=text.encode(errors="surrogateescape"))
-    except (OSError, ValueError):
-        return ""
-    if not ended.code:
+    ended = _read(text)
+    if ended is None or not ended.code:
         return ""
     return ended.err.decode(errors="replace").partition("\n")[0].removeprefix("bash: ")
 
 
 def is_complete(text: str) -> bool:
     """Whether a list of commands may begin after this text. False where there is no bash, or it cannot tell."""
-    # `!` stands only before a pipeline: after a `|` it is an error. Bash only warns of an open here-document. On stdin,
-    # because all users see arguments in `ps`.
+    # `!` stands only before a pipeline: after a `|` it is an error. Bash only warns of an open here-document.
+    ended = _read(text + " ! :")
+    return ended is not None and ended.code == 0 and not ended.out and not ended.err
+
+
+def _read(text: str) -> ProgramEnd | None:
+    """How bash ends that reads a text; None where there is none. On stdin: all users see arguments in `ps`."""
     env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
-        ended = program.run(["bash", "--norc", "-n"], _DEADLINE_S, env=env,
-                            stdin=(text + " ! :").encode(errors="surrogateescape"))
+        return program.run(["bash", "--norc", "-n"], _DEADLINE_S, env=env, stdin=text.encode(errors="surrogateescape"))
     except (OSError, ValueError):
-        return False
-    return ended.code == 0 and not ended.out and not ended.err
+        return None

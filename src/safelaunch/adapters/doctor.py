@@ -34,6 +34,7 @@ from safelaunch.core.doctor.siteanswers import (
 from safelaunch.core.nodeset import expand
 from safelaunch.core.via import NOT_FOUND
 from safelaunch.errors import ParseError
+from safelaunch.node.sitelook import texts
 
 ASK_S = 20.0            # above a client's own time limit, MessageTimeout (10 s)
 JOB_LIMIT_S = 900.0     # of the small job: what is left if this process is killed
@@ -132,7 +133,7 @@ def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> 
     ended_t = time.time()
     offsets_s = {node: off_s(_number(line, "t"), begun_t, ended_t) for node, line in asked.lines.items()}
     silent = {one.node: one.why for one in asked.silent}
-    addresses = {node: _texts(line, "addresses") for node, line in asked.lines.items()}
+    addresses = {node: texts(json.loads(line), "addresses") for node, line in asked.lines.items()}
     pair = [node for node in job.nodes if addresses.get(node)][:2]
     met = _meet(job, pair, addresses[pair[0]], env) if len(pair) == 2 else ()
     return NodeAnswers(asked.answers, silent, met, offsets_s)
@@ -165,8 +166,3 @@ def _number(line: str, key: str) -> float | None:
     value: Any = json.loads(line).get(key)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < 1e12 else None
-
-
-def _texts(line: str, key: str) -> list[str]:
-    value: Any = json.loads(line).get(key)
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

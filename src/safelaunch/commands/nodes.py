@@ -53,16 +53,19 @@ class Ledger:
 
     def read(self) -> tuple[NodeEvidence, ...]:
         """The evidence of all clusters; raises RunFolderError when the folder does not answer."""
-        return ledger.parse_raw(runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}"))
+        return ledger.parse_raw(self._raw())
 
     def fleet(self, now: float) -> Fleet:
         """This cluster's nodes with evidence and their rates of failures; raises RunFolderError."""
-        raw = runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}")
+        raw = self._raw()
         known, uses = ledger.parse_raw(raw), ledger.parse_uses(raw)
         mine = of_cluster(known, self.cluster)
         rates = judge_fleet(mine, uses, self.cluster, now)
         found = standings((*mine, *rate_evidence(mine, uses, rates, now)), now, self.half_life_s)
         return Fleet(found, {rate.node: rate for rate in rates}, clusters_of(known))
+
+    def _raw(self) -> list[list[str]]:
+        return runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}")
 
     def standings(self, now: float) -> tuple[Standing, ...]:
         """This cluster's nodes with evidence, the worst first; raises RunFolderError."""

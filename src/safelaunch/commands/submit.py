@@ -23,7 +23,6 @@ from safelaunch.views.submitting import Submitted
 from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
 
 if TYPE_CHECKING:
-    from safelaunch.adapters.clustername import ClusterName
     from safelaunch.adapters.provenance import GitFacts
     from safelaunch.views.firststart import FirstStart
 
@@ -65,7 +64,7 @@ def command(
     return 0
 
 
-def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: ClusterName) -> None:
+def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: str) -> None:
     """Show a person what is to be sent, and ask; raises click.Abort for a no."""
     from safelaunch.commands.check import summarise  # what a script has no time for
     from safelaunch.views import submitplan

@@ -32,7 +32,7 @@ def _programs(words: Mapping[str, Any]) -> list[children.Task]:
     plain = {key: value for key, value in env.items() if key == "SLURM_CONF" or not key.startswith(("SLURM", "SBATCH"))}
     argv = {"scontrol": ["scontrol", "--oneliner", "show", "job", job],
             "squeue": ["squeue", "--noheader", "--jobs=" + job, "--format=%i"],
-            "sbatch": ["sbatch", "--test-only", *_texts(words, "options"), "--wrap=true"]}
+            "sbatch": ["sbatch", "--test-only", *texts(words, "options"), "--wrap=true"]}
     tasks = [children.Task(name, line, PROGRAM_S, plain) for name, line in argv.items()]
     if words.get("node"):
         beside = ["srun", "--jobid=" + job, "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=%s" % words["node"],
@@ -41,7 +41,8 @@ def _programs(words: Mapping[str, Any]) -> list[children.Task]:
     return tasks
 
 
-def _texts(words: Mapping[str, Any], key: str) -> list[str]:
+def texts(words: Mapping[str, Any], key: str) -> list[str]:
+    """The texts of a list; none where there is no list."""
     value = words.get(key)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 

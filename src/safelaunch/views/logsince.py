@@ -74,10 +74,10 @@ class Since:
                 place = None
             if place is not None:
                 self._say(f"attempt {log.number}: no line has a time; shown from behind step {step}, which the "
-                                  f"journal knows of {talk.clock(t)}")
+                          f"journal knows of {talk.clock(t)}")
                 return place
         self._say(f"attempt {log.number}: no line has a time, and the journal knows no earlier step; "
-                          "shown whole")
+                  "shown whole")
         return 0
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from safelaunch.adapters import ledger, slurm
-from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.slurm import Command
@@ -23,16 +22,15 @@ from safelaunch.views import firststart, talk, terminal
 START_S = 5.0     # a person waits
 LEDGER_S = 3.0
 GIT_S = 2.0
-NAME_S = 1.0
 
 
-def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: ClusterName) -> list[str]:
+def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: str) -> list[str]:
     """The plan for this terminal. What does not answer in time is said to be unknown."""
     # The script has the values of env: it goes through memory, and to no file.
     asked = Command(slurm.test_only(script.first_job_options(plan)), slurm.outside_job(os.environ), START_S, cwd,
                     stdin=text.encode())
     resumes = ("no resume: resume.dir is not set",) if plan.resume.dir is None else firststart.look(plan, cwd).lines
-    excluded = _excluded(plan, cluster.name(NAME_S))
+    excluded = _excluded(plan, cluster)
     facts = git.collect(GIT_S)
     start = _start(asked)
     commit = None if facts is None else facts.get("commit", "")

@@ -37,7 +37,7 @@ from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
-Agree = Callable[[Resolved, Plan, str, GitFacts, ClusterName], None]
+Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster's name
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
 
@@ -116,7 +116,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, s
     name = "" if resolved.config["cluster"] == "local" else cluster.name(CLUSTER_S)
     plan, text = render(resolved, run_id, name)
     if agree is not None and plan.cluster != "local":
-        agree(resolved, plan, text, git, cluster)
+        agree(resolved, plan, text, git, name)
     facts = git.collect(GIT_BEFORE_S)
     in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
     meta: dict[str, Any] = {

@@ -19,8 +19,7 @@ _WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 _STARTS = re.compile(r"(?:(?:time|exec)\s+)*(\S+)")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]*\Z")
 _TEE = re.compile(r"&? ?tee [^|;&<>]*")
-_REDIRECTION = re.compile(r"[12&]?>{1,2}[^\s;&|<>()'\"]{1,400}|2>&1|>&2|1>&2")
-_LAST_REDIRECTION = re.compile(rf"\s(?:{_REDIRECTION.pattern}|[12&]?>{{1,2}}\s{{1,20}}[^\s;&|<>()'\"]{{1,400}})\Z")
+_LAST_REDIRECTION = re.compile(r"\s(?:[12&]?>{1,2}\s{0,20}[^\s;&|<>()'\"]{1,400}|2>&1|>&2|1>&2)\Z")
 _LITERAL = re.compile(r"[A-Za-z0-9_.,:/@%+=^~#-]+\Z")
 
 _LETTERS = {"n": "ntasks", "N": "nodes", "c": "cpus-per-task", "l": "label", "u": "unbuffered", "K": "kill-on-bad-exit",

@@ -18,9 +18,8 @@ OURS = frozenset(("MASTER_ADDR", "MASTER_PORT"))
 _ARRAY = re.compile(r"=\([^()]*\)")
 _COMMAND = re.compile(rf"(?:{_NAME}\+?=\S*\s+)+(?!{_NAME}\+?=)\S")
 # Set up a shell, and change nothing outside of it.
-_SETS_UP = frozenset(("set", "ulimit", "module", "ml", "source", ".", "conda", "mamba", "micromamba", "export", "unset",
-                      "cd", "umask", "shopt", "spack", ":"))
-# The first words that set up a shell; others of these programs make or run something, once as under sbatch.
+_SETS_UP = frozenset(("set", "ulimit", "module", "ml", "source", ".", "export", "unset", "cd", "umask", "shopt", ":"))
+# The same by these words alone; by others these programs make or run something, once as under sbatch.
 _ACTIVATES = {"conda": r"(?:de)?activate\b", "mamba": r"(?:de)?activate\b", "micromamba": r"(?:de)?activate\b",
               "spack": r"(?:load|unload|env activate)\b"}
 _PRINTS = frozenset(("echo", "printf", "date", "hostname", "nvidia-smi", "env", "printenv", "pwd", "which", "whoami",
@@ -72,7 +71,7 @@ def kind_of(statement: Statement) -> tuple[Place | None, str]:
         return Place.KEEP, ""
     if first in _ACTIVATES and not re.match(_ACTIVATES[first], _behind(text)):
         return None, f"{first} {_behind(text).partition(' ')[0]} would run on every node at once, and not once"
-    if first in _SETS_UP or re.match(r"mkdir\s+-p\b", text):
+    if first in _SETS_UP or first in _ACTIVATES or re.match(r"mkdir\s+-p\b", text):
         return _kept_if_same(text, first)
     return None, f"{first} would run on every node at once, and not once as under sbatch"
 

@@ -9,8 +9,6 @@ import re
 from typing import NamedTuple
 
 _HERE = re.compile(r"<<-?[ \t]*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z0-9_.]+))")
-
-
 _PIECE = re.compile(r"""\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|\\\n[ \t]*|\\.""", re.DOTALL)
 
 

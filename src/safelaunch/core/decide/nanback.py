@@ -17,8 +17,6 @@ from safelaunch.core.state import Attempt, State, ToldFigure
 MOST_SAME = 3
 
 
-
-
 def open_cut(state: State) -> NanCut | None:
     """What the last attempt's end asks for, while the checkpoints were not searched for it; None = nothing."""
     last = state.attempt

@@ -19,7 +19,6 @@ LEAVES_S = 30.0
 AS_LONG_AS_IT_TAKES_S = 30 * 86400.0   # longer than any job
 
 
-
 @dataclass(frozen=True)
 class Patience:
     """Until when (epoch s) a training has time, and for what, in words that follow "waits for"."""

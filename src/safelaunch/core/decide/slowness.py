@@ -34,7 +34,7 @@ class Price:
 
     @property
     def is_worth_it(self) -> bool:
-        """Where nobody knows what it would win, the user's word counts: he wants it."""
+        """Where nobody knows what it would win, the user has asked for it, and that counts."""
         return self.win_s is None or self.win_s > self.cost_s
 
     @property

@@ -148,7 +148,6 @@ def judge_team(team: TeamAccess) -> SiteRow:
                    f"kill_switch: {{group: {team.group}}}")
 
 
-
 def judge_checks(judged: JudgedNodes) -> tuple[SiteRow, ...]:
     """A row of the nodes' own checks (`safelaunch nodes check`): those that failed, else that none did."""
     bad = [one for one in judged.nodes if one.state is not NodeState.GOOD]

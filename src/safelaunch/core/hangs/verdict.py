@@ -261,11 +261,11 @@ def _unknown(scene: Scene) -> HangVerdict:
     if not stuck:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
-        return HangVerdict("storage", f"{_standing(stuck[0])} at a file ({label(stuck[0].stack)})", 0.5)
+        return HangVerdict("storage", f"{_standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
     if apart := _apart(stuck):
         return apart
     ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
-    return HangVerdict("unknown", f"{_standing(stuck[0])} at {label(stuck[0].stack)}, in no collective that is "
+    return HangVerdict("unknown", f"{_standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{ran}", 0.3)
 
 
@@ -284,9 +284,9 @@ def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
     if not few or len(few) * 3 > len(most):
         return None
     at_most, *at = labels([groups[0] for groups in by_size])
-    verb, stand = "is" if len(few) == 1 else "are", "stands" if len(most) == 1 else "stand"
+    verb = "is" if len(few) == 1 else "are"
     return HangVerdict(
-        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {names_of(most)} {stand} at {at_most}, in no collective "
+        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {_standing(most)} at {at_most}, in no collective "
         "that is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
                                          for where, ranks in zip(at, others, strict=True) for rank in ranks))
 
@@ -311,8 +311,8 @@ def _call_of(rank: ObservedRank) -> str:
     return (place.call or place.wchan if place is not None else "") or "an unknown call"
 
 
-def _standing(group: RankGroup) -> str:
-    return f"{names_of(group.ranks)} {'stands' if group.size == 1 else 'stand'}"
+def _standing(ranks: Sequence[ObservedRank]) -> str:
+    return f"{names_of(ranks)} {'stands' if len(ranks) == 1 else 'stand'}"
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
