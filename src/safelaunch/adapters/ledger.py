@@ -17,13 +17,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safelaunch.adapters import modes, sharedfile
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
-from safelaunch.core.nodeuse import NodeUse, parse_use, render_use
 from safelaunch.core.plan import Suspects
+
+if TYPE_CHECKING:
+    from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
 
 # A line has some 250 bytes: 4,000 witnesses of one user, host and month. More than that is a runaway program.
 FILE_MAX_BYTES = 1 << 20
@@ -65,6 +68,8 @@ def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
 
 def append_use(folder: Path, use: NodeUse) -> None:
     """Write down that an attempt has used its nodes. Raises OSError."""
+    from safelaunch.core.nodeuse import render_use
+
     _append(folder, render_use(use), use.t)
 
 
@@ -125,6 +130,8 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
 
 def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
     """The uses of nodes from `read_raw`, each once."""
+    from safelaunch.core.nodeuse import parse_use
+
     lines = (line for _, content in raw for line in content.encode("latin-1").split(b"\n"))
     return tuple(dict.fromkeys(use for use in map(parse_use, lines) if use is not None))
 
