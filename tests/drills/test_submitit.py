@@ -27,10 +27,28 @@ jobs = executor.map_array(count, VALUES)
 print([job.results() for job in jobs], [job.state for job in jobs])
 """
 
+HANGS = """\
+import os, time
+import submitit
 
-def lay_out(sandbox: Sandbox, **values: object) -> Path:
+def square(n):
+    while n in (3, 11) and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
+        time.sleep(1)
+    return n * n
+
+executor = submitit.AutoExecutor("jobs", cluster="safelaunch")
+executor.update_parameters(timeout_min=30, safelaunch_standby=False, safelaunch_hang={"first_step": "8s"},
+                           safelaunch_restart={"backoff": "1s"})
+jobs = executor.map_array(square, range(20))
+print([job.result() for job in jobs] == [n * n for n in range(20)], {job.state for job in jobs})
+restarts = [job.run.status().restarts for job in jobs]
+print([(n, times, jobs[n].run.why().category) for n, times in enumerate(restarts) if times])
+"""
+
+
+def lay_out(sandbox: Sandbox, text: str = PROGRAM, **values: object) -> Path:
     """A folder with the program."""
-    folder, text = make_workdir(sandbox), PROGRAM
+    folder = make_workdir(sandbox)
     for name, value in values.items():
         text = text.replace(name, repr(value))
     (folder / "program.py").write_text(text)
@@ -48,6 +66,16 @@ def test_an_array_of_functions_returns_their_results(sandbox: Sandbox, installat
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("'1')") == 3 and "(11, " in done.stdout and "(31, " in done.stdout
     assert done.stdout.rstrip().endswith("['COMPLETED', 'COMPLETED', 'COMPLETED']")
+
+
+def test_two_of_twenty_functions_hang_and_all_return_their_results(
+    sandbox: Sandbox, installation: Installation
+) -> None:
+    folder = lay_out(sandbox, HANGS)
+    argv, env = words(installation, folder)
+    done = sandbox.run(argv, user=ALICE, cwd=folder, env=env, timeout_s=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == ["True {'COMPLETED'}", "[(3, 1, 'hang'), (11, 1, 'hang')]"]
 
 
 def test_a_function_whose_node_dies_returns_its_result_in_the_next_attempt(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from hydra.errors import HydraException
-from hydra_plugins.safelaunch_launcher import GENERAL, SafelaunchLauncher, SafelaunchLauncherConf
 from omegaconf import OmegaConf
 
+from hydra_plugins.safelaunch_launcher import GENERAL, SafelaunchLauncher, SafelaunchLauncherConf
 from safelaunch.adapters import runfolder
 from safelaunch.integrations.submitit import parameters
 from tests.integrations.submitits import own_home as own_home

@@ -15,15 +15,15 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import modes, sharedfile
+from safelaunch.adapters.ledgerfolder import folder_of as folder_of
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
-from safelaunch.core.plan import Suspects
 
 if TYPE_CHECKING:
     from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
@@ -35,27 +35,6 @@ USER_MAX_FILES = 250
 USER_MAX_BYTES = 2 << 20
 ALL_MAX_BYTES = 16 << 20   # half a second of reading
 _NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
-
-
-def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
-    """Where the ledger of a run lies: `suspects.ledger`, else in the user's state folder. Raises OSError.
-
-    The state folder: XDG Base Directory Specification, which wants an absolute path.
-    """
-    home = env.get("HOME", "")
-    if suspects.ledger is not None:
-        wanted = suspects.ledger
-        if wanted.startswith("~/") and home.startswith("/"):
-            wanted = f"{home}/{wanted[2:]}"
-        if not wanted.startswith("/"):
-            raise OSError(errno.EINVAL, f"suspects.ledger: {wanted} is no absolute path")
-        return Path(wanted)
-    state = env.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        if not home.startswith("/"):
-            raise OSError(errno.ENOENT, "no place for the ledger: HOME is not set")
-        state = f"{home}/.local/state"
-    return Path(state) / "safelaunch" / "nodes"
 
 
 def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
