@@ -208,8 +208,10 @@ def test_no_tangle_of_yaml_signs_makes_the_loader_do_anything_but_read_or_refuse
     assert all(problem.text for problem in problems)
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner)
-                    | st.dictionaries(st.text(), inner), max_leaves=20)
+# In quotes YAML takes these three for line ends, and gives a blank, or a fault, where JSON keeps them.
+TEXTS = st.text(st.characters(exclude_characters="\x85\u2028\u2029"))
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | TEXTS, lambda inner: st.lists(inner)
+                    | st.dictionaries(TEXTS, inner), max_leaves=20)
 
 
 def without_places(node: Node) -> object:
@@ -220,7 +222,7 @@ def without_places(node: Node) -> object:
     return repr(node.value), node.text, node.plain
 
 
-@given(st.dictionaries(st.text(), JSON))
+@given(st.dictionaries(TEXTS, JSON))
 def test_a_programs_json_means_what_the_yaml_reader_reads_in_it(value: dict[str, object]) -> None:
     text = json.dumps(value, ensure_ascii=False)
     of_yaml, problems = load(text)
