@@ -28,16 +28,20 @@ print([job.results() for job in jobs], [job.state for job in jobs])
 """
 
 HANGS = """\
-import os, time
+import os, socket, time
 import submitit
 
 def square(n):
-    while n in (3, 11) and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
-        time.sleep(1)
+    for step in (1, 2, 3):
+        print("step", step, "loss 1.0", flush=True)
+        time.sleep(0.2)
+    ends = socket.socketpair()
+    if n in (3, 11) and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
+        ends[0].recv(1)
     return n * n
 
 executor = submitit.AutoExecutor("jobs", cluster="safelaunch")
-executor.update_parameters(timeout_min=30, safelaunch_standby=False, safelaunch_hang={"first_step": "8s"},
+executor.update_parameters(timeout_min=30, safelaunch_standby=False, safelaunch_hang={"no_progress": "5s"},
                            safelaunch_restart={"backoff": "1s"})
 jobs = executor.map_array(square, range(20))
 print([job.result() for job in jobs] == [n * n for n in range(20)], {job.state for job in jobs})
