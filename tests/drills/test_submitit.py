@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.runs import ALICE, Drill, Installation
 from tests.sandboxes import make_workdir
 
@@ -36,15 +39,15 @@ def square(n):
         print("step", step, "loss 1.0", flush=True)
         time.sleep(0.2)
     ends = socket.socketpair()
-    if n in (3, 11) and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
+    if n in HANGING and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
         ends[0].recv(1)
     return n * n
 
 executor = submitit.AutoExecutor("jobs", cluster="safelaunch")
 executor.update_parameters(timeout_min=30, safelaunch_standby=False, safelaunch_hang={"no_progress": "5s"},
                            safelaunch_restart={"backoff": "1s"})
-jobs = executor.map_array(square, range(20))
-print([job.result() for job in jobs] == [n * n for n in range(20)], {job.state for job in jobs})
+jobs = executor.map_array(square, range(COUNT))
+print([job.result() for job in jobs] == [n * n for n in range(COUNT)], {job.state for job in jobs})
 restarts = [job.run.status().restarts for job in jobs]
 print([(n, times, jobs[n].run.why().category) for n, times in enumerate(restarts) if times])
 """
@@ -72,14 +75,16 @@ def test_an_array_of_functions_returns_their_results(sandbox: Sandbox, installat
     assert done.stdout.rstrip().endswith("['COMPLETED', 'COMPLETED', 'COMPLETED']")
 
 
-def test_two_of_twenty_functions_hang_and_all_return_their_results(
-    sandbox: Sandbox, installation: Installation
+@pytest.mark.parametrize(("count", "hanging"), [
+    (5, (1, 3)), pytest.param(20, (3, 11), marks=long_only)], ids=["five", "twenty"])
+def test_two_functions_of_an_array_hang_and_all_return_their_results(
+    sandbox: Sandbox, installation: Installation, count: int, hanging: tuple[int, int]
 ) -> None:
-    folder = lay_out(sandbox, HANGS)
+    folder = lay_out(sandbox, HANGS, COUNT=count, HANGING=hanging)
     argv, env = words(installation, folder)
     done = sandbox.run(argv, user=ALICE, cwd=folder, env=env, timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-2:] == ["True {'COMPLETED'}", "[(3, 1, 'hang'), (11, 1, 'hang')]"]
+    assert done.stdout.splitlines()[-2:] == ["True {'COMPLETED'}", str([(n, 1, "hang") for n in hanging])]
 
 
 def test_a_function_whose_node_dies_returns_its_result_in_the_next_attempt(
