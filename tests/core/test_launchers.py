@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
+from safelaunch.core.launchers import CUSTOM, LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
 from tests.core.why.judged import judge_text
@@ -28,7 +28,8 @@ def lines_of(row: Launcher) -> list[list[str]]:
 @pytest.mark.parametrize("row", LAUNCHERS.values(), ids=LAUNCHERS)
 def test_every_launcher_says_what_it_does(row: Launcher) -> None:
     assert row.doc and row.label
-    assert bool(row.programs) == row.starts_ranks and not (row.starts_ranks and row.fills_gpus)
+    assert bool(row.programs) == row.starts_ranks or row is LAUNCHERS[CUSTOM]
+    assert not (row.starts_ranks and row.fills_gpus)
 
 
 @pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
