@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -26,30 +25,13 @@ def command(which: str | None, output: str | None, as_json: bool) -> int:
 
         talk.emit_json(gather(run, time.time()).public)
         return 0
-    from safelaunch.views.reportpage import render
+    from safelaunch.views import reportpage
 
-    page = render(run, time.time())
+    page = reportpage.render(run, time.time())
     if output == "-":
         click.echo(page)
         return 0
     path = Path(output if output is not None else f"{run.plan.name}-report.html")
-    _write(path, page.encode(errors="replace"))
+    reportpage.store(path, page)
     talk.say(f"the report is in {path}")
     return 0
-
-
-def _write(path: Path, page: bytes) -> None:
-    """Write the file under a temporary name, then rename it: a reader sees all of it. Raises UsageError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(page)
-            new.replace(path)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint="name another file: -o FILE"
-                         ) from error

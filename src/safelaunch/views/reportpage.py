@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +12,7 @@ from markupsafe import Markup
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.report import drawing, shares
+from safelaunch.errors import UsageError
 from safelaunch.views import talk
 from safelaunch.views.reportfacts import ReportFacts, gather, node_uses
 
@@ -22,6 +25,23 @@ def render(run: Run, now: float) -> str:
     drawn = {name: Markup(svg) for name, svg in _draw(facts).items()}   # noqa: S704 - core.report.drawing has escaped it
     return _environment().get_template("run.html").render(run=facts.public, kinds=shares.KINDS, drawn=drawn,
                                                           style=_style())
+
+
+def store(path: Path, page: str) -> None:
+    """Write the page under a temporary name, then rename it: a reader sees all of it. Raises UsageError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(page.encode(errors="replace"))
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint="name another file: -o FILE"
+                         ) from error
 
 
 def _style() -> Markup:
