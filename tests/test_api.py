@@ -141,13 +141,13 @@ def test_logs_are_lines_of_their_attempts(bloom: Made) -> None:
 
 
 def test_logs_are_taken_since_a_time_and_folded_as_by_the_verb(bloom: Made) -> None:
-    at = [time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(bloom.now + after_s)) for after_s in (1, 2)]
-    bloom.log(1, "".join(f"[n{rank}:0]:{at[0]} early\n" for rank in range(2)).encode())
-    log = bloom.log(1, "".join(f"[n{rank}:0]:{at[1]} ready\n" for rank in range(2)).encode())
-    os.utime(log, (bloom.now + 2, bloom.now + 2))   # the attempt has started just now
+    bloom.event("attempt_started", attempt=2, job="12", nodes=["n0", "n1"], ago_s=60)
+    at = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(bloom.now - ago_s)) for ago_s in (30, 10)]
+    for when, word in zip(at, ("early", "ready"), strict=True):
+        bloom.log(2, "".join(f"[n{rank}:0]:{when} {word}\n" for rank in range(2)).encode())
     run = safelaunch.load("bloom")
-    ready = [f"[n{rank}:0]:{at[1]} ready" for rank in range(2)]
-    assert [line.text for line in run.logs(since=bloom.now + 1.5)] == ready
+    assert [line.text for line in run.logs(since=bloom.now - 20)] == [
+        f"[n{rank}:0]:{at[1]} ready" for rank in range(2)]
     assert [line.text for line in run.logs(since="1h", fold=True)] == [
         f"[n[0-1]: 2 ranks] {at[0]} early", f"[n[0-1]: 2 ranks] {at[1]} ready"]
     with pytest.raises(UsageError, match="expected a span"):
