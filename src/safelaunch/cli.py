@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
     "policy": ("safelaunch.commands.policy", "Print what follows which failure, or try it against history"),
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
+    "top": ("safelaunch.commands.top", "Show all runs on a screen that stays, and steer them"),
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
     "stacks": ("safelaunch.commands.stacks", "Show what every rank of a job does, and which ones hold the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
