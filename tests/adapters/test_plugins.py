@@ -84,8 +84,8 @@ def test_one_run_uses_a_plugin_of_each_group(home: Path, tmp_path: Path, local_e
     submit = subprocess.run([python, "-m", "safelaunch", "submit", "train.yaml", "--wait"], cwd=tmp_path,
                             env=local_env, capture_output=True, text=True, timeout=120)
     run_dir = tmp_path / "runs" / "plugged"
+    assert submit.returncode == 11, submit.stdout + submit.stderr
     log = (run_dir / "attempts" / "0001" / "main.log").read_text()
-    assert submit.returncode == 11, submit.stderr + log
     for node, local in ((0, 0), (0, 1), (1, 0), (1, 1)):
         assert f"[local{node}:{local}]:rank {node * 2 + local} of 4, here {local}, from 9\n" in log
     told = json.loads((run_dir / "attempts" / "0001" / "verdict.json").read_text())["verdict"]

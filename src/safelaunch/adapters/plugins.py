@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from safelaunch.core.why.findings import Rule
 
-LOAD_S = 5.0       # an import from a shared filesystem takes some tenths of a second
+LOAD_S = 10.0      # a first import from a busy shared filesystem takes seconds
 MOST_REASON = 300
 _MARK = b"[safelaunch."
 _TAKEN = {plugins.LAUNCHERS: tuple(LAUNCHERS), plugins.FORMATS: plugins.BUILT_IN_FORMATS}
