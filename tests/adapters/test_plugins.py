@@ -17,7 +17,7 @@ from safelaunch.core.checkpoints.latest import NAMES
 from safelaunch.core.notify.message import Message
 from safelaunch.core.notify.targets import PLUGIN, NotifyTarget
 from safelaunch.core.plugins import BUILT_IN_FORMATS, CHECKS, FORMATS, GROUPS, LAUNCHERS, NOTIFIERS, RULES
-from tests.localruns import type_safelaunch
+from tests.localruns import LocalRun, type_safelaunch
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "fixtures" / "plugin"
@@ -85,6 +85,7 @@ def test_one_run_uses_a_plugin_of_each_group(home: Path, tmp_path: Path, local_e
                             env=local_env, capture_output=True, text=True, timeout=120)
     run_dir = tmp_path / "runs" / "plugged"
     assert submit.returncode == 11, submit.stdout + submit.stderr
+    LocalRun(tmp_path, run_dir, local_env).wait_end()   # its last words, and the log's end, come after the journal's
     log = (run_dir / "attempts" / "0001" / "main.log").read_text()
     for node, local in ((0, 0), (0, 1), (1, 0), (1, 1)):
         assert f"[local{node}:{local}]:rank {node * 2 + local} of 4, here {local}, from 9\n" in log
