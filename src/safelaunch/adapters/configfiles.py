@@ -15,6 +15,7 @@ from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.scriptlayer import is_script, script_path
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
+from safelaunch.core.plugins import CheckPlugin, LauncherPlugin
 from safelaunch.errors import ConfigError, Problem, UsageError
 
 MAPPING = "config"   # what a config is called that stands in no file
@@ -31,7 +32,7 @@ def read_config(
     environ = os.environ if environ is None else environ
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
-    resolved = resolve(sources, overrides, environ, raw_sbatch, base_dir)
+    resolved = resolve(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)
     return replace(resolved, notes=(*resolved.notes, *_missing_here(resolved.config["container"])))
 
 
@@ -41,7 +42,14 @@ def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sba
     """
     own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING), is_json=True)
     sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
-    return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))
+    return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()), find_plugin)
+
+
+def find_plugin(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
+    """The plugin that a config names; raises NoPlugin."""
+    from safelaunch.adapters import plugins  # for configs that name one
+
+    return plugins.find(group, name)
 
 
 def override_words(values: Mapping[str, object]) -> list[str]:

@@ -24,6 +24,7 @@ from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
+from safelaunch.core.plugins import FindPlugin, no_plugins
 from safelaunch.errors import ConfigError, Problem
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
@@ -54,6 +55,7 @@ def resolve(
     environ: Mapping[str, str],
     raw_sbatch: Sequence[str] = (),
     base_dir: str = "",
+    find_plugin: FindPlugin = no_plugins,
 ) -> Resolved:
     """The config that these layers make, lowest first; raises ConfigError with every problem.
 
@@ -70,7 +72,8 @@ def resolve(
     reading.read(tree)
     problems += reading.problems
     faulty = frozenset(problem.key for problem in problems)
-    problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty)
+    problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
+                         find_plugin=find_plugin)
     if problems:
         raise _config_error(problems, sources)
     return Resolved(reading.config, reading.origins, tuple(notes))
