@@ -16,7 +16,8 @@ from pathlib import Path
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting, cgroups, conf, network, sites
 from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
-from safelaunch.sandbox.registry import FIRST_PORT, RegisteredSandbox
+from safelaunch.sandbox.ports import FIRST_PORT, PortHold
+from safelaunch.sandbox.registry import RegisteredSandbox
 from safelaunch.sandbox.users import make_homes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -138,10 +139,14 @@ def _make_gpus(folder: Path, entry: RegisteredSandbox) -> None:
             (folder / f"nvidia{i}").symlink_to("/dev/null")
 
 
-def start(folder: Path, names: tuple[str, ...]) -> None:
-    """Start the daemons of these machines, all at once; SandboxError with what a failed one said."""
+def start(folder: Path, names: tuple[str, ...], held: PortHold | None = None) -> None:
+    """Start the daemons of these machines, all at once; SandboxError with what a failed one said.
+
+    They go on holding the ports that are `held`.
+    """
     commands = {name: machine(folder, name).enter(_command(folder, name)) for name in names}
-    run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S)
+    files = tuple(one.fileno() for one in held.sockets) if held else ()
+    run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S, files)
 
 
 def start_accounting(folder: Path, entry: RegisteredSandbox) -> None:

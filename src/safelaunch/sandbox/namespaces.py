@@ -159,13 +159,20 @@ def share_mounts(folder: Path) -> None:
         run_command(["mount", "--make-shared", str(folder)])
 
 
-def run_all(commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float) -> None:
-    """Run daemons that put themselves into the background, all at once; SandboxError with what a failed one said."""
+def run_all(
+    commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float,
+    files: Sequence[int] = (),
+) -> None:
+    """Run daemons that put themselves into the background, all at once; SandboxError with what a failed one said.
+
+    They inherit the open `files`.
+    """
     started: dict[str, subprocess.Popen[bytes]] = {}
     for name, argv in commands.items():
         with (log_dir / f"{name}.start").open("wb") as said:
             started[name] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", env=dict(env), start_new_session=True
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", env=dict(env),
+                start_new_session=True, pass_fds=files,
             )
     deadline = time.monotonic() + timeout_s
     for name, process in started.items():
