@@ -8,14 +8,19 @@ own SLURM_* for options.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand
 from safelaunch.core import jobstates, nodeset, slurmtext
+from safelaunch.core.decide.seen import MissingNodes
 from safelaunch.core.excludelist import ExcludeList
+from safelaunch.core.forecast import parse_test_only
 from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
@@ -45,6 +50,26 @@ class Successor:
     def test(self) -> Command:
         """sbatch of a job without a dependency, which submits nothing: whether this host may submit one."""
         return self._start(slurm.sbatch(self.script, ["--test-only"]), self._env, cwd=self._job.cwd)
+
+    def ask_nodes_for(self, count: int, but: tuple[str, ...]) -> Command:
+        """sbatch of a job of so many nodes, which submits nothing: when it could start without the nodes `but`."""
+        options = ["--test-only", f"--nodes={count}", *self._excluding.options(but)]
+        if "ntasks" in dict(self._plan.sbatch):
+            options.append(f"--ntasks={count * self._plan.ntasks_per_node}")
+        return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
+
+    @staticmethod
+    def free_nodes(result: Result | None, now: float) -> MissingNodes:
+        """When the nodes of `ask_nodes_for` are free, by its answer, which is in this cluster's zone."""
+        if result is None or result.is_unknown:
+            return MissingNodes(now, None)
+        said = result.stderr + result.stdout
+        if not result.is_ok:
+            return MissingNodes(now, math.inf if slurmtext.has_too_few_nodes(said) else None)
+        start = parse_test_only(said, is_ok=True).start
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            return MissingNodes(now, datetime.fromisoformat(start).timestamp())
+        return MissingNodes(now, None)
 
     def show_own(self) -> Command:
         """scontrol of this job: whether scontrol works on this host."""

@@ -12,6 +12,7 @@ from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
+from safelaunch.core.decide.actions import AskNodes
 from safelaunch.core.decide.cancel import Fate, NextJobFacts
 from safelaunch.core.decide.passing import Refused
 from safelaunch.core.excludelist import NO_SUCH_NODE
@@ -162,6 +163,12 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
     return passing.without_sbatch(is_done((yield lead.successor.show_own())))
+
+
+def ask_missing(lead: Leader, action: AskNodes) -> Step:
+    """Ask Slurm when it could give the run the nodes that a full set lacks."""
+    lead.nodes.are_missing(lead.successor.free_nodes((yield lead.successor.ask_nodes_for(action.count, action.but)),
+                                                     lead.now))
 
 
 # --- its fate -----------------------------------------------------------------------------------------------------
