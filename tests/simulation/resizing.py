@@ -48,7 +48,7 @@ class Conversions:
             sim.violate(f"attempt {attempt.number} trains on {path}, which is half converted")
         size = self._whole.get(path, self._sizes.get(attempt.told_step, scenario.nodes))
         if size != count:
-            sim.violate(f"attempt {attempt.number} trains on {count} nodes from a checkpoint that is for {size}: {path}")
+            sim.violate(f"attempt {attempt.number} trains on {count} nodes from a checkpoint that is for {size}")
 
     def begins(self, task: Task) -> None:
         """The hook runs."""

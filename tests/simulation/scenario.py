@@ -163,13 +163,14 @@ def make(seed: int) -> Scenario:
 
 
 def _smaller(scenario: Scenario) -> Scenario:
-    """A quarter of the seeds with two nodes and more may go on with fewer; most of these have no other nodes to get, and
-    lose some. Drawn apart, too.
+    """A quarter of the seeds with two nodes and more may go on with fewer; most of these lose some, and have no others
+    to get. Drawn apart, too.
     """
     rng = random.Random(f"smaller {scenario.seed}")
     if rng.random() > 0.25 or scenario.nodes < 2 or scenario.slow:
         return scenario
-    pool = scenario.nodes + scenario.spare_nodes + rng.choice((0, 0, 1))
+    # Without sinfo nobody knows that an excluded node is the last one.
+    pool = scenario.nodes + scenario.spare_nodes + (rng.choice((0, 0, 1)) or scenario.site == "no_sinfo")
     losses = tuple(_fault(rng, rng.choice(("worker_crashes", "worker_silent", "batch_crashes")), 120.0)
                    for _ in range(rng.choice((1, 2, 2, 3))))
     return replace(scenario, min_nodes=rng.randrange(1, scenario.nodes), before_resize=rng.choice(("", *RESIZES)),

@@ -126,10 +126,10 @@ def has_full_set(state: State, seen: Observation) -> bool:
 
 
 def _answer(state: State, seen: Observation) -> MissingNodes | None:
-    """Slurm's last word, unless it is old."""
+    """Slurm's last word, unless it is old, or would change nothing."""
     answer = seen.missing
     is_new = answer is not None and since_t(state) <= answer.t <= seen.now < answer.t + ASK_EVERY_S
-    return answer if is_new else None
+    return answer if is_new and not _is_settled(state) else None
 
 
 def since_t(state: State) -> float:
