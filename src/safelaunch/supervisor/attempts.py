@@ -76,7 +76,8 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
-        lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
+        if action.resize is None:   # else the training, which may use them, follows soon
+            lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
