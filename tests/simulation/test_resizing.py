@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
 from safelaunch.core.decide import resize
+from safelaunch.core.state import Resize
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault, Scenario
@@ -67,7 +68,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
             (one.resize.output for one in state.attempts if one.resize), None)),
          (resize, "is_barred", lambda *words: False),
          (resize, "why_convert", lambda state, plan, resume, size: None if any(
-             one.resize for one in state.attempts) else resize.Resize(4, 2) if size == 2 else None)],
+             one.resize for one in state.attempts) else Resize(4, 2) if size == 2 else None)],
         "half converted"),
     "a failed hook is tried again and again": (
         replace(SMALLER, before_resize="fails"), [(resize, "is_barred", lambda *words: False)], "again and again"),

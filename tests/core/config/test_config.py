@@ -262,7 +262,7 @@ resume: {dir: c, args: "--load {path}"}
 def test_what_makes_no_sense_of_fewer_nodes_is_refused_with_its_place(
     text: str, change: tuple[str, ...], said: str
 ) -> None:
-    file = WIDE.replace(*change) if change else WIDE
+    file = WIDE.replace(change[0], change[1]) if change else WIDE
     found = problems(f"{file}{text}\n")
     assert [line for line in found if line.startswith(f"train.yaml:{said}")] == found[-1:]
 
