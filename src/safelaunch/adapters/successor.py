@@ -25,6 +25,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
 
+MOST_SAID = 160   # characters of an answer
 WAITING = frozenset({jobstates.PENDING})
 CANCELLED = frozenset({jobstates.CANCELLED})
 
@@ -61,15 +62,14 @@ class Successor:
     @staticmethod
     def free_nodes(result: Result | None, now: float) -> MissingNodes:
         """When the nodes of `ask_nodes_for` are free, by its answer, which is in this cluster's zone."""
-        if result is None or result.is_unknown:
-            return MissingNodes(now, None)
-        said = result.stderr + result.stdout
-        if not result.is_ok:
-            return MissingNodes(now, math.inf if slurmtext.has_too_few_nodes(said) else None)
-        start = parse_test_only(said, is_ok=True).start
-        with contextlib.suppress(ValueError, OverflowError, OSError):
-            return MissingNodes(now, datetime.fromisoformat(start).timestamp())
-        return MissingNodes(now, None)
+        text = "" if result is None else result.stderr + result.stdout
+        said, free_t = " ".join(text.split())[:MOST_SAID], None
+        if result is not None and not result.is_ok and slurmtext.has_too_few_nodes(text):
+            free_t = math.inf
+        elif result is not None and result.is_ok:
+            with contextlib.suppress(ValueError, OverflowError, OSError):
+                free_t = datetime.fromisoformat(parse_test_only(text, is_ok=True).start).timestamp()
+        return MissingNodes(now, free_t, said)
 
     def show_own(self) -> Command:
         """scontrol of this job: whether scontrol works on this host."""

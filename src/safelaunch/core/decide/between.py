@@ -210,20 +210,21 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     convert = resize.why_convert(state, plan, seen.resume, size)
     if convert is not None and seen.resume is not None:
         return Launch(nodes[:1], f"before_resize: checkpoint {seen.resume.path} is of {convert.from_nodes} nodes, and "
-                                 f"the next attempt has {size}", convert)
+                                 f"the next attempt has {size}{_size(seen, plan, size)}", convert)
     if last is None:
-        return Launch(nodes, f"first attempt{_size(plan, size)}")
+        return Launch(nodes, f"first attempt{_size(seen, plan, size)}")
     none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
     if seen.resume is None:
         at = f"the start: {none}"
     else:
         at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
-                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(plan, size)}")
+                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}")
 
 
-def _size(plan: Plan, size: int) -> str:
-    return "" if size == plan.nodes else f", with {size} of {plan.nodes} nodes: no full set is to be had now"
+def _size(seen: Observation, plan: Plan, size: int) -> str:
+    said = f" (Slurm says of the others: {seen.missing.said})" if seen.missing is not None and seen.missing.said else ""
+    return "" if size == plan.nodes else f", with {size} of {plan.nodes} nodes: no full set is to be had now{said}"
 
 
 BETWEEN: tuple[Row, ...] = (

@@ -42,11 +42,12 @@ class Live:
 @dataclass(frozen=True)
 class MissingNodes:
     """What Slurm said at `t` of the nodes that a full set lacks: when they are free. Infinite: never; None: no clear
-    answer.
+    answer. `said`: its own words.
     """
 
     t: float
     free_t: float | None
+    said: str = ""
 
 
 @dataclass(frozen=True)
