@@ -32,5 +32,13 @@ def test_any_other_answer_is_none(code: int | None, words: str) -> None:
     assert Successor.free_nodes(Result(ARGV, code, "", words), NOW).free_t is None
 
 
+@each(("nodes", "said", "expected"), [
+    ("n1 n2", "idle|n[1-2]\nmixed|n3", True), ("n1 n3", "idle|n[1-2]\nmixed|n3", False), ("n1", "reserved|n1", True),
+    ("n1", "idle*|n1", False), ("n1", "idle~|n1", False), ("n1", "hello", False), ("n1", "", False),
+    ("", "idle|n1", False)])
+def test_only_nodes_that_wait_for_a_job_are_idle(nodes: str, said: str, expected: bool) -> None:
+    assert Successor.are_idle(tuple(nodes.split()), Result(("sinfo",), 0, said, "")) is expected
+
+
 def test_no_answer_is_none() -> None:
     assert Successor.free_nodes(None, NOW).free_t is None

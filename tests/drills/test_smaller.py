@@ -69,3 +69,15 @@ def test_a_hook_that_fails_leads_back_to_the_full_set_and_no_training_uses_what_
     full = drill.wait_event("attempt_started", 3, timeout_s=90).data
     assert len(full["nodes"]) == 4 and full["job"] != first.job and ".resized" not in full["resume_path"], drill.story()
     proofs.check_completes(drill)
+
+
+def test_nodes_that_are_idle_make_the_next_job_a_full_one_at_once(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)(proofs.FLAGS, nodes=3, tasks=1, extra=EXTRA.format(hook=COPIES))
+    drill.wait_event("submitted", 2)   # it waits in the queue, which makes Slurm's estimate late
+    drill.wait_step(25)
+    sandbox.crash(drill.state().attempts[0].nodes[2])
+
+    drill.wait_event("attempt_started", 2, timeout_s=90)
+    first, full = drill.state().attempts
+    assert (len(full.nodes), full.resize) == (3, None) and full.job != first.job, drill.story()
+    proofs.check_completes(drill)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -63,13 +64,28 @@ class Successor:
     def free_nodes(result: Result | None, now: float) -> MissingNodes:
         """When the nodes of `ask_nodes_for` are free, by its answer, which is in this cluster's zone."""
         text = "" if result is None else result.stderr + result.stdout
-        said, free_t = " ".join(text.split())[:MOST_SAID], None
-        if result is not None and not result.is_ok and slurmtext.has_too_few_nodes(text):
-            free_t = math.inf
-        elif result is not None and result.is_ok:
-            with contextlib.suppress(ValueError, OverflowError, OSError):
-                free_t = datetime.fromisoformat(parse_test_only(text, is_ok=True).start).timestamp()
-        return MissingNodes(now, free_t, said)
+        said = MissingNodes(now, None, " ".join(text.split())[:MOST_SAID])
+        if result is None or not result.is_ok:
+            is_never = result is not None and slurmtext.has_too_few_nodes(text)
+            return replace(said, free_t=math.inf if is_never else None)
+        start = parse_test_only(text, is_ok=True)
+        with contextlib.suppress(ValueError, OverflowError, OSError, ParseError):
+            return replace(said, free_t=datetime.fromisoformat(start.start).timestamp(),
+                           nodes=nodeset.expand(start.nodes))
+        return said
+
+    @staticmethod
+    def are_idle(nodes: tuple[str, ...], result: Result | None) -> bool:
+        """Whether all of these nodes wait for a job, by the answer to `ask_nodes`. An idle one of a reservation is
+        called reserved (22.05, measured).
+        """
+        if result is None or not result.is_ok or not nodes:
+            return False
+        with contextlib.suppress(ParseError, ValueError):
+            idle = {node for state, listed in slurmtext.parse_sinfo(result.stdout) if state in ("idle", "reserved")
+                    for node in nodeset.expand(listed)}
+            return idle.issuperset(nodes)
+        return False
 
     def show_own(self) -> Command:
         """scontrol of this job: whether scontrol works on this host."""

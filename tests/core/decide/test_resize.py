@@ -93,7 +93,8 @@ def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Check
 
 @pytest.mark.parametrize(("missing", "ended_t", "expected"), [
     (None, NOW - 5, "ask_nodes"),
-    (free(3600.0), NOW - 5, "launch"),
+    (free(WAIT_S + 3600.0), NOW - 5, "launch"),
+    (free(WAIT_S + 3500.0), NOW - 5, "wait_for_nodes"),
     (free(math.inf), NOW - 5, "launch"),
     (free(0.0), NOW - 5, "too_few_nodes"),
     (free(-9000.0), NOW - 5, "too_few_nodes"),
@@ -103,7 +104,8 @@ def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Check
     (free(300.0, asked_s=61.0), NOW - 100, "ask_nodes"),
     (free(0.0, asked_s=20.0), NOW - 5, "ask_nodes"),
     (free(None), NOW + 9000.0, "ask_nodes"),
-], ids=["nobody has asked yet", "free after the wait", "never", "free now", "by a clock of another zone",
+], ids=["nobody has asked yet", "free long after the wait", "free after it, by an estimate", "never",
+        "free now", "by a clock of another zone",
         "free within the wait", "Slurm gives no answer", "... until the wait is over", "the answer is old",
         "... or of the attempt before", "a clock that was set back"])
 def test_a_job_waits_for_a_full_set_only_as_long_as_one_can_come(

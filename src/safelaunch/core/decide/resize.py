@@ -21,6 +21,7 @@ from safelaunch.core.state import Attempt, Resize, State
 MOST_TRIES = 3       # of before_resize for one checkpoint and number of nodes
 ASK_EVERY_S = 60.0   # what the queue says of free nodes
 SOON_S = 30.0        # Slurm's own passes over its queue
+SLACK_S = 3600.0     # by which its estimate may be too late: other jobs end before their limits
 
 
 def most_nodes(plan: Plan, count: int) -> int:
@@ -114,7 +115,7 @@ def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
         return None
     # A clock that has jumped must not make it longer.
     is_over = not seen.now < until <= seen.now + plan.restart.wait_for_nodes_s
-    if is_over or (answer.free_t is not None and answer.free_t > until):
+    if is_over or (answer.free_t is not None and answer.free_t > until + SLACK_S):
         return None
     return min(until, answer.t + ASK_EVERY_S)
 

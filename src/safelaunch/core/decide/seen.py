@@ -42,12 +42,13 @@ class Live:
 @dataclass(frozen=True)
 class MissingNodes:
     """What Slurm said at `t` of the nodes that a full set lacks: when they are free. Infinite: never; None: no clear
-    answer. `said`: its own words.
+    answer. `said`: its own words; `nodes`: those that it would give.
     """
 
     t: float
     free_t: float | None
     said: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
