@@ -103,11 +103,13 @@ def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Check
     (free(None), NOW - WAIT_S, "launch"),
     (free(300.0, asked_s=61.0), NOW - 100, "ask_nodes"),
     (free(0.0, asked_s=20.0), NOW - 5, "ask_nodes"),
-    (free(None), NOW + 9000.0, "ask_nodes"),
+    (free(None), NOW + 9000.0, "launch"),
+    (free(None, asked_s=-9000.0), NOW - 5, "ask_nodes"),
 ], ids=["nobody has asked yet", "free long after the wait", "free after it, by an estimate", "never",
         "free now", "by a clock of another zone",
         "free within the wait", "Slurm gives no answer", "... until the wait is over", "the answer is old",
-        "... or of the attempt before", "a clock that was set back"])
+        "... or of the attempt before",
+        "a clock that was set back", "... since Slurm was asked"])
 def test_a_job_waits_for_a_full_set_only_as_long_as_one_can_come(
     missing: MissingNodes | None, ended_t: float, expected: str
 ) -> None:

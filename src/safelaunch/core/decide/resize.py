@@ -127,9 +127,12 @@ def has_full_set(state: State, seen: Observation) -> bool:
 
 
 def _answer(state: State, seen: Observation) -> MissingNodes | None:
-    """Slurm's last word, unless it is old, or would change nothing."""
-    answer = seen.missing
-    is_new = answer is not None and since_t(state) <= answer.t <= seen.now < answer.t + ASK_EVERY_S
+    """Slurm's last word, unless it is old, or would change nothing. An attempt that has ended in the future tells of a
+    clock that was set back, and not that the word is older (a simulated leader asked Slurm at each tick).
+    """
+    answer, since = seen.missing, since_t(state)
+    is_new = answer is not None and (since <= answer.t or since > seen.now) and (
+        answer.t <= seen.now < answer.t + ASK_EVERY_S)
     return answer if is_new and not _is_settled(state) else None
 
 
