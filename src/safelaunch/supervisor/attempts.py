@@ -128,7 +128,8 @@ def keep_resume_args(lead: Leader, point: Checkpoint | None) -> tuple[str, ...]:
 def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
     """The environment of this attempt's script, beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(facts["attempt"]), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
-           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd}
+           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd,
+           "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
     if len(nodes) != lead.plan.nodes:
         env["SAFELAUNCH_NODES"] = str(len(nodes))
     if (resize := facts.get("resize")) is not None:
