@@ -75,6 +75,14 @@ def test_when_it_starts_is_told_and_unknown_is_called_unknown() -> None:
     assert said("start", replace(FACTS, start=ExpectedStart(refusal="no"))) == "Slurm would refuse it: no"
 
 
+def test_with_how_few_nodes_it_may_go_on_is_told() -> None:
+    few = ("min_nodes=8", "nodes_multiple_of=4", "restart.wait_for_nodes=30m")
+    assert said("nodes", FACTS, *few) == (
+        "16; from 8 on, a multiple of 4, where no full set can be had within 1800 s, from the checkpoint as it is: "
+        "there is no before_resize")
+    assert "nodes" not in {name for name, _, _ in forecast.rows(made(), FACTS, str)}
+
+
 def test_a_dirty_tree_is_told() -> None:
     assert said("git") == "commit 0123456789ab"
     assert "2 files differ" in said("git", replace(FACTS, dirty=2))

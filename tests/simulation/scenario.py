@@ -38,6 +38,8 @@ CHECKS_AFTER = ("fails_fully", "hangs_fully", "babbles")
 AFTER_FAILURE = ("auto", "before", "before", "off")
 # Steps take longer because of a node that is slow; for another reason; or for another reason, while a node is slow.
 SLOW = ("node", "other", "wrong")
+# before_resize: works, ends by an error, never ends, or is killed in the middle the first time.
+RESIZES = ("works", "works", "fails", "hangs", "dies")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 
 
@@ -96,6 +98,8 @@ class Scenario:
     slow_node: str = ""              # the node that is slow by its measurements
     slow_step: int = 0
     slow_then: str = "report"
+    min_nodes: int = 0               # 0: only with all
+    before_resize: str = ""          # how it goes, of RESIZES; "": there is none
     nan: str = ""                    # "once", "always": the loss is NaN from nan_step on, and so is what is saved then
     nan_step: int = 0
     notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
@@ -154,8 +158,24 @@ def make(seed: int) -> Scenario:
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     notify = random.Random(f"notify {seed}").choice(("", "", "works", "fails", "hangs", "mixed"))   # apart, too
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
-        scenario, words=words, notify=notify, faults=in_order), span_s)))))
+    return _smaller(_with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
+        scenario, words=words, notify=notify, faults=in_order), span_s))))))
+
+
+def _smaller(scenario: Scenario) -> Scenario:
+    """A quarter of the seeds with two nodes and more may go on with fewer; most of these lose some, and have no others
+    to get. Drawn apart, too.
+    """
+    rng = random.Random(f"smaller {scenario.seed}")
+    if rng.random() > 0.25 or scenario.nodes < 2 or scenario.slow:
+        return scenario
+    # Without sinfo nobody knows that an excluded node is the last one.
+    pool = scenario.nodes + scenario.spare_nodes + (rng.choice((0, 0, 1)) or scenario.site == "no_sinfo")
+    losses = tuple(_fault(rng, rng.choice(("worker_crashes", "worker_silent", "batch_crashes")), 120.0)
+                   for _ in range(rng.choice((1, 2, 2, 3))))
+    return replace(scenario, min_nodes=rng.randrange(1, scenario.nodes), before_resize=rng.choice(("", *RESIZES)),
+                   pool=pool, checks=tuple(one for one in scenario.checks if int(one[0][1:]) < pool),
+                   faults=tuple(sorted((*scenario.faults, *losses), key=lambda fault: fault.t)))
 
 
 def _with_nan(scenario: Scenario) -> Scenario:

@@ -12,6 +12,7 @@ from safelaunch.core import script
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.notify import words
 from safelaunch.core.plan import Plan
+from tests.simulation.resizing import FIRST_STEP_S, WAIT_S
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim
@@ -27,14 +28,15 @@ slurm: {{nodes: {nodes}, time: {limit}, ntasks_per_node: 1}}
 launch: {{with: srun}}
 resume: {{dir: ckpt, format: pattern, pattern: "step_{{step}}.json", args: "--load {{path}}"}}
 kill_switch: {{grace: 30s}}
-restart: {{via: {via}}}
+restart: {{via: {via}{restart}}}
 {more}
 """
 
 
 @functools.lru_cache(maxsize=256)
 def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, preserve_s: float,
-           after_failure: str, notify: str, slow_then: str, has_nan: bool) -> tuple[str, str]:
+           after_failure: str, notify: str, slow_then: str, has_nan: bool,
+           min_nodes: int, before_resize: str) -> tuple[str, str]:
     """run.json and job.sbatch, with PLACE for the run folder."""
     more = (f"spare_nodes: {spare}\n" if spare else "") + f"standby: {'true' if standby and nodes > 1 else 'false'}\n"
     if preserve_s:
@@ -47,7 +49,12 @@ def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, pres
         more += "on_nan: previous_checkpoint\n"
     if slow_then != "report":
         more += f"slow: {{then: {slow_then}}}\n"
-    text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more, via=via)
+    if min_nodes:
+        more += f"min_nodes: {min_nodes}\nhang: {{first_step: {FIRST_STEP_S}s}}\n"
+    if before_resize:
+        more += "before_resize: convert\n"
+    restart = f", wait_for_nodes: {WAIT_S}s" if min_nodes else ""
+    text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more, via=via, restart=restart)
     config: dict[str, Any] = dict(resolve([ConfigLayer("file", "train.yaml", text)], [], {}, base_dir="/").config)
     meta = {"v": 1, "run_id": RUN_ID, "name": "sim", "cwd": "/", "config": config}
     plan = plans.make(config, RUN_ID)
@@ -60,7 +67,7 @@ def make_run(sim: Sim) -> Plan:
     scenario = sim.scenario
     meta, job = _texts(scenario.nodes, scenario.spare_nodes, scenario.limit_min, scenario.standby, scenario.via,
                        scenario.preserve_s, scenario.after_failure if scenario.has_checks else "", scenario.notify,
-                       scenario.slow_then, bool(scenario.nan))
+                       scenario.slow_then, bool(scenario.nan), scenario.min_nodes, scenario.before_resize)
     for name in ("journal", "attempts", "claims", "control"):
         (sim.run_dir / name).mkdir(parents=True)
     sim.checkpoints.mkdir(parents=True)

@@ -25,6 +25,7 @@ from tests.simulation.invariants import check
 from tests.simulation.net import Net
 from tests.simulation.person import Person
 from tests.simulation.process import EPOCH_T, Actor, Supervisor, Watching
+from tests.simulation.resizing import Conversions
 from tests.simulation.scenario import Scenario
 from tests.simulation.slurm import REQUEUE_WAIT_S, Job
 from tests.simulation.slurmcommands import Slurm
@@ -61,6 +62,7 @@ class Outcome:
     ended_t: float | None = None        # when the journal says that the run ended
     saved: list[int] = field(default_factory=list)   # the steps of whole checkpoints
     told: list[str] = field(default_factory=list)    # words of notify.when that people were told
+    sizes: list[int] = field(default_factory=list)   # nodes of each attempt; 0: it has run before_resize
 
 
 class Sim:
@@ -105,6 +107,7 @@ class Sim:
         self.had_nan = False
         self.benched: list[tuple[str, ...]] = []   # nodes of each round of measurements
         self.failed_checks: set[str] = set()   # nodes that have failed one
+        self.conversions = Conversions(self)
         self.slurm = Slurm(self)
         self.is_plain = False
         self.outside_calls: list[str] = []
@@ -143,6 +146,7 @@ class Sim:
                           len(self.all_jobs), self.timeline, self.outside_calls, [t for t, _, _ in self.launches],
                           state.ended.t - EPOCH_T if state.ended else None, [step for _, step in self.saves],
                           self.told)
+        outcome.sizes = [0 if one.resize is not None else len(one.nodes) for one in self.attempts]
         for actor in (*self.supervisors, *self.watchers, *self.people):
             actor.process.kill()
         return outcome
@@ -289,11 +293,15 @@ class Sim:
         self.resumes.append((self.clock.t, attempt, max((step for _, step in self.saves), default=0)))
         if attempt.told_step in self.bad and not self.scenario.faults:
             self.violate(f"attempt {attempt.number} starts from weights that are no numbers ({attempt.told_step})")
+        self.conversions.launched(attempt)
         if attempt.told_step in self.truncated:
             self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.told_step})")
 
     def load(self, task: Task) -> None:
         """A rank has loaded; where the user's code has a bug it dies a step later."""
+        if task.attempt.resize is not None:
+            self.conversions.begins(task)
+            return
         if task.attempt.first_step in self.corrupt and task.index == 0:
             task.attempt.lines += ["[rank0]: Traceback (most recent call last):", "[rank0]: ValueError: bad checkpoint"]
             self.clock.after(0.2, lambda: task.rank_ends(1, None))
@@ -325,6 +333,7 @@ class Sim:
         """A checkpoint is whole."""
         self.truncated.discard(step)
         self.saves.append((self.clock.t, step))
+        self.conversions.saves(step, len(attempt.nodes))
         self.trace("training", f"attempt {attempt.number} has saved step {step}")
 
     def overwrites(self, step: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.simulation.training import KILL_WAIT_S
 
 BUSY = "srun: error: Unable to create step for job {}: Requested nodes are busy"
 NOT_FOUND = 127
+LATE_START_S = 1320.0   # what --test-only adds where another job waits (measured)
 NO_DEPENDENCIES = "{0}: error: job dependencies are not allowed here\n{0}: error: Unspecified error"
 NO_SUCH_NODE = "Invalid node name specified"
 TIMED_OUT = "{}: error: Socket timed out on send/recv operation"
@@ -114,8 +116,19 @@ class Slurm(Controller):
         if self._has_stranger(words.get("--exclude")):
             return 1, "", f"sbatch: error: Batch job submission failed: {NO_SUCH_NODE}"
         if "--test-only" in words:
-            return 0, "", "sbatch: Job 999 to start at 2024-01-01T00:00:00 using 2 processors on nodes n[0-1]"
+            return self._test_only(words)
         return 0, f"{self.submit(Path(command.argv[-1]), words).id}\n", ""
+
+    def _test_only(self, words: Mapping[str, str]) -> tuple[int, str, str]:
+        """When so many nodes are free: now, or never, because nobody else has a job here."""
+        excluded = nodeset.expand(words["--exclude"]) if words.get("--exclude") else ()
+        free = [host for host in self.sim.nodes if host.name not in excluded and self._is_free(host.name)]
+        if len(free) < int(words.get("--nodes", "0")):
+            return 1, "", "allocation failure: Requested node configuration is not available"
+        waits = any(job.state == "PENDING" for job in self.jobs.values())
+        start = datetime.fromtimestamp(self.sim.wall_t() + LATE_START_S * waits).isoformat(timespec="seconds")
+        nodes = nodefold.fold([host.name for host in free[:int(words.get("--nodes", "1"))]])
+        return 0, "", f"sbatch: Job 999 to start at {start} using 2 processors on nodes {nodes} in partition main"
 
     def _has_stranger(self, nodelist: str | None) -> bool:
         """Slurm refuses a whole list for one name that it does not know (22.05, measured)."""

@@ -36,6 +36,7 @@ class Attempt:
         self.job = str(facts["job"])
         self.env, self.facts = env, facts
         self.nodes = [sim.hosts[node] for node in facts["nodes"]]
+        self.resize: dict[str, Any] | None = facts.get("resize")   # it runs before_resize (resizing.py)
         self.told_step = int(env.get("SAFELAUNCH_RESUME_STEP") or 0)
         self.first_step = 0 if sim.is_forgetful else self.told_step
         self.tasks = [Task(self, node, index) for index, node in enumerate(self.nodes)]
@@ -190,6 +191,8 @@ class Attempt:
 
     def update(self) -> None:
         """Something about the ranks has changed: they step only while all of them run and reach each other."""
+        if self.resize is not None:
+            return
         clock, scenario = self.sim.clock, self.sim.scenario
         is_stepping = not self._saving and all(task.is_training for task in self.tasks) and self._meet_each_other()
         if not is_stepping and self._since_t is not None:

@@ -8,18 +8,25 @@ own SLURM_* for options.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand
 from safelaunch.core import jobstates, nodeset, slurmtext
+from safelaunch.core.decide.seen import MissingNodes
 from safelaunch.core.excludelist import ExcludeList
+from safelaunch.core.forecast import parse_test_only
 from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
 
+MOST_SAID = 160   # characters of an answer
 WAITING = frozenset({jobstates.PENDING})
 CANCELLED = frozenset({jobstates.CANCELLED})
 
@@ -45,6 +52,40 @@ class Successor:
     def test(self) -> Command:
         """sbatch of a job without a dependency, which submits nothing: whether this host may submit one."""
         return self._start(slurm.sbatch(self.script, ["--test-only"]), self._env, cwd=self._job.cwd)
+
+    def ask_nodes_for(self, count: int, but: tuple[str, ...]) -> Command:
+        """sbatch of a job of so many nodes, which submits nothing: when it could start without the nodes `but`."""
+        options = ["--test-only", f"--nodes={count}", *self._excluding.options(but)]
+        if "ntasks" in dict(self._plan.sbatch):
+            options.append(f"--ntasks={count * self._plan.ntasks_per_node}")
+        return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
+
+    @staticmethod
+    def free_nodes(result: Result | None, now: float) -> MissingNodes:
+        """When the nodes of `ask_nodes_for` are free, by its answer, which is in this cluster's zone."""
+        text = "" if result is None else result.stderr + result.stdout
+        said = MissingNodes(now, None, " ".join(text.split())[:MOST_SAID])
+        if result is None or not result.is_ok:
+            is_never = result is not None and slurmtext.has_too_few_nodes(text)
+            return replace(said, free_t=math.inf if is_never else None)
+        start = parse_test_only(text, is_ok=True)
+        with contextlib.suppress(ValueError, OverflowError, OSError, ParseError):
+            return replace(said, free_t=datetime.fromisoformat(start.start).timestamp(),
+                           nodes=nodeset.expand(start.nodes))
+        return said
+
+    @staticmethod
+    def are_idle(nodes: tuple[str, ...], result: Result | None) -> bool:
+        """Whether all of these nodes wait for a job, by the answer to `ask_nodes`. An idle one of a reservation is
+        called reserved (22.05, measured).
+        """
+        if result is None or not result.is_ok or not nodes:
+            return False
+        with contextlib.suppress(ParseError, ValueError):
+            idle = {node for state, listed in slurmtext.parse_sinfo(result.stdout) if state in ("idle", "reserved")
+                    for node in nodeset.expand(listed)}
+            return idle.issuperset(nodes)
+        return False
 
     def show_own(self) -> Command:
         """scontrol of this job: whether scontrol works on this host."""

@@ -20,6 +20,8 @@ class AttemptEnd(_Word):
     LOST = "lost"                 # with a node of it
     INTERRUPTED = "interrupted"   # with its job, or for want of a supervisor
     STOPPED = "stopped"           # by a person
+    CONVERTED = "converted"       # before_resize has converted a checkpoint for another number of nodes,
+    UNCONVERTED = "unconverted"   # or has failed, which costs no budget
 
 
 BAD_ENDS = (AttemptEnd.FAILED, AttemptEnd.LOST)   # something is to be found out, and a restart costs budget
@@ -81,6 +83,7 @@ ENDED_BY = {
     "unconfirmed": "its supervisor could not know whether another one leads",
     "lost_progress": "it starts below its checkpoint", "nan": "its loss is no finite number",
     "grace_over": "it was asked to end, and its time is up",
+    "hook_late": "before_resize has taken too long",
     "slow_restart": "its nodes are to be measured, because steps take longer",
 }
 # A row that asks an attempt to end, and the rows that may ask anew: they want it sooner, or for good.

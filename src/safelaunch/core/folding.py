@@ -19,13 +19,13 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
-from safelaunch.core.state import Attempt, Ended, Intent, Job, State
+from safelaunch.core.state import Attempt, Ended, Intent, Job, Resize, State
 
 MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 # Rows of core.decide that wait before the next attempt.
-PAUSES = ("frozen", "no_storage", "back_off", "check_nodes", "check_again", "bench_nodes")
+PAUSES = ("frozen", "no_storage", "back_off", "check_nodes", "check_again", "bench_nodes", "wait_for_nodes")
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -81,9 +81,11 @@ def _attempt_started(state: State, event: Event) -> State:
     number = int(data["attempt"])
     if any(known.number == number for known in state.attempts):
         return replace(state, preserving_until=None)
+    resize = data.get("resize")
     attempt = Attempt(
         number, str(data["job"]), names_of(data.get("nodes", ())), event.t, data.get("resume_step"),
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
+        resize=None if resize is None else Resize(int(resize["from"]), int(resize["to"]), str(resize["output"])),
     )
     return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
 

@@ -58,8 +58,19 @@ def changed_files(diff: str) -> int:
 
 def rows(plan: Plan, facts: SubmissionFacts, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
     """The plan, for a terminal; `span` says a length of time in words."""
-    return [("run", facts.size, ""), _cost(plan, span), *_resumes(facts), _excluded(facts), _starts(facts.start),
-            *_tree(facts)]
+    return [("run", facts.size, ""), *_fewer(plan, span), _cost(plan, span), *_resumes(facts), _excluded(facts),
+            _starts(facts.start), *_tree(facts)]
+
+
+def _fewer(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
+    """With how few nodes it may go on, and what comes before that."""
+    if plan.min_nodes is None:
+        return []
+    step = f", a multiple of {plan.nodes_multiple_of}" if plan.nodes_multiple_of > 1 else ""
+    hook = "after before_resize has converted the checkpoint" if plan.before_resize else (
+        "from the checkpoint as it is: there is no before_resize")
+    return [("nodes", f"{plan.nodes}; from {plan.min_nodes} on{step}, where no full set can be had within "
+             f"{span(plan.restart.wait_for_nodes_s)}, {hook}", "")]
 
 
 def _cost(plan: Plan, span: Callable[[float], str]) -> tuple[str, str, str]:

@@ -18,6 +18,8 @@ from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
 
+RESIZED = ".resized"   # behind resume.dir: the folder beside it, where before_resize writes
+
 SbatchValue = str | int | bool | list[str] | None
 
 
@@ -72,6 +74,7 @@ class RestartPlan:
     via: str = "auto"
     policy: tuple[tuple[str, str], ...] = ()
     on_lost_progress: str = "stop"
+    wait_for_nodes_s: float = 600.0
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,9 @@ class Plan:
     step_time_pattern: str = "auto"
     slow: SlowPlan = SlowPlan()
     container: ContainerPlan | None = None
+    min_nodes: int | None = None    # None: only with `nodes`
+    nodes_multiple_of: int = 1
+    before_resize: str = ""
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
@@ -190,8 +196,12 @@ class Plan:
 
     @property
     def tasks(self) -> int:
+        """Tasks of an attempt on all nodes."""
+        return self.tasks_on(self.nodes)
+
+    def tasks_on(self, nodes: int) -> int:
         """Tasks whose ends are the attempt's: those of its srun, or the script alone. Each has a node guard."""
-        return 1 if self.is_script else self.nodes * self.ntasks_per_node
+        return 1 if self.is_script else nodes * self.ntasks_per_node
 
     @property
     def is_script(self) -> bool:
@@ -253,6 +263,9 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         step_time_pattern=config["progress"].get("step_time", "auto"),
         slow=_slow(config.get("slow")),
         on_nan=config.get("on_nan"),
+        min_nodes=config.get("min_nodes"),
+        nodes_multiple_of=int(config.get("nodes_multiple_of", 1)),
+        before_resize=config.get("before_resize") or "",
     )
 
 
@@ -271,7 +284,8 @@ def _resume(section: Mapping[str, Any]) -> Resume:
 def _restart(section: Mapping[str, Any]) -> RestartPlan:
     return RestartPlan(section["max_restarts"], section["max_without_progress"], section["backoff"],
                        section.get("via", "auto"), tuple((section.get("policy") or {}).items()),
-                       section.get("on_lost_progress", "warn"))   # a run of a version that had none
+                       section.get("on_lost_progress", "warn"),   # a run of a version that had none
+                       float(section.get("wait_for_nodes", 600.0)))
 
 
 def _suspects(section: Mapping[str, Any] | None) -> Suspects:

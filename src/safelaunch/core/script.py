@@ -17,7 +17,7 @@ from safelaunch.core import containers
 from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.core.lastcommand import find_last
-from safelaunch.core.plan import Plan
+from safelaunch.core.plan import RESIZED, Plan
 from safelaunch.errors import TemplateError
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
@@ -148,6 +148,7 @@ def _values(
         ("UMASK", "" if umask is None else f"{umask:04o}"),
         *_container(plan),
         ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
+        ("BEFORE_RESIZE", plan.before_resize),
     ]
     arrays = (("SRUN", srun), ("SRUN_EXTRA", (*plan.srun.extra, *_plugin_words(plan))),
               ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
@@ -158,8 +159,14 @@ def _values(
 
 def _own_folders(plan: Plan) -> list[str]:
     """Folders of the run that a container must have."""
+    return [plan.run_dir, plan.kill_file.rpartition("/")[0] or "/", *_checkpoint_folders(plan)]
+
+
+def _checkpoint_folders(plan: Plan) -> list[str]:
+    """Those that no mount of the working directory brings."""
     resume = plan.resume.dir or ""
-    return [plan.run_dir, plan.kill_file.rpartition("/")[0] or "/", *([resume] if resume.startswith("/") else [])]
+    both = [resume, f"{resume.rstrip('/')}{RESIZED}"] if plan.before_resize else [resume]
+    return both if resume.startswith("/") else []
 
 
 def _container(plan: Plan) -> list[tuple[str, str]]:
@@ -167,8 +174,7 @@ def _container(plan: Plan) -> list[tuple[str, str]]:
     box = plan.container
     if box is None:
         return [("CONTAINER", ""), ("CONTAINER_NEEDS", ""), ("WORKDIR", "")]
-    own, resume = _own_folders(plan), plan.resume.dir or ""
-    made = [resume] if resume.startswith("/") else []
+    own, made = _own_folders(plan), _checkpoint_folders(plan)
     words = containers.start_words(box, own, bool(plan.gpus_per_node)) or ("inside",)
     return [("CONTAINER", "\n".join(words)), ("CONTAINER_NEEDS", "\n".join(containers.needs(box, own, made))),
             ("WORKDIR", box.workdir or "")]

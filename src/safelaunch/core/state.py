@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.notify.notices import Notices
@@ -13,9 +13,19 @@ from safelaunch.core.slow.search import SlowSearch
 from safelaunch.core.slow.steppace import StepPace
 
 
+class Resize(NamedTuple):
+    """What before_resize converts a checkpoint from and to, in nodes, and where it writes that."""
+
+    from_nodes: int
+    to_nodes: int
+    output: str = ""
+
+
 @dataclass(frozen=True)
 class Attempt:
-    """One launch of the command. `ended` None = as far as the journal knows, it may still be alive."""
+    """One launch of the command, or of before_resize (`resize`). `ended` None = as far as the journal knows, it may
+    still be alive.
+    """
 
     number: int
     job: str
@@ -48,6 +58,7 @@ class Attempt:
     heard: int | None = None            # processes that took the signal then; None = nobody knows
     end_by_t: float | None = None       # until when it has time
     waits_for: str | None = None        # and for what: core.decide.patience
+    resize: Resize | None = None        # it runs before_resize, for this
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
 
     @property

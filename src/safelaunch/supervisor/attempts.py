@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import os
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import acts, nodefold, slurmtext
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.advice import what_follows
+from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
+from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
-from safelaunch.core.plan import Plan
+from safelaunch.core.plan import RESIZED, Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
@@ -56,31 +59,37 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     if claim == 0:
         return
     port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
-    newest = lead.resume.newest
+    newest = resume_point(lead, action)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
         "resume_step": newest.step if newest else None, "resume_path": newest.path if newest else None,
         "whole_steps": list(lead.resume.whole_steps),
     }
+    if action.resize is not None:
+        convert = action.resize._replace(output=_output_of(lead, number))
+        facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
     decided = lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number)
     script = acts.perform_now(lead, "launch", claim, lambda: _start(lead, action, facts), (decided,), attempt=number,
-                              job=lead.job.id, nodes=list(action.nodes))
+                              job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
     if script is not None:
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
-        lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
+        if action.resize is None:   # else the training, which may use them, follows soon
+            lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
     """srun of an announced attempt, and a script that repeats it by hand. `facts` are those of attempt_started."""
     if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
         return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
-    number, port = facts["attempt"], facts["port"]
-    words = keep_resume_args(lead)
-    extra = _attempt_env(lead, number, port, action.nodes)
-    lead.running.begins(Live(number, action.nodes, tasks=lead.plan.tasks))
+    number = facts["attempt"]
+    is_hook = action.resize is not None
+    words = () if is_hook else keep_resume_args(lead, resume_point(lead, action))
+    extra = _attempt_env(lead, facts, action.nodes)
+    tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
+    lead.running.begins(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
     process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
@@ -92,20 +101,40 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
 
 
-def keep_resume_args(lead: Leader) -> tuple[str, ...]:
+def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
+    """The checkpoint that an attempt starts from: what before_resize has made of the newest one, where its size needs
+    that.
+    """
+    newest = lead.resume.newest
+    output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
+    return newest if newest is None or output is None else replace(newest, path=output)
+
+
+def _output_of(lead: Leader, number: int) -> str:
+    """Where before_resize writes: beside the folder of the checkpoints, so that nobody takes a half for one of them."""
+    folder = os.path.join(lead.job.cwd, lead.plan.resume.dir or "").rstrip("/")   # noqa: PTH118 - text only
+    return f"{folder}{RESIZED}/{lead.plan.run_id}-{number:04d}"
+
+
+def keep_resume_args(lead: Leader, point: Checkpoint | None) -> tuple[str, ...]:
     """The arguments for resuming now, also kept in the run folder. A later job's node may be unable to run a
     supervisor, and its training must not start from nothing.
     """
-    words = resume_args(lead.plan.resume.args, lead.resume.newest)
+    words = resume_args(lead.plan.resume.args, point)
     lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
     return words
 
 
-def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
+def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
     """The environment of this attempt's script, beside the plan."""
-    env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
-           "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd,
+    env = {"SAFELAUNCH_ATTEMPT": str(facts["attempt"]), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
+           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd,
            "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
+    if len(nodes) != lead.plan.nodes:
+        env["SAFELAUNCH_NODES"] = str(len(nodes))
+    if (resize := facts.get("resize")) is not None:
+        env |= {"SAFELAUNCH_OLD_NODES": str(resize["from"]), "SAFELAUNCH_NEW_NODES": str(resize["to"]),
+                "SAFELAUNCH_RESIZE_OUTPUT": resize["output"]}
     if lead.nodes.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
     left_out = [node for node in lead.job.nodes if node not in nodes]
@@ -114,9 +143,12 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
-    if lead.resume.newest is not None:
-        env["SAFELAUNCH_RESUME_PATH"] = lead.resume.newest.path
-        env["SAFELAUNCH_RESUME_STEP"] = "" if lead.resume.newest.step is None else str(lead.resume.newest.step)
+    path, step = facts["resume_path"], facts["resume_step"]
+    if path is not None:
+        env["SAFELAUNCH_RESUME_PATH"] = path
+        env["SAFELAUNCH_RESUME_STEP"] = "" if step is None else str(step)
+    if lead.resume.newest is not None and path != lead.resume.newest.path:
+        env["SAFELAUNCH_RESIZED"] = "yes"
     return env
 
 
@@ -184,19 +216,20 @@ def close_attempt(lead: Leader) -> None:
     live = lead.attempt
     seen = lead.seen()
     how = said_how = ended.how_it_ended(live, seen)
-    if lead.process is not None:
+    if lead.process is not None and not live.is_hook:
         observe.read_last_lines(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
-    steps = _last_progress(lead, live, tail)
+    steps = [] if live.is_hook else _last_progress(lead, live, tail)
     for step in steps:
         lead.note(step)
     events: list[Event] = []
     if how != AttemptEnd.COMPLETED:
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
-    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
+    word = ended.of_hook(how) if live.is_hook else how
+    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=word, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
@@ -213,14 +246,14 @@ def close_attempt(lead: Leader) -> None:
     lead.record(*events, noted=steps)
     resuming.find_resume(lead)
     fall_back(lead)
-    keep_resume_args(lead)
+    keep_resume_args(lead, lead.resume.newest)
     lead.record(*checkpoint_events(lead, live.number))
     lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     })
     summary = lead.state.attempt.summary if lead.state.attempt else None
-    lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
+    lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
@@ -246,7 +279,8 @@ def fall_back(lead: Leader) -> None:
     why = rejects_checkpoint(lead.state, lead.plan)
     if attempt is None or why is None or newest is None:
         return
-    path = newest.path
+    size = len(attempt.nodes)
+    path = output_of(lead.state, lead.plan, newest, size) or newest.path
     if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
         return   # it has been rewritten since, perhaps under the same name
     if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
@@ -290,6 +324,8 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
     # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
+    if live.is_hook:   # no node is to blame for what the user's own code says
+        verdict, culprits = replace(verdict, summary=f"before_resize: {verdict.summary}"), ()
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
     events = [] if how not in BAD_ENDS else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
@@ -297,7 +333,8 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.host, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
-        *(suspect(lead, live, verdict, culprits) if how in BAD_ENDS else ())]
+        *(suspect(lead, live, verdict, culprits) if how in BAD_ENDS and not (
+            live.is_hook and how == AttemptEnd.FAILED) else ())]
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:

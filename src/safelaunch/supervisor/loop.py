@@ -22,6 +22,7 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
 from safelaunch.core.decide.actions import (
+    AskNodes,
     AskToEnd,
     BenchNodes,
     CheckNodes,
@@ -36,7 +37,17 @@ from safelaunch.core.decide.actions import (
 )
 from safelaunch.core.decide.phase import Phase
 from safelaunch.core.decide.turn import Turn
-from safelaunch.supervisor import asking, attempts, bootchecks, endings, observe, resuming, slowsearch, slurmends
+from safelaunch.supervisor import (
+    asking,
+    attempts,
+    bootchecks,
+    endings,
+    nextjob,
+    observe,
+    resuming,
+    slowsearch,
+    slurmends,
+)
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.standby import Standby
@@ -119,6 +130,8 @@ def act(lead: Leader, decision: Decision) -> bool:
             attempts.launch(lead, row, action)
         case CheckNodes():
             lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(lead, row, action))
+        case AskNodes():
+            lead.tasks.begin(Work.ASK_NODES, nextjob.ask_missing(lead, action))
         case BenchNodes():
             lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
         case AskToEnd():

@@ -190,7 +190,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     if lead.clock.is_due(Timer.RULES, READY_S):
         lead.world.make_ready()
     every_s = START_S if lostprogress.is_near(lead) else PROGRESS_S
-    if lead.clock.is_due(Timer.PROGRESS, every_s) or hangs.is_overdue(lead):
+    if not lead.attempt.is_hook and (lead.clock.is_due(Timer.PROGRESS, every_s) or hangs.is_overdue(lead)):
         talk = read_log(lead, process)
         note_step(lead, process.number, talk)
         lostprogress.judge_start(lead)

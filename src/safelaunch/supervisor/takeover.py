@@ -285,7 +285,8 @@ def adopt(lead: Leader) -> None:
         return
     process = lead.world.adopt(lead.local, number)
     lead.running.is_adopted(Live(
-        number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
+        number, last.nodes, tasks=1 if last.resize else lead.plan.tasks_on(len(last.nodes)),
+        srun_code=None if process is not None else 255, is_hook=last.resize is not None,
         end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard), process)
     lead.server.expect(number)
     if process is not None and lead.server.has_moved:   # another process has the port by now: guards look here

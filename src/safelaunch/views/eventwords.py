@@ -51,6 +51,8 @@ def _submitted(data: Data) -> str:
 
 def _attempt_started(data: Data) -> str:
     at = f" from step {data['resume_step']}" if data.get("resume_step") is not None else ""
+    if data.get("resize"):
+        return f"attempt {data['attempt']} runs before_resize on {_nodes(data)}{at}{_because(data)}"
     return f"attempt {data['attempt']} starts on {_nodes(data)}{at}{_because(data)}"
 
 

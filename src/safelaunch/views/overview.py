@@ -71,7 +71,7 @@ def overview(
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
                   "t": state.ended.t} if state.ended else None,
         "job": _job(state, word, now),
-        "attempt": _attempt(state.attempt) if state.attempt else None,
+        "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, **_progress(run, judged.name, step, total, tail, tracks, now),
@@ -285,11 +285,12 @@ def _is_step(event: Event) -> bool:
     return event.event == "progress"
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, of_nodes: int) -> dict[str, Any]:
     return {"number": attempt.number, "nodelist": SPEECH.nodes(attempt.nodes), "nodes": list(attempt.nodes),
             "started_t": attempt.started_t, "resume_step": attempt.resume_step, "ended": attempt.ended,
             "ended_t": attempt.ended_t, "exit_code": attempt.exit_code, "category": attempt.category,
-            "summary": attempt.summary}
+            "summary": attempt.summary, "of_nodes": of_nodes,
+            "resize": {"from": attempt.resize.from_nodes, "to": attempt.resize.to_nodes} if attempt.resize else None}
 
 
 def _steps(

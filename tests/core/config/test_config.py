@@ -80,10 +80,10 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
-                    "on_lost_progress": "stop"},
+                    "on_lost_progress": "stop", "wait_for_nodes": 600.0},
             "script": None,
         "container": {"runtime": None, "image": None, "mounts": [], "workdir": None, "env": None, "extra": []},
-        "spare_nodes": 0,
+        "spare_nodes": 0, "min_nodes": None, "nodes_multiple_of": 1, "before_resize": None,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
             "on_nan": "report",
@@ -246,6 +246,42 @@ def test_a_wrong_value_is_one_problem_in_plain_words(text: str, said: str) -> No
     assert len(found) == 1
     assert said in found[0]
     assert found[0].startswith(f"train.yaml:{1 if text.startswith('command') else 2}:")
+
+
+WIDE = """\
+command: train ${RESUME_ARGS}
+slurm: {nodes: 16}
+resume: {dir: c, args: "--load {path}"}
+"""
+
+
+@each(("text", "change", "said"), [
+    ("min_nodes: 16", (), "4:12: min_nodes: must be below slurm.nodes, which is 16"),
+    ("min_nodes: 0", (), "4:12: min_nodes: expected an integer ≥ 1, got 0"),
+    ("min_nodes: 6\nnodes_multiple_of: 4", (), "4:12: min_nodes: 6 is no multiple of 4 (nodes_multiple_of)"),
+    ("min_nodes: 6\nnodes_multiple_of: 6", (), "2:16: slurm.nodes: 16 is no multiple of 6 (nodes_multiple_of)"),
+    ("before_resize: convert", (), "4:16: before_resize: needs min_nodes: with how few nodes the run may go on"),
+    ("nodes_multiple_of: 4", (), "4:20: nodes_multiple_of: needs min_nodes"),
+    ("restart: {wait_for_nodes: 1h}", (), "4:27: restart.wait_for_nodes: needs min_nodes"),
+    ("min_nodes: 8\nbefore_resize: c", ('resume: {dir: c, args: "--load {path}"}', ""),
+     "5:16: before_resize: needs resume.dir"),
+    ("min_nodes: 8\nbefore_resize: c", ("dir: c,", "dir: c, by: training,"),
+     "5:16: before_resize: needs resume.by: command"),
+    ("min_nodes: 8\nlaunch: {with: script}", ("train $", "'#!/bin/sh'  # $"),
+     "4:12: min_nodes: has no meaning with a script"),
+    ("min_nodes: 8", ("nodes: 16", "nodes: 16, gpus: 8"), "4:12: min_nodes: needs slurm.gpus_per_node in place of"),
+])
+def test_what_makes_no_sense_of_fewer_nodes_is_refused_with_its_place(
+    text: str, change: tuple[str, ...], said: str
+) -> None:
+    file = WIDE.replace(change[0], change[1]) if change else WIDE
+    found = problems(f"{file}{text}\n")
+    assert [line for line in found if line.startswith(f"train.yaml:{said}")] == found[-1:]
+
+
+def test_fewer_nodes_with_all_that_belongs_to_them_are_a_config() -> None:
+    got = config(f"{WIDE}min_nodes: 8\nnodes_multiple_of: 8\nbefore_resize: c\nrestart: {{wait_for_nodes: 0}}\n")
+    assert (got["min_nodes"], got["before_resize"], got["restart"]["wait_for_nodes"]) == (8, "c", 0)
 
 
 wrong_of_other_keys = st.lists(

@@ -11,7 +11,8 @@ from safelaunch.core.status.rows import LEAST_WANTED, next_lines, rows, without
 from safelaunch.core.status.speech import Speech, duration
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
-ATTEMPT = {"number": 1, "nodelist": "n[0-3]", "resume_step": None, "ended": None, "summary": None}
+ATTEMPT = {"number": 1, "nodelist": "n[0-3]", "nodes": ["n0", "n1", "n2", "n3"], "of_nodes": 4, "resize": None,
+           "resume_step": None, "ended": None, "summary": None}
 JOB = {"id": "12", "nodes": ["n0"], "nodelist": "n0", "batch_host": "n0", "started_t": 50.0, "ends_t": None}
 FOUND = {"dir": "/ckpt", "path": "/ckpt/step_80", "step": 80, "age_s": 30.0, "steps_at_risk": 12, "skipped": [],
          "trouble": ""}
@@ -234,3 +235,13 @@ def test_a_pause_says_when_the_next_attempt_starts(relaunch_t: float | None, sai
 ])
 def test_reasons_of_the_queue_are_told_in_words(reason: str, said: str) -> None:
     assert in_words(reason) == said
+
+
+@pytest.mark.parametrize(("more", "expected"), [
+    ({}, "1 on n[0-3]"),
+    ({"of_nodes": 8}, "1 on n[0-3] (4 of 8 nodes)"),
+    ({"nodelist": "n0", "nodes": ["n0"], "resize": {"from": 4, "to": 2}},
+     "1 on n0 (before_resize, from 4 to 2 nodes)"),
+])
+def test_an_attempt_says_what_is_not_usual_about_its_nodes(more: dict[str, Any], expected: str) -> None:
+    assert row("attempt", attempt={**ATTEMPT, **more}) == expected

@@ -147,6 +147,9 @@ KEYS: dict[str, Key] = {
         "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
         "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
     ),
+    "restart.wait_for_nodes": Key(
+        Duration(), "10m", "With min_nodes: how long to wait for a full set of nodes before going on with fewer."
+    ),
     "restart.on_lost_progress": Key(
         OneOf(("stop", "warn")),
         "stop",
@@ -160,6 +163,17 @@ KEYS: dict[str, Key] = {
         "`safelaunch policy` prints the table.",
     ),
     "spare_nodes": Key(Integer(0), "0", "Nodes asked for on top of slurm.nodes, to take the place of failed ones."),
+    "min_nodes": Key(
+        Integer(1), None, "Go on with as few nodes as this where no full set can be had (docs/smaller.md); by default "
+        "only with slurm.nodes."
+    ),
+    "nodes_multiple_of": Key(
+        Integer(1), "1", "With min_nodes: the numbers of nodes that the training can have are multiples of this."
+    ),
+    "before_resize": Key(
+        Shell(), None, "With min_nodes: shell code that converts the checkpoint for another number of nodes. It runs "
+        "on one node, after setup, and writes to $SAFELAUNCH_RESIZE_OUTPUT (docs/smaller.md)."
+    ),
     "standby": Key(
         Flag(), "true", "From 2 nodes on, keep a second supervisor on another node: it goes on if the first one's dies."
     ),

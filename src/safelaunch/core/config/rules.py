@@ -36,7 +36,7 @@ def complete(
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
-    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules)
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules, _resize_rules)
     found: list[Fault] = look_up(config, find_plugin)
     found += [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir) + _way_rules(config)
@@ -144,6 +144,33 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         faults.append(("slow.then", ("resume.dir",), "restart needs resume.dir: the run stops at a checkpoint"))
     if resume["dir"] is None and config["on_nan"] == "previous_checkpoint" and origins["on_nan"].layer in mine:
         faults.append(("on_nan", ("resume.dir",), "previous_checkpoint needs resume.dir: where the checkpoints are"))
+    return faults
+
+
+def _resize_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    """A site may well say how long to wait, for runs that can have fewer nodes."""
+    least, step, nodes = config["min_nodes"], config["nodes_multiple_of"], config["slurm"].get("nodes")
+    resume = config["resume"]
+    if least is None:
+        keys = ("before_resize", "nodes_multiple_of", "restart.wait_for_nodes")
+        return [(key, ("min_nodes",), "needs min_nodes: with how few nodes the run may go on")
+                for key in keys if key in origins and origins[key].layer in ("file", "command line")]
+    faults: list[Fault] = []
+    if isinstance(nodes, int) and least >= nodes:
+        faults.append(("min_nodes", ("slurm.nodes",), f"must be below slurm.nodes, which is {nodes}"))
+    faults += [(key, ("nodes_multiple_of",), f"{count} is no multiple of {step} (nodes_multiple_of)")
+               for key, count in (("min_nodes", least), ("slurm.nodes", nodes))
+               if isinstance(count, int) and count % step]
+    if LAUNCHERS[config["launch"]["with"] or "none"].is_script:
+        faults.append(("min_nodes", ("launch.with",), "has no meaning with a script, which counts its nodes itself"))
+    if "gpus" in config["slurm"]:
+        faults.append(("min_nodes", ("slurm.gpus",), "needs slurm.gpus_per_node in place of slurm.gpus, which counts "
+                       "over all nodes"))
+    if config["before_resize"] is not None and resume["dir"] is None:
+        faults.append(("before_resize", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
+    if config["before_resize"] is not None and resume["by"] == "training":
+        faults.append(("before_resize", ("resume.by",), "needs resume.by: command, because the training must load what "
+                       "this has written"))
     return faults
 
 

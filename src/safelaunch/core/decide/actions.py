@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
+from safelaunch.core.state import Resize, State
 
 # How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
 # left to save, and Slurm's own KillWait (30 s) is far too long for a restart.
@@ -19,6 +19,16 @@ class Launch:
     """Start the next attempt on these nodes."""
 
     nodes: tuple[str, ...]
+    why: str
+    resize: Resize | None = None   # no training: before_resize, for this
+
+
+@dataclass(frozen=True)
+class AskNodes:
+    """Ask Slurm when it could give the run so many more nodes; `but`: its own, and those that it must not use."""
+
+    count: int
+    but: tuple[str, ...]
     why: str
 
 
@@ -97,7 +107,7 @@ class Wait:
     why: str
 
 
-Action = Launch | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+Action = Launch | AskNodes | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _kill(state: State, seen: Observation, plan: Plan) -> Action | None:
     asked = seen.asked("kill")
     if asked is None or not _may_ask(seen, "kill"):
         return None
-    return AskToEnd(plan.kill_switch.signal, f"{asked.who} touched the kill switch")
+    return _ask(seen, plan, f"{asked.who} touched the kill switch")
 
 
 def _checkpoint(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -85,7 +85,7 @@ def _checkpoint(state: State, seen: Observation, plan: Plan) -> Action | None:
     asked = seen.asked("checkpoint")
     if asked is None or not _may_ask(seen, "checkpoint"):
         return None
-    return AskToEnd(plan.kill_switch.signal, f"{asked.who} wants it to stop at its next checkpoint")
+    return _ask(seen, plan, f"{asked.who} wants it to stop at its next checkpoint")
 
 
 def _ending(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -99,17 +99,22 @@ def _limit_near(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The time limit comes: ask for a checkpoint and go on in the successor, at no cost to the budget."""
     if not seen.limit_near or not _may_ask(seen, "limit_near"):
         return None
-    return AskToEnd(plan.kill_switch.signal, "the job's time limit is near")
+    return _ask(seen, plan, "the job's time limit is near")
 
 
 def _slow_restart(state: State, seen: Observation, plan: Plan) -> Action | None:
     """One node slower by 2.5 % cost a 176B training 5 % of its speed, and a weekend of restarts by hand: a planned
     stop, at a fresh checkpoint, with its price.
     """
-    if seen.ending is not None or seen.limit_near or not _may_ask(seen, "slow_restart"):
+    if seen.ending is not None or seen.limit_near or seen.attempt.is_hook or not _may_ask(seen, "slow_restart"):
         return None
     why = slowness.why_experiment(state, seen, plan)
     return None if why is None else AskToEnd(plan.kill_switch.signal, why)
+
+
+def _ask(seen: Observation, plan: Plan, why: str) -> Action:
+    """A signal where that can help: before_resize has nothing to save."""
+    return Kill(FAILED_GRACE_S, why) if seen.attempt.is_hook else AskToEnd(plan.kill_switch.signal, why)
 
 
 def _may_ask(seen: Observation, row: str) -> bool:
@@ -118,6 +123,14 @@ def _may_ask(seen: Observation, row: str) -> bool:
     if live.killed_t is not None:
         return False
     return live.end_row is None or row in GIVES_WAY.get(live.end_row, ())
+
+
+def _hook_late(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """before_resize is a part of the start. To convert 176B took 48 minutes; a conversion that hangs never ends."""
+    live, limit_s = seen.attempt, plan.hang.first_step_s
+    if not live.is_hook or live.killed_t is not None or seen.ran_s <= limit_s:
+        return None
+    return Kill(FAILED_GRACE_S, f"before_resize has taken more than {limit_s:.0f} s (hang.first_step)")
 
 
 def _node_lost(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -148,5 +161,5 @@ def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 ALIVE: tuple[Row, ...] = (
     _over, _kill_now, _unconfirmed, _lost_progress, _nan, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
-    _checkpoint, _hung, _ending, _limit_near, _slow_restart,
+    _checkpoint, _hung, _hook_late, _ending, _limit_near, _slow_restart,
 )

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold
-from safelaunch.core.decide import checks, slowness
-from safelaunch.core.decide.actions import Action, BenchNodes, CheckNodes, Finish, HandOver, Launch, Preserve, Row, Wait
+from safelaunch.core.decide import checks, resize, slowness
+from safelaunch.core.decide.actions import (
+    Action,
+    AskNodes,
+    BenchNodes,
+    CheckNodes,
+    Finish,
+    HandOver,
+    Launch,
+    Preserve,
+    Row,
+    Wait,
+)
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
@@ -97,14 +108,36 @@ def _no_full_set(state: State, seen: Observation, plan: Plan) -> Action | None:
     return None if why is None else Finish(RunEnd.GAVE_UP, CHECK_FAILED, why)
 
 
-def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """Not enough good nodes are left in the allocation."""
-    good = good_nodes(state, seen)
-    if len(good) >= plan.nodes:
+def _ask_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """An allocation expired, and 52 nodes became 24: whether a full set can be had again, the queue knows."""
+    count = resize.has_to_ask(state, seen, plan)
+    if not count:
         return None
-    bad = bad_nodes(state, seen)
-    without = ", ".join(node for node in bad if node in seen.nodes)
-    return HandOver(bad, f"of the {plan.nodes} nodes needed only {len(good)} can be used (without {without})")
+    return AskNodes(count, resize.nodes_to_avoid(state, seen), f"asking Slurm for {count} nodes that are missing")
+
+
+def _wait_for_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Fewer nodes cost speed, and perhaps a conversion: a full set may be there soon. The good ones are kept for it."""
+    until = resize.waits_until(state, seen, plan)
+    if until is None:
+        return None
+    return Wait(until, f"{_few(state, seen, plan)}; waiting for a full set (restart.wait_for_nodes)")
+
+
+def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Not enough good nodes are left in the allocation, and the next job can have them, or fewer will not do."""
+    if len(good_nodes(state, seen)) >= plan.nodes:
+        return None
+    is_smaller = resize.next_size(state, seen, plan) and not resize.has_full_set(state, seen)
+    if is_smaller or (plan.min_nodes is not None and seen.frozen):
+        return None   # frozen: nobody knows yet from which checkpoint
+    return HandOver(bad_nodes(state, seen), _few(state, seen, plan))
+
+
+def _few(state: State, seen: Observation, plan: Plan) -> str:
+    without = ", ".join(node for node in bad_nodes(state, seen) if node in seen.nodes)
+    good = len(good_nodes(state, seen))
+    return f"of the {plan.nodes} nodes needed only {good} can be used (without {without})"
 
 
 def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -170,22 +203,32 @@ def _check_again(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """Go on, on the good nodes in Slurm's order."""
-    last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
+    """Go on, on the good nodes in Slurm's order; first, on one of them, the conversion that a checkpoint needs."""
+    last, size = state.attempt, resize.next_size(state, seen, plan)
+    chosen = good_nodes(state, seen)[:size]
     nodes = tuple(node for node in seen.nodes if node in chosen)
+    convert = resize.why_convert(state, plan, seen.resume, size)
+    if convert is not None and seen.resume is not None:
+        return Launch(nodes[:1], f"before_resize: checkpoint {seen.resume.path} is of {convert.from_nodes} nodes, and "
+                                 f"the next attempt has {size}{_size(seen, plan, size)}", convert)
     if last is None:
-        return Launch(nodes, "first attempt")
+        return Launch(nodes, f"first attempt{_size(seen, plan, size)}")
     none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
     if seen.resume is None:
         at = f"the start: {none}"
     else:
         at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
-                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
+                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}")
+
+
+def _size(seen: Observation, plan: Plan, size: int) -> str:
+    said = f" (Slurm says of the others: {seen.missing.said})" if seen.missing is not None and seen.missing.said else ""
+    return "" if size == plan.nodes else f", with {size} of {plan.nodes} nodes: no full set is to be had now{said}"
 
 
 BETWEEN: tuple[Row, ...] = (
     _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _no_full_set,
-    _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off, _check_nodes, _bench_nodes,
-    _launch,
+    _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off, _check_nodes,
+    _bench_nodes, _launch,
 )

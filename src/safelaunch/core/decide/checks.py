@@ -18,6 +18,7 @@ from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import SLOWING
 from safelaunch.core.checks.results import FAILED, CheckReport, CheckResult
 from safelaunch.core.decide.nodes import begins_nothing, good_nodes
+from safelaunch.core.decide.resize import next_size
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
@@ -123,7 +124,7 @@ def _is_bad(result: CheckResult) -> bool:
 def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:
     """Why no job of the run can have enough nodes that pass their checks; None = one can, or nobody knows yet."""
     unfit = dict(state.unfit)
-    if not unfit or len(good_nodes(state, seen)) >= plan.nodes:
+    if not unfit or next_size(state, seen, plan):
         return None
     kept_out = {*unfit, *state.excluded}
     has_no_others = plan.cluster == "local" or (

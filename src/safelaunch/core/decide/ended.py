@@ -53,6 +53,11 @@ def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
     return AttemptEnd.COMPLETED if ended_well else AttemptEnd.FAILED
 
 
+def of_hook(how: AttemptEnd) -> AttemptEnd:
+    """The same of an attempt that has run before_resize: it completes no run, and a failure of it costs no budget."""
+    return {AttemptEnd.COMPLETED: AttemptEnd.CONVERTED, AttemptEnd.FAILED: AttemptEnd.UNCONVERTED}.get(how, how)
+
+
 def _ended_well(live: Live) -> bool:
     """Every task said exit code 0, or srun did where the guards could not."""
     ends = {(exit.node, exit.task): exit.code for exit in live.exits}

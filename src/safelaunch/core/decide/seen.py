@@ -25,6 +25,7 @@ class Live:
     saved_t: float | None = None
     killed_t: float | None = None
     hung: str | None = None               # two witnesses say so: what they saw
+    is_hook: bool = False                 # it runs before_resize
     lost: str | None = None               # it has surely started below all its checkpoints (core.progress.lost): why
 
     @property
@@ -36,6 +37,18 @@ class Live:
     def reported(self) -> bool:
         """Every task's guard has told how it ended."""
         return len({(exit.node, exit.task) for exit in self.exits}) >= self.tasks
+
+
+@dataclass(frozen=True)
+class MissingNodes:
+    """What Slurm said at `t` of the nodes that a full set lacks: when they are free. Infinite: never; None: no clear
+    answer. `said`: its own words; `nodes`: those that it would give.
+    """
+
+    t: float
+    free_t: float | None
+    said: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,8 @@ class Observation:
     alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
     resume: Checkpoint | None = None
+    missing: MissingNodes | None = None        # asked for last
+    ran_s: float = 0.0                         # the live attempt, as long as this supervisor has known it
     jitter: float = 0.0                        # 0..1, drawn by the loop
 
     @property

@@ -35,7 +35,7 @@ def announced(state: State, intent: Intent, here: ThisJob) -> dict[str, Any] | N
     is_ours = not here.has_taken_over and job == here.id and here.is_same
     if is_ours or _has_attempt(state, number):
         return None
-    return {"attempt": number, "job": job, "nodes": list(intent.data["nodes"]),
+    return {"attempt": number, "job": job, "nodes": list(intent.data["nodes"]), "resize": intent.data.get("resize"),
             "note": "announced by a supervisor that died"}
 
 

@@ -14,7 +14,8 @@ START, END = "--- attempt ", " ---"   # what a program finds such a line by; doc
 MOST_WHY_CHARS = 160
 _ENDED: dict[str, str] = {AttemptEnd.COMPLETED: "completed", AttemptEnd.FAILED: "failed",
                           AttemptEnd.LOST: "was lost with a node", AttemptEnd.INTERRUPTED: "was interrupted",
-                          AttemptEnd.STOPPED: "was stopped"}
+                          AttemptEnd.STOPPED: "was stopped", AttemptEnd.CONVERTED: "converted the checkpoint",
+                          AttemptEnd.UNCONVERTED: "did not convert the checkpoint"}
 
 
 def separator(before: Attempt | None, number: int, after: Attempt | None, span: Callable[[float], str]) -> str:
@@ -45,5 +46,7 @@ def _begin(attempt: Attempt | None) -> str:
     if attempt is None:
         return ""
     at = f" from step {attempt.resume_step}" if attempt.resume_step is not None else ""
+    if attempt.resize is not None:
+        return clean(f", before_resize, on {nodefold.fold(attempt.nodes)}{at}, for {attempt.resize.to_nodes} nodes")
     lost = "" if attempt.lost is None else f", {'not' if attempt.lost_surely else 'perhaps not'} loaded"
     return clean(f" on {nodefold.fold(attempt.nodes)}{at}{lost}")

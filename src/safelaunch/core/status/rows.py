@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from safelaunch.core import via
@@ -157,7 +157,7 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     at = f", from step {attempt['resume_step']}" if attempt["resume_step"] is not None else ""
     end = f", {attempt['ended']}" if attempt["ended"] else ""
     why = f": {attempt['summary']}" if attempt["summary"] else ""
-    yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{at}{end}{why}", ""
+    yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{_size(attempt)}{at}{end}{why}", ""
     if seen["step"] is not None:
         yield "step", ", ".join([_step(seen), *_figures(seen, speech)]), ""
     if (slower := seen["slower"]) is not None and seen["ended"] is None:
@@ -177,6 +177,14 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if seen["eta_t"] is not None:
         yield "ETA", _eta(seen, speech), ""
     yield from _checkpoint_rows(seen, speech)
+
+
+def _size(attempt: Mapping[str, Any]) -> str:
+    """What is not as usual: fewer nodes than the run wants, or a conversion for another number of them."""
+    if attempt["resize"] is not None:
+        return f" (before_resize, from {attempt['resize']['from']} to {attempt['resize']['to']} nodes)"
+    count, wanted = len(attempt["nodes"]), attempt["of_nodes"]
+    return f" ({count} of {wanted} nodes)" if count < wanted else ""
 
 
 def tell_search(search: dict[str, Any]) -> str:

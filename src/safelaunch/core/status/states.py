@@ -109,6 +109,9 @@ def _by_journal(state: State, speech: Speech) -> str:
     job, attempt = state.job, state.attempt
     where = f"job {job.id}" if job else "no job yet"
     if state.name == RUNNING and attempt is not None:
+        if attempt.resize is not None:
+            return (f"attempt {attempt.number} converts the checkpoint for {attempt.resize.to_nodes} nodes, on "
+                    f"{speech.nodes(attempt.nodes)} ({where})")
         return f"attempt {attempt.number} is running on {speech.nodes(attempt.nodes)} ({where})"
     if state.name == "preserving":
         return f"the run has failed and its nodes are kept for people to look at ({where})"

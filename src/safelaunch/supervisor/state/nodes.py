@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.decide.seen import Live
+from safelaunch.core.decide.seen import Live, MissingNodes
 from safelaunch.core.ledger import NodeEvidence
 
 
@@ -24,6 +24,7 @@ class Nodes:
         self.evidence: tuple[NodeEvidence, ...] = ()        # against nodes, of this run and of others
         self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
+        self.missing: MissingNodes | None = None         # when Slurm has those that a full set lacks
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
         self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
@@ -43,6 +44,10 @@ class Nodes:
     def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
         """Slurm has named them."""
         self.partition, self.available = partition, available
+
+    def are_missing(self, missing: MissingNodes) -> None:
+        """Slurm was asked for them."""
+        self.missing = missing
 
     def have_addresses(self, found: Mapping[str, str]) -> None:
         """Slurm has told these addresses."""

@@ -210,7 +210,8 @@ class LeaderParts:
             limit_near=self.course.limit_near, partition=self.nodes.partition, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
-            unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
+            missing=self.nodes.missing, unconfirmed=self.is_unconfirmed,
+            ran_s=self.now_s - self.running.launched_s, jitter=self.world.chance(),
         )
 
     def enter_phase(self) -> None:

@@ -20,6 +20,7 @@ class Work(Enum):
     WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
     CHECK_NODES = "check nodes before an attempt"
     BENCH_NODES = "measure nodes before an attempt"
+    ASK_NODES = "ask for the nodes that a full set lacks"
     LOOK_AT_SPEED = "ask nodes what they show, because steps take longer"
     CHECK_SUSPECTS = "check suspects beside an attempt"    # one an attempt
     INSPECT = "inspect the nodes of an attempt"            # one an attempt

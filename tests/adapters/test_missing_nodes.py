@@ -1,0 +1,44 @@
+"""What sbatch --test-only says of the nodes that a full set lacks, in the words of each release."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from safelaunch.adapters.slurm import Result
+from safelaunch.adapters.successor import Successor
+from tests.slurmwords.texts import load_all
+from tests.tables import each
+
+NOW = 1000.0
+ARGV = ("sbatch", "--test-only")
+
+
+@each("text", [text for text in load_all() if text.name in ("site-plain", "site-too-many-nodes")])
+def test_a_release_says_when_nodes_are_free_or_that_there_are_none(text: object) -> None:
+    name, rc, words = text.name, text.rc, text.text   # type: ignore[attr-defined]
+    found = Successor.free_nodes(Result(ARGV, rc, "", words), NOW)
+    assert found.t == NOW and found.free_t is not None
+    if name == "site-too-many-nodes":
+        assert found.free_t == math.inf
+    else:
+        assert datetime.fromtimestamp(found.free_t).isoformat() in words
+
+
+@each(("code", "words"), [
+    (None, ""), (127, "sbatch: No such file"), (1, "sbatch: error: Access/permission denied"), (0, "hello"), (0, ""),
+    (1, "sbatch: error: Unable to contact slurm controller"), (0, "sbatch: Job 1 to start at 9999-99-99T99:99:99")])
+def test_any_other_answer_is_none(code: int | None, words: str) -> None:
+    assert Successor.free_nodes(Result(ARGV, code, "", words), NOW).free_t is None
+
+
+@each(("nodes", "said", "expected"), [
+    ("n1 n2", "idle|n[1-2]\nmixed|n3", True), ("n1 n3", "idle|n[1-2]\nmixed|n3", False), ("n1", "reserved|n1", True),
+    ("n1", "idle*|n1", False), ("n1", "idle~|n1", False), ("n1", "hello", False), ("n1", "", False),
+    ("", "idle|n1", False)])
+def test_only_nodes_that_wait_for_a_job_are_idle(nodes: str, said: str, expected: bool) -> None:
+    assert Successor.are_idle(tuple(nodes.split()), Result(("sinfo",), 0, said, "")) is expected
+
+
+def test_no_answer_is_none() -> None:
+    assert Successor.free_nodes(None, NOW).free_t is None
