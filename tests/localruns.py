@@ -21,10 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
 from safelaunch.core.model import Event
 from safelaunch.core.state import Ended, State
-from tests.runs import events_of, journal_files, state_of
+from tests.runs import events_of, is_so_within, journal_files, plan_of, state_of
 
 ROOT = Path(__file__).parent.parent
 TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"
@@ -86,11 +85,8 @@ class LocalRun:
 
     def wait_for(self, what: Callable[[], object], timeout_s: float, complaint: str) -> None:
         """Return when `what()` is true; fail with the run's own words otherwise."""
-        end_s = time.monotonic() + timeout_s
-        while not what():
-            if time.monotonic() > end_s:
-                pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
-            time.sleep(0.03)
+        if not is_so_within(what, timeout_s, 0.03):
+            pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
 
     def wait_step(self, step: int, attempt: int = 1) -> None:
         """Return when a rank has printed this step."""
@@ -106,15 +102,15 @@ class LocalRun:
 
     def pids(self, *needles: str) -> list[int]:
         """Living processes of this run whose command line holds every needle."""
-        run_id = runfolder.load(self.run_dir).plan.run_id.encode()
+        run_id = plan_of(self.run_dir).run_id.encode()
         found = []
         for path in Path("/proc").iterdir():
             with suppress(OSError):
-                if path.name.isdigit() and b"\nState:\tZ" not in (path / "status").read_bytes():
-                    words = (path / "cmdline").read_bytes()
-                    is_ours = run_id in words or str(self.run_dir).encode() in words
-                    is_ours = is_ours or run_id in (path / "environ").read_bytes()
-                    if is_ours and all(needle.encode() in words for needle in needles):
+                if path.name.isdigit() and (words := (path / "cmdline").read_bytes()):   # a zombie's is empty
+                    is_ours = all(needle.encode() in words for needle in needles) and (
+                        run_id in words or str(self.run_dir).encode() in words
+                        or run_id in (path / "environ").read_bytes())
+                    if is_ours:
                         found.append(int(path.name))
         return found
 

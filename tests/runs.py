@@ -25,13 +25,16 @@ import pytest
 
 from safelaunch.adapters import runfolder
 from safelaunch.core.model import Event
+from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.cluster import Sandbox
+from tests import ramdisk
 from tests.sandboxes import make_workdir
 
 ROOT = Path(__file__).parent.parent
 ALICE = "sl-alice"
+MOST_REST_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,27 @@ def state_of(run_dir: Path, files: tuple[tuple[str, int, int], ...]) -> State:
     return runfolder.load(run_dir).state()
 
 
+@lru_cache(maxsize=4)
+def plan_of(run_dir: Path) -> Plan:
+    """The run's plan, which stays as it was submitted."""
+    return runfolder.load(run_dir).plan
+
+
+def is_so_within(what: Callable[[], object], timeout_s: float, every_s: float) -> bool:
+    """Whether `what()` is true within a time. It is asked the less often, the longer it takes: a squeue or a search of
+    all of /proc, 20 times a second, would take most of a core.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        begun = time.monotonic()
+        if what():
+            return True
+        now = time.monotonic()
+        if now > end:
+            return False
+        time.sleep(min(max(every_s, 4 * (now - begun)), MOST_REST_S))
+
+
 @dataclass
 class Drill:
     """One submitted run, looked at with root's eyes."""
@@ -145,11 +169,8 @@ class Drill:
 
     def wait_for(self, what: Callable[[], object], timeout_s: float, complaint: str) -> None:
         """Return when `what()` is true; fail with the run's own words otherwise."""
-        end = time.monotonic() + timeout_s
-        while not what():
-            if time.monotonic() > end:
-                pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
-            time.sleep(0.05)
+        if not is_so_within(what, timeout_s, 0.05):
+            pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
 
     def wait_event(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> Event:
         """The count-th event of a kind."""
@@ -168,7 +189,7 @@ class Drill:
 
     def jobs(self) -> list[str]:
         """Unfinished jobs of this run: "id state"."""
-        name = runfolder.load(self.run_dir).plan.job_name
+        name = plan_of(self.run_dir).job_name
         lines = self.sandbox.slurm(["squeue", "-h", "--name", name, "-o", "%i %T"]).splitlines()
         return [line for line in lines if not line.endswith(("COMPLETED", "CANCELLED", "COMPLETING"))]
 
@@ -206,12 +227,14 @@ class Drill:
 
     def local_dirs_files(self, name: str) -> list[Path]:
         """Files of that name in the node-local folders of this run."""
-        run_id = runfolder.load(self.run_dir).plan.run_id
-        return sorted(Path(f"/tmp/safelaunch-{pwd.getpwnam(ALICE).pw_uid}").glob(f"{run_id}-*/{name}"))
+        run_id = plan_of(self.run_dir).run_id
+        mine = f"safelaunch-{pwd.getpwnam(ALICE).pw_uid}"
+        return sorted(path for disk in (Path("/tmp"), self.sandbox.dir / "local")
+                      for path in (disk / mine).glob(f"{run_id}-*/{name}"))
 
     def pids(self, *needles: str) -> list[int]:
         """Processes whose command line holds every needle and this run's folder or id in it or its environment."""
-        run_id = runfolder.load(self.run_dir).plan.run_id.encode()
+        run_id = plan_of(self.run_dir).run_id.encode()
         found = []
         for path in Path("/proc").iterdir():
             if not path.name.isdigit():
@@ -295,6 +318,16 @@ def _words(pid: int) -> list[bytes]:
         return []
 
 
+def _local_dir(sandbox: Sandbox) -> dict[str, str]:
+    """The nodes' own disk in memory, as the sandbox is; else /tmp, as where nobody says another one."""
+    if not sandbox.dir.is_relative_to(ramdisk.MEMORY):
+        return {}
+    local = sandbox.dir / "local"
+    local.mkdir(exist_ok=True)
+    local.chmod(0o1777)
+    return {"SAFELAUNCH_LOCAL_DIR": str(local)}
+
+
 Submit = Callable[..., Drill]                # trainer flags, nodes, tasks, overrides, … → the submitted run
 Submitter = Callable[[Sandbox], Submit]
 
@@ -310,7 +343,7 @@ def submit(installation: Installation) -> Iterator[Submitter]:
                wait_started: bool = True) -> Drill:
             work = folder or make_workdir(sandbox)
             # The user's registry of runs and ledger of nodes: what one drill says of a node must not reach the next.
-            own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state", **(env or {})}
+            own = {**installation.env, **_local_dir(sandbox), "XDG_STATE_HOME": f"{work}/.state", **(env or {})}
             shell = command or f"{installation.trainer} {flags} --ckpt ckpt ${{RESUME_ARGS}}"
             by = "" if "RESUME_ARGS" in shell else ", by: training"
             yaml = (

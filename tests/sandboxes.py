@@ -31,6 +31,7 @@ from safelaunch.errors import SandboxError
 from safelaunch.sandbox import cgroups, daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
+from tests import ramdisk
 
 RESET_TIMEOUT_S = 60.0
 SOON_IDLE_S = 3.0           # without jobs; a node that is drained never is
@@ -192,8 +193,17 @@ def new_sandbox(nodes: int = 4, *, conf: dict[str, str] | None = None, **options
                      with_cgroup=options["cgroup"])
     name = f"pytest-{os.getpid()}-{next(_numbers)}"
     first_job = {"FirstJobId": str(take_job_ids())}
-    root = sites.room(registry.ROOT, options.get("site", ()))
+    root = sites.room(_root(options), options.get("site", ()))
     return Sandbox.up(root / name, nodes, name=name, conf={**first_job, **(conf or {})}, **options)
+
+
+def _root(options: dict[str, Any]) -> Path:
+    """The folder of new sandboxes: in memory, but where that would count as a job's own (memory control groups)."""
+    if options["cgroup"] or ramdisk.room() == registry.ROOT.parent:
+        return registry.ROOT
+    root = ramdisk.room() / registry.ROOT.name
+    root.mkdir(mode=0o755, exist_ok=True)
+    return root
 
 
 def take_job_ids() -> int:

@@ -51,12 +51,15 @@ def make_torch_bin(folder: Path, installation: Installation) -> Path:
 
 @pytest.fixture
 def torchrun(sandbox: Sandbox, submit: Submitter, installation: Installation) -> Submit:
-    """`torchrun(trainer flags, setup=…)`: a run of 2 nodes × 2 processes, torchrun on the PATH by `setup`."""
+    """`torchrun(trainer flags, setup=…)`: a run of 2 nodes × 2 processes, torchrun on the PATH by `setup`.
+
+    A torchrun imports PyTorch, 2 s of processor time: what says nothing of several nodes has `nodes=1`.
+    """
     def go(flags: str = "", *, setup: str = "", command: str | None = None, folder: Path | None = None,
-           overrides: tuple[str, ...] = ()) -> Drill:
+           nodes: int = 2, overrides: tuple[str, ...] = ()) -> Drill:
         work = folder or make_workdir(sandbox)
         bin_dir = make_torch_bin(work / "bin", installation)
         extra = "setup: " + json.dumps(f"export PATH={bin_dir}:$PATH\n{setup}") + "\nenv: {GLOO_SOCKET_IFNAME: lo}\n"
-        return submit(sandbox)(flags, tasks=1, extra=extra, command=command, folder=work,
+        return submit(sandbox)(flags, nodes=nodes, tasks=1, extra=extra, command=command, folder=work,
                                overrides=("launch.with=torchrun", "launch.nproc_per_node=2", *overrides))
     return go

@@ -69,15 +69,21 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_each_story_ends_as_it_is_told_and_leaves_a_report_and_no_process(tmp_path: Path, name: str) -> None:
+def assert_leaves_reports(folder: Path, *names: str) -> None:
+    """A report of each story, and no process."""
+    assert all("<svg" in (folder / f"{name}.html").read_text() for name in names)
+    assert processes_of(folder.parent) == []
+
+
+# "crash" is played on a terminal below, "bug" and "kill" one after the other: each story once.
+@pytest.mark.parametrize("name", ["node", "hang"])
+def test_a_story_ends_as_it_is_told_and_leaves_a_report_and_no_process(tmp_path: Path, name: str) -> None:
     done = subprocess.run([*ARGV, name], text=True, capture_output=True, timeout=120)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert_tells(done.stdout, name)
     assert "\x1b" not in done.stdout
-    assert "<svg" in (tmp_path / "safelaunch-demo" / f"{name}.html").read_text()
-    assert processes_of(tmp_path) == []
+    assert_leaves_reports(tmp_path / "safelaunch-demo", name)
 
 
 def test_without_a_name_all_are_played_one_after_the_other(
@@ -90,6 +96,8 @@ def test_without_a_name_all_are_played_one_after_the_other(
     said = capsys.readouterr().out
     assert_tells(said, "bug", "kill")
     assert "--- 2 of 2: kill ---" in said and str(tmp_path / "safelaunch-demo" / "bug.html") in said
+    assert "\x1b" not in said
+    assert_leaves_reports(tmp_path / "safelaunch-demo", "bug", "kill")
 
 
 def test_a_story_that_ends_otherwise_is_said_and_is_exit_code_1(
@@ -101,23 +109,24 @@ def test_a_story_that_ends_otherwise_is_said_and_is_exit_code_1(
     assert "This is not how it should have ended (exit code 0)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("no_color", [False, True], ids=["in colours", "NO_COLOR"])
+@pytest.mark.parametrize(("name", "no_color"), [("crash", False), ("kill", True)], ids=["in colours", "NO_COLOR"])
 def test_on_a_narrow_terminal_no_line_is_cut_in_a_word_and_the_second_demo_has_a_folder_of_its_own(
-    tmp_path: Path, no_color: bool
+    tmp_path: Path, name: str, no_color: bool
 ) -> None:
     (tmp_path / "safelaunch-demo").mkdir()
     env = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", "NO_COLOR": "1"}
     if not no_color:
         del env["NO_COLOR"]
 
-    said = in_terminal([*ARGV, "crash"], env)
+    said = in_terminal([*ARGV, name], env)
 
-    assert_tells(click.unstyle(said), "crash")
+    assert_tells(click.unstyle(said), name)
     assert ("\x1b[" in said) is not no_color
     folder = str(tmp_path / "safelaunch-demo-2")
     too_wide = [line for line in click.unstyle(said).splitlines() if len(line) > 80 and folder not in line]
     assert not too_wide
     assert f"cd {folder}" in said and not any((tmp_path / "safelaunch-demo").iterdir())
+    assert_leaves_reports(tmp_path / "safelaunch-demo-2", name)
 
 
 def in_terminal(argv: list[str], env: dict[str, str]) -> str:

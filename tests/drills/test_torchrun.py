@@ -131,12 +131,12 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
 ) -> None:
     command = ("export FIRST=secret-exported\ncat <<<secret-here-string >here\n"
                f"OWN=secret-own {installation.trainer} {ENDLESS} --ckpt ckpt ${{RESUME_ARGS}}")
-    drill = torchrun(command=command, setup="IN_SETUP=secret-setup")
+    drill = torchrun(command=command, setup="IN_SETUP=secret-setup", nodes=1)
     drill.wait_step(1, timeout_s=60)
 
     lines = command_lines_seen_by(NOBODY)
 
-    (node, _) = drill.state().attempts[0].nodes
+    (node,) = drill.state().attempts[0].nodes
     pids = ranks(drill, node)
     assert len(pids) == 2 and all("steps.py" in lines[pid] for pid in pids)
     assert not [line for pid, line in lines.items() if "secret-" in line and pid in drill.pids()]
@@ -149,7 +149,7 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
 @needs_torch
 @pytest.mark.torch
 def test_port_that_is_in_use_costs_one_attempt(torchrun: Submit) -> None:
-    drill = torchrun("--steps 5", setup=TAKE_PORT)
+    drill = torchrun("--steps 5", setup=TAKE_PORT, nodes=1)
 
     state = drill.wait_end(120)
 

@@ -25,13 +25,19 @@ mount --bind "$1/etc" /etc
 shift
 exec "$@"
 """
+# Forked once all is imported, and held back by a pipe: they ask at the same moment.
 ASK_AT_ONCE = """
-import subprocess, sys
-ask = "import sys; sys.stdin.read(); from safelaunch.sandbox.users import ensure_users; ensure_users()"
-asking = [subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE) for _ in range(8)]
-for one in asking:
-    one.stdin.close()
-sys.exit(sum(one.wait() != 0 for one in asking))
+import os, sys
+from safelaunch.sandbox.users import ensure_users
+held, gate = os.pipe()
+def ask():
+    os.close(gate)
+    os.read(held, 1)
+    ensure_users()
+    os._exit(0)
+asking = [os.fork() or ask() for _ in range(8)]
+os.close(gate)
+sys.exit(sum(os.waitpid(one, 0)[1] != 0 for one in asking))
 """
 SHOW = "import grp, pwd, sys; print([pwd.getpwnam(n).pw_shell for n in sys.argv[2:]], grp.getgrnam(sys.argv[1]).gr_mem)"
 

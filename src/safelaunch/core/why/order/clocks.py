@@ -6,9 +6,9 @@ Stamps arrive as `logstamps` reads them: below DAY_S is a time of day, below YEA
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import TypeVar
 
+from safelaunch.core.progress.figures import median
 from safelaunch.core.why.findings import Finding, Line, Progress
 from safelaunch.core.why.read.logstamps import days_since_epoch
 
@@ -119,7 +119,7 @@ def _ahead_of_steps(signs: Iterable[tuple[str, int, float]]) -> dict[str, list[f
     ahead: dict[str, list[float]] = {}
     for times in by_step.values():
         if len(times) > 1:
-            middle = median(times.values())
+            middle = median(list(times.values()))
             for writer, t in times.items():
                 ahead.setdefault(writer, []).append(t - middle)
     return {writer: times for writer, times in ahead.items() if len(times) >= LEAST_PAIRS}
@@ -141,7 +141,7 @@ def _sure(ahead: Mapping[str, Sequence[float]]) -> dict[str, float]:
     offsets = {}
     for writer, times in ahead.items():
         middle = median(times)
-        spread = median(abs(t - middle) for t in times)
+        spread = median([abs(t - middle) for t in times])
         if abs(middle) >= LEAST_OFF_S and spread * 2 < abs(middle):
             offsets[writer] = round(middle, 3)
     return offsets
