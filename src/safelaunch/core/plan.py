@@ -147,6 +147,16 @@ class NotifyPlan:
 
 
 @dataclass(frozen=True)
+class AfterRun:
+    """Another run, which must have ended before the first attempt; `is_any`: however it ended, else well."""
+
+    name: str
+    run_dir: str
+    job_name: str
+    is_any: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -180,6 +190,7 @@ class Plan:
     step_time_pattern: str = "auto"
     slow: SlowPlan = SlowPlan()
     container: ContainerPlan | None = None
+    after: tuple[AfterRun, ...] = ()
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
@@ -253,6 +264,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
         slow=_slow(config.get("slow")),
+        after=tuple(AfterRun(**one) for one in config.get("after") or ()),   # set by submit, not in train.yaml
         on_nan=config.get("on_nan"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.decide.after import RunBefore
 from safelaunch.core.model import Exit, Request
 
 
@@ -56,6 +57,7 @@ class Observation:
     alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
     resume: Checkpoint | None = None
+    before: tuple[RunBefore, ...] | None = None   # the runs that this one waits for; None = not known yet
     jitter: float = 0.0                        # 0..1, drawn by the loop
 
     @property

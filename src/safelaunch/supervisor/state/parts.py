@@ -210,6 +210,7 @@ class LeaderParts:
             limit_near=self.course.limit_near, partition=self.nodes.partition, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
+            before=self.next.before,
             unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
