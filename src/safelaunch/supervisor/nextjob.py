@@ -17,7 +17,7 @@ from safelaunch.core.decide.passing import Refused
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
-from safelaunch.supervisor.following import keep_waiting
+from safelaunch.supervisor.following import keep_waiting, look_at_others
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -32,7 +32,11 @@ Asking = Generator[Command | float, Result | None, Fate]
 
 
 def secure_next(lead: Leader) -> None:
-    """See to the run's next job from the start of this one; also after a restart of the leader."""
+    """See to the run's next job from the start of this one, and to the runs before it; also after a restart of the
+    leader.
+    """
+    if lead.plan.after and not lead.state.attempts and lead.state.ended is None:
+        lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
     if lead.job.is_local or lead.state.ended is not None or lead.state.next_cancelled is not None:
         return
     wanted = lead.plan.restart.via

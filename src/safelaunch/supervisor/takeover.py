@@ -28,7 +28,7 @@ from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, following, handover, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
 from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
 from safelaunch.supervisor.leader import Leader, hold_token
 from safelaunch.supervisor.nextjob import secure_next
@@ -94,8 +94,6 @@ def boot(lead: Leader) -> None:
     _note_taken(lead)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
-    if lead.plan.after and not lead.state.attempts:
-        lead.tasks.begin(Work.LOOK_AT_OTHERS, following.look_at_others(lead))
     secure_next(lead)
 
 
