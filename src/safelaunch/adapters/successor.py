@@ -171,10 +171,9 @@ class Successor:
         runs, too.
         """
         changes = {"ExcNodeList": self._excluding.text(exclude)} if exclude or known else {}
-        if drop_afterany:
-            changes["Dependency"] = "singleton"
-        elif behind:
-            changes["Dependency"] = f"afterany:{':'.join((self._job.id, *behind))},singleton"
+        if drop_afterany or behind:
+            waits = ":".join((*(() if drop_afterany else (self._job.id,)), *behind))
+            changes["Dependency"] = f"afterany:{waits},singleton" if waits else "singleton"
         return self._run(slurm.update_job(job, **changes)) if job is not None and changes else None
 
     def is_unchangeable(self, refused: Result, excluded: Iterable[str]) -> bool:

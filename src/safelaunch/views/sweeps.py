@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from safelaunch.core.state import Ended
 from safelaunch.core.status import sweeptable
 from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.errors import RunFolderError, WaitTimedOut
-from safelaunch.views import controls, overview, runlist, runs, stopping, talk
+from safelaunch.views import confirmation, overview, runlist, runs, stopping, talk
 from safelaunch.views.talk import Say
 
 VERSION = 1
@@ -39,7 +39,7 @@ def status(points: Sequence[RegisteredRun]) -> dict[str, Any]:
     first = points[0].sweep or {}
     return {"v": VERSION, "sweep": first.get("name"), "sweep_id": first.get("id"), "now_t": round(now, 3),
             "counts": sweeptable.counts(rows), "points": rows, "causes": sweeptable.causes(rows), "silent": silent,
-            "trouble": word.trouble if any(row["ended_t"] is None for row in rows) else ""}
+            "trouble": word.trouble if any(row["ended_t"] is None and row["cluster"] != "local" for row in rows) else ""}
 
 
 def _point(entry: RegisteredRun) -> int | None:
@@ -53,7 +53,7 @@ def _look(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now
         own = runs.known_without_slurm(run) or (
             word if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name, ()))))
         line = overview.brief(run, own, now)
-        return {**line, "values": dict(run.meta["config"].get("sweep") or {}), **_cause(run)}
+        return {**line, "cluster": run.plan.cluster, "values": dict(run.meta["config"].get("sweep") or {}), **_cause(run)}
     except (RunFolderError, *runlist.FAULTS):
         return None
 
@@ -92,18 +92,15 @@ def exit_code(ended: Iterable[Ended]) -> int:
 
 
 def stop(points: Sequence[RegisteredRun], name: str, within_s: float | None, say: Say) -> int:
-    """Stop all runs that go on; the exit code, that of the first one whose stop is not confirmed.
-
-    First the kill switch of each, so that none starts because another ends; then those that wait longest for others.
+    """Stop all runs; the exit code, that of the first one whose stop is not confirmed. All are asked before any is
+    waited for, and first those that wait for others: none starts because another ends.
     """
-    if within_s is None:
-        for entry in points:
-            with contextlib.suppress(RunFolderError):
-                if runfolder.load(entry.dir).state().ended is None:
-                    controls.touch(entry.dir / "control" / name)
-    codes = [_stop_one(entry, name, within_s, say) for entry in reversed(points)]
-    return next((code for code in reversed(codes) if code != DONE), DONE)
+    asked = [(entry, *stopping.ask(entry.dir, name, within_s, partial(_say_of, entry, say)))
+             for entry in reversed(points)]
+    codes = [code if run is None else confirmation.await_word(run, name, partial(_say_of, entry, say))
+             for entry, code, run in reversed(asked)]
+    return next((code for code in codes if code != DONE), DONE)
 
 
-def _stop_one(entry: RegisteredRun, name: str, within_s: float | None, say: Say) -> int:
-    return stopping.stop(entry.dir, name, within_s, lambda text: say(f"{entry.name}: {text}"))
+def _say_of(entry: RegisteredRun, say: Say, text: str) -> None:
+    say(f"{entry.name}: {text}")
