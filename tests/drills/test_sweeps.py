@@ -16,7 +16,8 @@ from tests.runs import ALICE, Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 
 SHORT = "--steps 5 --step-time 0.01 --save-every 2"
-UNTIL_TOLD = "--steps 100000 --step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps --until last"
+UNTIL_TOLD = "--steps 100000 --step-time 0.05 --save-every 10 --until last --handle-usr2"
+STOPS = "restart: {policy: {user_code: stop}}\n"
 
 
 class SweepDrill:
@@ -69,7 +70,7 @@ def test_a_sweep_trains_two_points_at_a_time_through_a_bug_and_the_crash_of_a_no
         'env: {CKPT: "ckpt/${name}"}\n'
         "slurm: {nodes: 2, ntasks_per_node: 1, time: 30}\nlaunch: {with: srun}\n"
         'resume: {dir: "ckpt/${name}", format: torch, args: "--load {path}"}\n'
-        "sweep: {seed: 0-5}\nmax_parallel: 2\n"))
+        f"sweep: {{seed: 0-5}}\nmax_parallel: 2\n{STOPS}"))
     first = drill.runs[0]
     assert [run.run_dir.name for run in drill.runs] == [f"many-seed{seed}" for seed in range(6)]
     first.wait_event("submitted", 2)
@@ -134,7 +135,8 @@ def test_a_run_starts_after_another_that_completes_in_its_second_job(sandbox: Sa
 def test_what_follows_a_run_that_fails_is_what_was_asked(
     sandbox: Sandbox, submit: Submitter, word: str, how: str
 ) -> None:
-    first = submit(sandbox)("--steps 9 --step-time 0.2 --die-at 8 --die-attempt 0 --raise", nodes=1, tasks=1)
+    first = submit(sandbox)("--steps 9 --step-time 0.2 --die-at 8 --die-attempt 0 --raise", nodes=1, tasks=1,
+                            extra=STOPS)
     second = submit(sandbox)(SHORT, overrides=(word, str(first.run_dir)), nodes=1, tasks=1, wait_started=False)
     ended = second.wait_end().ended
     assert ended and ended.how == how, second.story()

@@ -76,9 +76,10 @@ def _by_name(names: list[str], result: Result | None) -> dict[str, list[str]] | 
     return found
 
 
-def keep_waiting(lead: Leader, next_job: str) -> Generator[Command | float, Result | None, None]:
-    """Let the jobs that wait for this one's end wait for the run's next job, too. What is missed here costs a start:
-    that run looks at this one, and goes back into the queue.
+def tell_followers(lead: Leader, next_job: str | None) -> Step:
+    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one, which
+    will hang at its end on a silent node for minutes. What is missed here costs a start: that run looks at this one,
+    and goes back into the queue.
     """
     if not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
         return
@@ -92,8 +93,8 @@ def keep_waiting(lead: Leader, next_job: str) -> Generator[Command | float, Resu
         wanted = after.dependency_with(job.dependency, lead.job.id, next_job)
         if job.id == next_job or wanted is None:
             continue
-        claim = yield from acts.wait_for_claim(partial(lead.claim, "keep another run waiting"), 1.0)
-        yield from acts.perform(lead, "keep_waiting", claim, _update(lead, job.id, wanted), job=job.id)
+        claim = yield from acts.wait_for_claim(partial(lead.claim, "let another run wait"), 1.0)
+        yield from acts.perform(lead, "tell_follower", claim, _update(lead, job.id, wanted), job=job.id)
 
 
 def _update(lead: Leader, job: str, wanted: str) -> Generator[Command, Result | None, ActOutcome[None]]:

@@ -17,7 +17,7 @@ from safelaunch.core.decide.passing import Refused
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
-from safelaunch.supervisor.following import keep_waiting, look_at_others
+from safelaunch.supervisor.following import look_at_others, tell_followers
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -75,7 +75,7 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
                    "restart.via says so")
             lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
-            yield from keep_waiting(lead, tried.job)
+            yield from tell_followers(lead, tried.job)
             return
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")

@@ -37,9 +37,10 @@ def status(points: Sequence[RegisteredRun]) -> dict[str, Any]:
     found, silent = runlist.visit(dirs, lambda dir: _look(dir, word, jobs, now))
     rows = [{"point": _point(entry), **found[str(entry.dir)]} for entry in points if found.get(str(entry.dir))]
     first = points[0].sweep or {}
+    is_asked = any(row["ended_t"] is None and row["cluster"] != "local" for row in rows)
     return {"v": VERSION, "sweep": first.get("name"), "sweep_id": first.get("id"), "now_t": round(now, 3),
             "counts": sweeptable.counts(rows), "points": rows, "causes": sweeptable.causes(rows), "silent": silent,
-            "trouble": word.trouble if any(row["ended_t"] is None and row["cluster"] != "local" for row in rows) else ""}
+            "trouble": word.trouble if is_asked else ""}
 
 
 def _point(entry: RegisteredRun) -> int | None:
@@ -53,7 +54,8 @@ def _look(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now
         own = runs.known_without_slurm(run) or (
             word if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name, ()))))
         line = overview.brief(run, own, now)
-        return {**line, "cluster": run.plan.cluster, "values": dict(run.meta["config"].get("sweep") or {}), **_cause(run)}
+        values = dict(run.meta["config"].get("sweep") or {})
+        return {**line, "cluster": run.plan.cluster, "values": values, **_cause(run)}
     except (RunFolderError, *runlist.FAULTS):
         return None
 

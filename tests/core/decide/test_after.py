@@ -87,6 +87,16 @@ def test_only_a_job_that_waits_for_any_end_of_this_one_waits_for_the_next_one_to
     assert after.dependency_with(text, "7", "9") == expected
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("afterany:7(unfulfilled),singleton(unfulfilled)", "singleton"),
+    ("afterany:7(unfulfilled),afterany:9(unfulfilled)", "afterany:9"),
+    ("afterok:7,afterany:5:7:8", "afterok:7,afterany:5:8"),
+    ("afterany:77(unfulfilled)", None),
+])
+def test_a_job_that_hangs_at_its_end_is_waited_for_no_longer(text: str, expected: str | None) -> None:
+    assert after.dependency_with(text, "7", None) == expected
+
+
 @given(st.text(max_size=60))
 def test_no_text_of_squeue_is_too_odd(text: str) -> None:
     wanted = after.dependency_with(text, "7", "9")

@@ -52,14 +52,18 @@ def judge(before: Sequence[RunBefore]) -> May:
     return May(False, behind, why=f"it waits for the end of {waits[0].name}{more}")
 
 
-def dependency_with(text: str, job: str, more: str) -> str | None:
-    """The dependency of a job that waits for `job`, as squeue prints it, with one more job to wait for; None = it does
-    not wait for it, or takes one of several for enough.
+def dependency_with(text: str, job: str, more: str | None) -> str | None:
+    """The dependency of a job that waits for `job`, as squeue prints it, with one more job to wait for, or without
+    `job` where there is none; None = it does not wait for it, or takes one of several for enough.
     """
-    waits = re.sub(r"\([a-z ]*\)", "", text)
-    if "?" in waits or not re.search(rf"(?:^|,)afterany:(?:[0-9]+:)*{re.escape(job)}(?![0-9])", waits):
+    parts = [part.split(":") for part in re.sub(r"\([a-z ]*\)", "", text).split(",")]
+    if "?" in text or not any(kind == "afterany" and job in jobs for kind, *jobs in parts):
         return None
-    return f"{waits},afterany:{more}"
+    if more is not None:
+        parts.append(["afterany", more])
+    else:
+        parts = [[kind, *(one for one in jobs if kind != "afterany" or one != job)] for kind, *jobs in parts]
+    return ",".join(":".join(part) for part in parts if part != ["afterany"])
 
 
 def _judge_one(one: RunBefore) -> May:
