@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -164,11 +163,11 @@ def _point(number: int, node: Node) -> PointValues:
 
 
 def _suffixes(points: Sequence[Mapping[str, Scalar]], most: int) -> list[str]:
-    """The end of each run's name: `lr3e-4-seed2`, or with the point's number where that is too long or not unique."""
+    """The end of each run's name: `lr3e-4-seed2`; with the points' numbers where one is too long, or like another."""
     varied = [name for name in points[0] if any(point[name].text != points[0][name].text for point in points)]
     names = ["-".join(f"{name.rpartition('.')[2]}{point[name].text}" for name in varied or points[0])
              for point in points]
     names = [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") for name in names]
-    counts = Counter(name[:most] for name in names)
-    return [name if len(name) <= most and counts[name] == 1 else
-            f"{name[:most - len(str(number)) - 1].rstrip('-.')}-{number}" for number, name in enumerate(names, 1)]
+    if len(set(names)) == len(names) and max(map(len, names)) <= most:
+        return names
+    return [f"{name[:most - len(str(number)) - 1].rstrip('-.')}-{number}" for number, name in enumerate(names, 1)]
