@@ -42,7 +42,8 @@ class SweepDrill:
         return found
 
     def story(self) -> str:
-        return "\n".join(run.story() for run in getattr(self, "runs", ()))
+        queue = self.sandbox.slurm(["squeue", "-h", "-o", "%i %j %T %r %E"])
+        return "\n".join([*(run.story() for run in getattr(self, "runs", ())), queue])
 
 
 def trained_at_a_time(runs: list[Run]) -> int:
@@ -83,7 +84,7 @@ def test_a_sweep_trains_two_points_at_a_time_through_a_bug_and_the_crash_of_a_no
     assert not drill.runs[2].events("attempt_started"), "the first run keeps its lane in its second job"
     (drill.folder / "last").write_text("1")
 
-    ended = drill.json("wait", "many", code=10)
+    ended = drill.json("wait", "many", "--timeout", "120s", code=10)
     assert [one["state"] for one in ended["runs"]] == ["completed"] * 3 + ["gave_up"] + ["completed"] * 2
     assert trained_at_a_time([runfolder.load(run.run_dir) for run in drill.runs]) == 2
     causes = drill.json("why", "many")["causes"]

@@ -82,7 +82,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
     metering.write(lead)   # the last figures until the next job starts must not say that it runs
-    yield from _let_followers_go(lead)
+    if lead.reach.lost:
+        yield from tell_followers(lead, None)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
@@ -107,7 +108,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
         yield from _write_end(lead, action)
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
     yield from _empty_queue(lead)
-    yield from _let_followers_go(lead)
+    yield from tell_followers(lead, None)
     yield from notifying.last_words(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
@@ -126,12 +127,6 @@ def _write_end(lead: Leader, action: Finish) -> Step:
     if claim or not lead.standbys.is_contested:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
         metering.write(lead)
-
-
-def _let_followers_go(lead: Leader) -> Step:
-    """This job will hang in COMPLETING on a silent node: no other run is to wait for that."""
-    if lead.reach.lost and not lead.job.is_local:
-        yield from tell_followers(lead, None)
 
 
 def _empty_queue(lead: Leader) -> Step:

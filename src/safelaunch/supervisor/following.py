@@ -77,11 +77,11 @@ def _by_name(names: list[str], result: Result | None) -> dict[str, list[str]] | 
 
 
 def tell_followers(lead: Leader, next_job: str | None) -> Step:
-    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one, which
-    will hang at its end on a silent node for minutes. What is missed here costs a start: that run looks at this one,
+    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one: it has
+    nothing more to do, and would hang in COMPLETING for minutes on a silent node (measured). What is missed here costs a start: that run looks at this one,
     and goes back into the queue.
     """
-    if not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
+    if lead.job.is_local or not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
         return
     result = yield lead.world.command(slurm.squeue(("--me", "--states=PENDING"), slurmtext.WATCH_FORMAT), lead.job.env)
     try:
