@@ -77,9 +77,10 @@ def _by_name(names: list[str], result: Result | None) -> dict[str, list[str]] | 
 
 
 def tell_followers(lead: Leader, next_job: str | None) -> Step:
-    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one: it has
-    nothing more to do, and would hang in COMPLETING for minutes on a silent node (measured). What is missed here costs a start: that run looks at this one,
-    and goes back into the queue.
+    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one. It has
+    nothing more to do, and would hang in COMPLETING for minutes on a silent node (measured).
+
+    What is missed here costs a start: that run looks at this one, and goes back into the queue.
     """
     if lead.job.is_local or not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
         return
