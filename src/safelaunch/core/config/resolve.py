@@ -31,7 +31,7 @@ from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_
 from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
-from safelaunch.core.config.yamltext import parse_document
+from safelaunch.core.config.yamltext import parse_document, parse_json
 from safelaunch.errors import ConfigError, Problem
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
@@ -44,6 +44,7 @@ class ConfigLayer:
     layer: str  # site | user | file
     name: str
     text: str
+    is_json: bool = False   # of a program: it has no lines that anybody has seen
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def _read_layers(
             tree, faults, said = read_script(source.text, source.layer, source.name)
             notes += [*said, RESTARTS]
         else:
-            tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
+            parse = parse_json if source.is_json else parse_document
+            tree, faults = parse(source.text, layer=source.layer, file=source.name)
         problems += faults
         readable = readable and tree is not None
         trees += [tree] if tree is not None else []
