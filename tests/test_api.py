@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import safelaunch
-from safelaunch.api import LogLine
+import safelaunch.plugins
+from safelaunch.api import LogLine, StopAnswer
 from safelaunch.cli import run as cli
 from safelaunch.core.config.resolve import resolve
+from safelaunch.core.model import Event
 from safelaunch.core.state import Ended
+from safelaunch.core.status.values import RunStatus, RunSummary, RunTable
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import ConfigError, UsageError, WaitTimedOut
 from safelaunch.views import confirmation
+from safelaunch.views.holding import HoldAnswer
 from safelaunch.views.logparts import split_lines
 from tests.handmade import Made, fake_command, make_run, make_running
 from tests.localruns import write_yaml
@@ -129,6 +138,57 @@ def test_logs_are_lines_of_their_attempts(bloom: Made) -> None:
     assert list(run.logs(grep="three")) == list(run.logs(rank=0)) == [LogLine(2, "[n0:0]:three")]
     with pytest.raises(UsageError, match="not a regular expression"):
         list(run.logs(grep="("))
+
+
+def test_logs_are_taken_since_a_time_and_folded_as_by_the_verb(bloom: Made) -> None:
+    bloom.event("attempt_started", attempt=2, job="12", nodes=["n0", "n1"], ago_s=60)
+    at = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(bloom.now - ago_s)) for ago_s in (30, 10)]
+    for when, word in zip(at, ("early", "ready"), strict=True):
+        bloom.log(2, "".join(f"[n{rank}:0]:{when} {word}\n" for rank in range(2)).encode())
+    run = safelaunch.load("bloom")
+    assert [line.text for line in run.logs(since=bloom.now - 20)] == [
+        f"[n{rank}:0]:{at[1]} ready" for rank in range(2)]
+    assert [line.text for line in run.logs(since="1h", fold=True)] == [
+        f"[n[0-1]: 2 ranks] {at[0]} early", f"[n[0-1]: 2 ranks] {at[1]} ready"]
+    with pytest.raises(UsageError, match="expected a span"):
+        list(run.logs(since="soon"))
+
+
+def test_a_report_is_text_and_a_file(bloom: Made) -> None:
+    page = safelaunch.load("bloom").report(bloom.dir.parent / "page.html")
+    assert page.startswith("<!doctype html>") and (bloom.dir.parent / "page.html").read_text() == page
+    with pytest.raises(UsageError, match="cannot be written"):
+        safelaunch.load("bloom").report("nowhere/page.html")
+
+
+def public_signatures() -> str:
+    """All that docs/python.md and docs/plugins.md promise: functions, methods, and the fields of values."""
+    found = []
+    for module in (safelaunch, safelaunch.plugins):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value):
+                found.append(f"{name}{inspect.signature(value)}" if dataclasses.is_dataclass(value) else name)
+                found += [f"{name}.{at}{inspect.signature(one) if inspect.isfunction(one) else ''}"
+                          for at, one in vars(value).items() if not at.startswith("_") and (
+                              inspect.isfunction(one) or isinstance(one, property))]
+            elif callable(value):
+                found.append(f"{name}{inspect.signature(value)}")
+    for value in (LogLine, StopAnswer, RunStatus, RunSummary, RunTable, HoldAnswer, Verdict, Event, Ended):
+        found.append(f"{value.__name__}({', '.join(one.name for one in dataclasses.fields(value))})")
+    text = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", "\n".join(found))
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text) + "\n"
+
+
+def test_no_public_signature_changes_without_a_word_in_the_changelog() -> None:
+    now = public_signatures()
+    page, changelog = ROOT / "docs" / "python.md", (ROOT / "CHANGELOG.md").read_text()
+    head, block, rest = re.split(r"(?s)(?<=```text\n)(.*?)(?=```\n)", page.read_text(), maxsplit=1)
+    if os.environ.get("SAFELAUNCH_GOLDEN") == "write":
+        page.write_text(head + now + rest)
+    assert now == block, "SAFELAUNCH_GOLDEN=write pytest tests/test_api.py, and say in the changelog what has changed"
+    digest = hashlib.sha256(now.encode()).hexdigest()[:8]
+    assert f"`{digest}`" in changelog, f"say in the changelog what has changed, and name there the list: {digest}"
 
 
 def test_followed_logs_go_on_until_the_run_has_ended(bloom: Made) -> None:
@@ -243,7 +303,8 @@ def test_every_example_of_the_document_runs(tmp_path: Path, local_env: dict[str,
     assert "completed 0" in said and "job " in said and "True ('nothing to stop" in said
     assert re.search(r"^2 .*loss", said, re.MULTILINE) and "bloom completed 30" in said
     assert "[2, 4] COMPLETED 0" in said
-    assert len(examples) == 10 and "loss scale 65536.0" in said
+    assert len(examples) == 11 and (tmp_path / "bloom.html").read_text().startswith("<!doctype html>")
+    assert "loss scale 65536.0" in said
 
 
 def test_a_training_is_submitted_by_values_alone(tmp_path: Path, local_env: dict[str, str]) -> None:

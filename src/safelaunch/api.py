@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,19 +90,26 @@ class RunHandle:
 
     def logs(
         self, *, follow: bool = False, lines: int | None = None, attempt: int | None = None, rank: int | None = None,
-        host: str | None = None, grep: str | None = None, say: Say = hush,
+        host: str | None = None, grep: str | None = None, since: str | float | None = None, fold: bool = False,
+        say: Say = hush,
     ) -> Iterator[LogLine]:
-        """The training's output across attempts, or its last `lines`; bytes that are not UTF-8 are replaced. `follow`
-        goes on until the run has ended. Raises UsageError for a filter that cannot be obeyed.
+        """The training's output across attempts, or its last `lines`; bytes that are not UTF-8 are replaced. `since`:
+        "10m" (ago), a time as ISO 8601, or epoch seconds; `fold`: a line that several ranks print alike comes once.
+        `follow` goes on until the run has ended. Raises UsageError for a filter that cannot be obeyed.
         """
         from safelaunch.views.attemptlogs import LogChoice
+        from safelaunch.views.logfold import folded
         from safelaunch.views.logfollow import follow_logs
         from safelaunch.views.logparts import read_logs, split_lines
+        from safelaunch.views.logsince import Since, parse_since
 
         choice = LogChoice(self._stored, attempt, rank, host, grep)
+        if since is not None:
+            since_t = parse_since(since, time.time()) if isinstance(since, str) else float(since)
+            choice = replace(choice, begin=Since(self._stored, since_t, say).start)
         parts = follow_logs(choice, lines, say) if follow else read_logs(
             choice, choice.logs(self._stored.state()), lines)
-        for log, line in split_lines(parts):
+        for log, line in split_lines(folded(parts, follow) if fold else parts):
             yield LogLine(log.number, line.decode(errors="replace"))
 
     def why(self, attempt: int | None = None) -> Verdict:
@@ -112,6 +119,17 @@ class RunHandle:
         from safelaunch.views import whyrun, whyverdict
 
         return whyverdict.judge_subject(whyrun.of_run(self._stored, attempt))[1]
+
+    def report(self, file: str | os.PathLike[str] | None = None) -> str:
+        """What became of it as one HTML page (docs/report.md), also written to `file`. Raises UsageError where the file
+        cannot be written.
+        """
+        from safelaunch.views import reportpage
+
+        page = reportpage.render(self._stored, time.time())
+        if file is not None:
+            reportpage.store(Path(file), page)
+        return page
 
     def wait(self, timeout: float | None = None, *, say: Say = hush) -> Ended:
         """How it has ended, once it has. `timeout` in seconds; then WaitTimedOut, which is a TimeoutError."""

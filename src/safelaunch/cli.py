@@ -48,6 +48,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "notify": ("safelaunch.commands.notify", "Send a test message to those whom notify names"),
     "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
     "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect, clear or check some"),
+    "plugins": ("safelaunch.commands.plugins", "List what installed packages add to safelaunch"),
     "completion": ("safelaunch.commands.completion", "Print what makes bash, zsh or fish complete all of this"),
     "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
     "demo": ("safelaunch.commands.demo", "See five failures and what becomes of them, here, in a minute"),

@@ -12,7 +12,8 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.views import talk
 from safelaunch.views.attemptlogs import AttemptLog
-from safelaunch.views.logshow import LogWriter, colour_of, folded
+from safelaunch.views.logfold import folded
+from safelaunch.views.logshow import LogWriter, colour_of
 from tests.handmade import Made, make_run
 
 HOSTILE = b"[n0:0]:\x1b]52;c;cm0=\x07\x1b[2J\x9b31m\xc2\x9b\x1b]0;title\x07\xff\x08 \x1b[31mred\n"

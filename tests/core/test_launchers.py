@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
+from safelaunch.core.launchers import (
+    CUSTOM,
+    LAUNCHERS,
+    Launcher,
+    default_launcher,
+    fill_args,
+    find_launcher,
+    owned_flag,
+)
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
 from tests.core.why.judged import judge_text
@@ -28,7 +36,8 @@ def lines_of(row: Launcher) -> list[list[str]]:
 @pytest.mark.parametrize("row", LAUNCHERS.values(), ids=LAUNCHERS)
 def test_every_launcher_says_what_it_does(row: Launcher) -> None:
     assert row.doc and row.label
-    assert bool(row.programs) == row.starts_ranks and not (row.starts_ranks and row.fills_gpus)
+    assert bool(row.programs) == row.starts_ranks or row is LAUNCHERS[CUSTOM]
+    assert not (row.starts_ranks and row.fills_gpus)
 
 
 @pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
@@ -48,6 +57,21 @@ def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(r
         assert is_launcher([word.encode() for word in words]), words
         assert not may_be_rank(process(words)), words
     assert may_be_rank(process(["python", "train.py"]))
+
+
+@pytest.mark.parametrize(("program", "words"), [
+    ("mylaunch", ["/venv/bin/python", "/venv/bin/mylaunch", "--nodes", "2"]),
+    ("my.launch", ["python3", "-m", "my.launch"])])
+def test_a_launcher_of_launch_call_is_told_from_its_ranks_by_its_name(program: str, words: list[str],
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFELAUNCH_PROGRAM", program)   # set by the job script
+    assert is_launcher([word.encode() for word in words])
+    assert not is_launcher([b"python3", b"train.py"])
+
+
+def test_the_words_of_a_call_take_the_arguments_at_their_place() -> None:
+    assert fill_args(["x", "{args}", "--"], ["-a", "b"]) == ("x", "-a", "b", "--")
+    assert fill_args(["x"], ["-a"]) == ("x", "-a") and fill_args(["x", "{args}", "y", "{args}"], []) == ("x", "y")
 
 
 def test_of_rays_processes_its_workers_alone_are_ranks() -> None:

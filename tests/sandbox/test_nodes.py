@@ -171,6 +171,16 @@ def test_a_crashed_slurmctld_comes_back_with_its_jobs(sandbox: Sandbox, workdir:
     assert job in sandbox.slurm(["squeue", "-h", "-o", "%A"]).split()
 
 
+def test_slurmctld_finds_every_host_of_a_job_step_by_name_and_a_node_finds_none(sandbox: Sandbox) -> None:
+    def finds(machine: str, name: str) -> bool:
+        argv = daemons.machine(sandbox.dir, machine).enter(["getent", "hosts", name])
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+    hosts = (daemons.LOGIN, *sandbox.nodes)
+    assert all(finds(daemons.CONTROLLER, name) for name in hosts)
+    assert not any(finds(sandbox.nodes[0], name) for name in hosts), "each drill is a site whose nodes find no name"
+
+
 def test_an_unknown_node_is_refused_with_the_known_ones(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="n0, n1, n2, n3, ctl"):
         sandbox.crash("n9")

@@ -10,7 +10,8 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import registry
+from safelaunch.sandbox import ports, registry
+from safelaunch.sandbox.cluster import Sandbox
 
 
 def test_a_sandbox_of_a_later_release_with_facts_unknown_here_is_read_all_the_same(tmp_path: Path) -> None:
@@ -51,3 +52,36 @@ def test_no_sandbox_is_made_in_anothers_folder(tmp_path: Path, monkeypatch: pyte
     os.chown(tmp_path / "box", 60002, 60002)
     with pytest.raises(SandboxError, match="belongs to"):
         registry.claim(registry.RegisteredSandbox("box", str(tmp_path / "box"), 0, 1, 1, 0, 100))
+
+
+def free_of_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[range, ports.PortHold]:
+    """The ports of a sandbox that a machine claims which sees no other sandbox's files, as a container does."""
+    folder.mkdir(mode=0o755)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(registry, "ROOT", folder / "registry")
+        entry, held = registry.claim(registry.RegisteredSandbox("box", str(folder / "box"), 0, 20, 1, 0, 100))
+    return range(entry.port, entry.dbd_port + 1), held
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="sandboxes are root's")
+def test_sandboxes_that_share_the_network_but_no_files_share_no_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one, held), (other, held_too) = (free_of_others(tmp_path / name, monkeypatch) for name in ("a", "b"))
+    held.close()
+    third, held_last = free_of_others(tmp_path / "c", monkeypatch)
+    assert len(one) == 22 and not set(one) & set(other)
+    assert not set(other) & set(third), "what one gives back is not the other's"
+    held_too.close()
+    held_last.close()
+
+
+def test_a_sandbox_keeps_its_ports_while_nothing_listens_there(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for machine in sandbox.machines:
+        sandbox.crash(machine)
+    other, held = free_of_others(tmp_path / "other", monkeypatch)
+    held.close()
+    entry = registry.find(sandbox.name)
+    assert not set(range(entry.port, entry.dbd_port + 1)) & set(other)

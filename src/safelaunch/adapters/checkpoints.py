@@ -16,11 +16,15 @@ import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from safelaunch.core.checkpoints import latest
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.core.checkpoints.pickled import Allowance
+
+if TYPE_CHECKING:
+    from safelaunch.core.plugins import CheckpointFormat
 
 # One read of this much is enough for a small file: most marks, headers and directories of archives fit in it.
 _SMALL_BYTES = 1 << 16
@@ -138,9 +142,22 @@ def survey(dir: str, format: str, pattern: str | None = None,
 
     A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none" (law 4).
     """
+    plugins = {} if format in latest.NAMES else {format: _plugin(format)}
     with contextlib.closing(RealFolder(dir)) as folder:
-        judged = latest.survey(folder, format, pattern, most_whole)
+        judged = latest.survey(folder, format, pattern, most_whole, plugins)
         return tuple(replace(one, path=folder._at(one.path)) for one in judged)
+
+
+def _plugin(name: str) -> CheckpointFormat:
+    """The format of a package; raises ValueError."""
+    from safelaunch.adapters import plugins
+    from safelaunch.core.plugins import FORMATS, NoPlugin
+
+    try:
+        found: CheckpointFormat = plugins.load_code(FORMATS, name)
+    except NoPlugin as error:
+        raise ValueError(f'checkpoint format "{name}": {error}; known here: {", ".join(latest.NAMES)}') from error
+    return found
 
 
 def find(dir: str, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE) -> FoundCheckpoints:

@@ -16,6 +16,7 @@ from safelaunch.core.config.scriptlayer import is_script, script_path
 from safelaunch.core.config.sweeps import shared_folders
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
+from safelaunch.core.plugins import CheckPlugin, LauncherPlugin
 from safelaunch.errors import ConfigError, Problem, UsageError
 
 MAPPING = "config"   # what a config is called that stands in no file
@@ -39,7 +40,7 @@ def read_each(
     environ = os.environ if environ is None else environ
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
-    found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir)))
+    found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)))
     notes = (*found[0].notes, *_missing_here(found[0].config["container"]))
     return [replace(one, notes=notes) for one in found]
 
@@ -69,7 +70,14 @@ def read_mapping(
     """
     own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING), is_json=True)
     sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
-    return _check_apart(list(resolve_each(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))))
+    return _check_apart(list(resolve_each(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()), find_plugin)))
+
+
+def find_plugin(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
+    """The plugin that a config names; raises NoPlugin."""
+    from safelaunch.adapters import plugins  # for configs that name one
+
+    return plugins.find(group, name)
 
 
 def override_words(values: Mapping[str, object]) -> list[str]:

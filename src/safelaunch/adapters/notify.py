@@ -10,21 +10,21 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import sharedfile
+from safelaunch.adapters import plugins, sharedfile
 from safelaunch.adapters.probe import BackgroundChild
 from safelaunch.core.notify.message import Message
-from safelaunch.core.notify.targets import COMMAND, ENV, MAILTO, NotifyTarget
+from safelaunch.core.notify.targets import COMMAND, ENV, MAILTO, PLUGIN, NotifyTarget, NotSent
+from safelaunch.core.plugins import NOTIFIERS, NoPlugin
+
+if TYPE_CHECKING:
+    from safelaunch.core.plugins import Notifier
 
 DEADLINE_S = 20.0       # of a target
 STEP_S = 10.0           # of one wait for the network within it
 MOST_URL_BYTES = 4096
 SENDMAIL = "/usr/sbin/sendmail"
-
-
-class NotSent(Exception):
-    """Why a target did not take the message, without its secret."""
 
 
 class Delivery:
@@ -83,12 +83,22 @@ def _send(target: NotifyTarget, message: Message, smtp: str | None, env: Mapping
         _run([target.value, *target.arguments], f"{message.title}\n\n{message.text}", message, env)
     elif target.kind == MAILTO:
         _mail(target.value, message, smtp, env)
+    elif target.kind == PLUGIN:
+        _by_plugin(target.value, message, env)
     else:
         url = _url(target, env)
         if url.startswith(("http://", "https://")):
             _post(url, message)
         else:
             _by_apprise(url, message)
+
+
+def _by_plugin(name: str, message: Message, env: Mapping[str, str]) -> None:
+    try:
+        send: Notifier = plugins.load_code(NOTIFIERS, name)
+    except NoPlugin as error:
+        raise NotSent(str(error)) from error
+    send(message, env)
 
 
 def _url(target: NotifyTarget, env: Mapping[str, str]) -> str:
@@ -135,6 +145,7 @@ def _post(url: str, message: Message) -> None:
 def _by_apprise(url: str, message: Message) -> None:
     import importlib
 
+    plugins.see_packages()
     try:
         apprise: Any = importlib.import_module("apprise")   # an extra; without types
     except ImportError as error:

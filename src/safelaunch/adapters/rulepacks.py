@@ -1,39 +1,38 @@
-"""Rule packs of a machine: files of the site and of the user, and packages with an entry point.
+"""Rule packs of a machine: files of the site and of the user, and plugins.
 
-Where there are none, neither a YAML parser nor importlib.metadata is imported: that saves 60 ms of every `why`.
+Where there are none, no YAML parser is imported: that saves time of every `why`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safelaunch.adapters import plugins
+from safelaunch.core.plugins import RULES, NoPlugin
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from importlib import metadata
-
     from safelaunch.core.why.findings import Rule  # submit has no rules where there are no packs
 
 SITE_FOLDER = "/etc/safelaunch/rules.d"
-GROUP = "safelaunch.rules"     # an entry point that names a mapping, or a function without arguments that gives one
 
 
-def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
-    """The rules of every pack of this machine and user; raises ConfigError with every problem of all of them.
+def load_packs(environ: Mapping[str, str] | None = None,
+               say: Callable[[str], None] = lambda _: None) -> tuple[Rule, ...]:
+    """The rules of every pack of this machine and user; raises ConfigError with every problem of all files. A package
+    that is broken is told by `say` and left out.
 
     Files: those of SAFELAUNCH_RULES (joined by ":"), else *.yaml of the site's folder and of the user's.
     """
     known = os.environ if environ is None else environ
     rules: list[Rule] = []
     problems: list[Problem] = []
-    packs: list[tuple[str, Callable[[], tuple[Rule, ...]]]] = [*_files(known), *_entry_points()]
-    for source, load in packs:
+    for source, load in _files(known):
         try:
             found = load()
         except ConfigError as error:
@@ -44,7 +43,19 @@ def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
         rules += found
     if problems:
         raise ConfigError(problems)
+    for plugin in plugins.list_plugins(RULES):
+        try:
+            rules += _new(plugins.load_rules(plugin), {rule.id for rule in rules})
+        except NoPlugin as error:
+            say(plugins.left_out(plugin, error))
     return tuple(rules)
+
+
+def _new(found: tuple[Rule, ...], taken: set[str]) -> tuple[Rule, ...]:
+    """The same; raises NoPlugin where another pack has one of the names."""
+    if twice := next((rule.id for rule in found if rule.id in taken), None):
+        raise NoPlugin(f"{twice} is taken by another pack")
+    return found
 
 
 def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
@@ -89,24 +100,6 @@ class _File:
         return read_pack(str(self.path), text)
 
 
-class _EntryPoint:
-    """A pack of a package. Whatever its code raises is reported as that package's fault."""
-
-    def __init__(self, entry: metadata.EntryPoint) -> None:
-        self.entry = entry
-
-    def __call__(self) -> tuple[Rule, ...]:
-        from safelaunch.core.why.rulepacks import parse_pack
-
-        source = f"entry point {self.entry.name}"
-        try:
-            raw = self.entry.load()
-            raw = raw() if callable(raw) else raw
-        except Exception as error:   # foreign code
-            raise ConfigError([Problem(source, 0, 0, "", f"cannot be loaded: {error!r}")]) from error
-        return parse_pack(source, raw)
-
-
 def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, _File]]:
     named = environ.get("SAFELAUNCH_RULES")
     if named is not None:
@@ -123,29 +116,3 @@ def _user_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CONFIG_HOME", "")
     base = base if base.startswith("/") else f"{environ.get('HOME') or '/nonexistent'}/.config"
     return Path(base) / "safelaunch" / "rules.d"
-
-
-def _entry_points() -> Iterator[tuple[str, _EntryPoint]]:
-    if not any(map(_may_have_packs, sys.path)):
-        return
-    from importlib import metadata
-
-    for entry in metadata.entry_points(group=GROUP):
-        yield f"entry point {entry.name}", _EntryPoint(entry)
-
-
-def _may_have_packs(folder: str) -> bool:
-    """Whether a package in a folder of sys.path names the group; one in a zip file may."""
-    try:
-        names = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))]
-    except NotADirectoryError:
-        return not folder.endswith(f"python{sys.version_info[0]}{sys.version_info[1]}.zip")
-    except OSError:
-        return False
-    for name in names:
-        try:
-            if GROUP.encode() in Path(name, "entry_points.txt").read_bytes():
-                return True
-        except OSError:
-            continue
-    return False

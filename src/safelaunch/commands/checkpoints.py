@@ -23,7 +23,8 @@ HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
 
 @click.command()
 @click.argument("which", metavar="[RUN|FOLDER|FILE]", required=False)
-@click.option("--format", "format", type=click.Choice(NAMES), help="As resume.format; by default the run's, else auto.")
+@click.option("--format", "format", metavar="NAME", help=f"As resume.format: {', '.join(NAMES)}, or a plugin's name; "
+              "by default the run's, else auto.")
 @click.option("--pattern", metavar="TEXT", help='As resume.pattern, such as "step_{step}.pt".')
 @click.option("--all", "show_all", is_flag=True, help=f"Also those older than {MOST_WHOLE} complete ones.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")

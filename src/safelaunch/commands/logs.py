@@ -18,9 +18,10 @@ from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk, terminal
 from safelaunch.views.attemptlogs import AttemptLog, LogChoice, LogPart
+from safelaunch.views.logfold import folded
 from safelaunch.views.logfollow import follow_logs
 from safelaunch.views.logparts import lines_of, read_logs
-from safelaunch.views.logshow import LogWriter, folded
+from safelaunch.views.logshow import LogWriter
 from safelaunch.views.logsince import Since, parse_since
 from safelaunch.views.logsplit import split_logs
 from safelaunch.views.whysubject import Subject

@@ -269,7 +269,8 @@ def _configured() -> Suspects:
         return Suspects()
     # One of the two also in the place of train.yaml: applying it twice changes nothing.
     sources = configfiles.read_sources(file, os.environ)
-    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ).config["suspects"]
+    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ,
+                                           find_plugin=configfiles.find_plugin).config["suspects"]
     return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])
 
 

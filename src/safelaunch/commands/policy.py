@@ -80,7 +80,7 @@ def _file_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str
     else:
         # `command` is required, and there is no train.yaml that could give it.
         sources, base, of = [*_layers_below(), ConfigLayer("file", "defaults", "command: 'true'\n")], "", "the defaults"
-    config = resolve(sources, given.overrides, os.environ, base_dir=base).config
+    config = resolve(sources, given.overrides, os.environ, base_dir=base, find_plugin=configfiles.find_plugin).config
     return config, policytext.places_of(sources, given.overrides), of
 
 

@@ -85,7 +85,7 @@ def _find_subject(words: Sequence[str], attempt: int | None) -> Subject | list[R
 
 
 def _explain(name: str) -> int:
-    packs = load_packs()
+    packs = load_packs(say=talk.say)
     rows = verdicttext.explain_rule(name, packs)
     if rows is None:
         guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *PAGES])

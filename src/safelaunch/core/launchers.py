@@ -6,6 +6,8 @@ also in node/guard/processes.py and node/proctable.py; tests/core/test_launchers
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -29,6 +31,11 @@ class Launcher(NamedTuple):
 _ELASTIC_OWNED = frozenset((
     "nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
     "standalone", "role", "tee", "t", "no-python", "module", "m", "run-path"))
+
+CUSTOM = "custom"   # its words stand in launch.call, or come from a plugin (docs/plugins.md)
+ARGS = "{args}"
+# What launch.call can name: filled in on each node by templates/slurm/job.sbatch, ARGS at submit.
+PLACES = (ARGS, "{nnodes}", "{node_rank}", "{nproc_per_node}", "{master_addr}", "{master_port}", "{host}", "{tee}")
 
 LAUNCHERS: dict[str, Launcher] = {
     "torchrun": Launcher(
@@ -57,6 +64,7 @@ LAUNCHERS: dict[str, Launcher] = {
     "ft_launcher": Launcher(
         "NVRx's ft_launcher on each node", "ft_launcher", starts_ranks=True, programs=("ft_launcher",),
         modules=("nvidia_resiliency_ext.fault_tolerance.launcher",), owned=_ELASTIC_OWNED | {"rdzv-conf"}),
+    CUSTOM: Launcher("the words of launch.call on each node", "a launcher of your own", starts_ranks=True),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
     "mpi": Launcher("srun --mpi=pmix, a task for each GPU", "srun --mpi", fills_gpus=True),
     "jax": Launcher("srun, with JAX's coordinator, a task for each GPU", "JAX by srun", fills_gpus=True,
@@ -94,3 +102,31 @@ def owned_flag(launcher: Launcher, word: str) -> bool:
         name = word[2:].partition("=")[0].replace("_", "-")
         return any(option.startswith(name) for option in launcher.owned)
     return word.startswith("-") and word[1:2] in launcher.owned
+
+
+def call_fault(call: Iterable[str]) -> str | None:
+    """What is wrong with the words of launch.call; None = nothing."""
+    words = list(call)
+    if not words:
+        return "empty; its first word is the launcher's program"
+    wrong = next((word for word in words if not word or not word.isprintable()), None)
+    if wrong is not None:
+        return f"{wrong!r} is no word of one line"
+    unknown = [name for word in words for name in re.findall(r"\{\w*\}", word) if name not in PLACES]
+    if unknown:
+        return f"{unknown[0]}: only {', '.join(PLACES)} are filled in"
+    if words.count(ARGS) < sum(ARGS in word for word in words):
+        return f"{ARGS} must be a word of its own"
+    # The kill switch's signal is for ranks: a launcher is told from them by its name.
+    is_python = words[0].rpartition("/")[2].startswith("python")
+    if is_python and (words[1:2] != ["-m"] or len(words) < 3):
+        return "expected the launcher's own program first, or python3 -m MODULE"
+    return None
+
+
+def fill_args(call: Iterable[str], args: Iterable[str]) -> tuple[str, ...]:
+    """The call with launch.args at their place, or at its end."""
+    words = list(call)
+    words = words if ARGS in words else [*words, ARGS]
+    at = words.index(ARGS)
+    return (*words[:at], *args, *(word for word in words[at + 1:] if word != ARGS))

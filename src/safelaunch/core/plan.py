@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
-from safelaunch.core.launchers import LAUNCHERS
+from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
 from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
@@ -29,7 +29,7 @@ class LaunchPlan:
     nproc_per_node: int | None
     tee: int
     login_shell: bool = False   # setup runs in `bash -l`
-    args: tuple[str, ...] = ()  # more options of the launcher
+    args: tuple[str, ...] = ()  # more options of the launcher; of CUSTOM its whole call
 
     @property
     def local_ranks(self) -> int | None:
@@ -125,6 +125,7 @@ class ChecksPlan:
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
+    programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.plugins.CheckPlugin
 
 
 @dataclass(frozen=True)
@@ -223,9 +224,7 @@ class Plan:
 def make(config: Mapping[str, Any], run_id: str) -> Plan:
     """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
     slurm: Mapping[str, SbatchValue] = config["slurm"]
-    launch = LaunchPlan(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
-                        bool(config["launch"].get("login_shell", False)),   # a run of a version that had none
-                        tuple(config["launch"].get("args") or ()))
+    launch = _launch(config["launch"])
     gpus, container = gpus_per_node(slurm) or None, _container(config.get("container"))
     return Plan(
         run_id=run_id,
@@ -269,6 +268,13 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
     )
 
 
+def _launch(section: Mapping[str, Any]) -> LaunchPlan:
+    args = tuple(section.get("args") or ())   # a run of a version that had none
+    args = fill_args(section["call"], args) if section["with"] == CUSTOM else args
+    return LaunchPlan(section["with"], section["nproc_per_node"], section["tee"],
+                      bool(section.get("login_shell", False)), args)
+
+
 def _resume(section: Mapping[str, Any]) -> Resume:
     return Resume(section["dir"], section["format"], section["args"] or "", section.get("pattern"),
                   int(section.get("keep_trying", 2)), section.get("by", "command"))
@@ -309,7 +315,7 @@ def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
     if after == "auto":
         after = "beside" if section["boot"] else "off"
     return ChecksPlan(section["boot"], after, tuple(section["disk"]), section["timeout"], section["on_bad_node"],
-                      tuple(section["skip"]))
+                      tuple(section["skip"]), tuple(section.get("programs", ())))
 
 
 def _slow(section: Mapping[str, Any] | None) -> SlowPlan:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +57,14 @@ class Sandbox:
         sites.check(folder, site, has_netns=netns)
         daemons.check_able(with_accounting=accounting, with_netns=netns, with_cgroup=cgroup)
         users.ensure_users()
-        entry = registry.claim(registry.RegisteredSandbox(
+        entry, held = registry.claim(registry.RegisteredSandbox(
             name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption, cgroup
         ))  # fmt: skip
         sandbox = cls._of(entry)
         try:
-            daemons.lay_out(entry, conf or {}, site)
+            with closing(held):
+                daemons.lay_out(entry, conf or {}, site)
+                daemons.start(folder, (daemons.MUNGE,), held)   # munged lives as long as the sandbox does
             sandbox._start_all(entry)
         except SandboxError as failed:
             words = daemons.last_words(folder)
@@ -74,7 +76,6 @@ class Sandbox:
         return sandbox
 
     def _start_all(self, entry: registry.RegisteredSandbox) -> None:
-        daemons.start(self.dir, (daemons.MUNGE,))
         daemons.wait_for_file(self.dir / "munge" / "socket", UP_TIMEOUT_S)
         users.close_to_others(self.dir / "munge")
         for pid in daemons.machine(self.dir, daemons.MUNGE).pids():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import network
-from safelaunch.sandbox.registry import FIRST_PORT, RegisteredSandbox
+from safelaunch.sandbox.ports import FIRST_PORT
+from safelaunch.sandbox.registry import RegisteredSandbox
 
 # slurmstepd binds <spool>/<node>_<job>.<step>, and a socket's path ends at 108 bytes (unix(7)).
 MAX_DIR_LENGTH = 64

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting, cgroups, conf, network, sites
-from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
-from safelaunch.sandbox.registry import FIRST_PORT, RegisteredSandbox
+from safelaunch.sandbox.namespaces import Namespace, can_cover, run_all, share_mounts
+from safelaunch.sandbox.ports import FIRST_PORT, PortHold
+from safelaunch.sandbox.registry import RegisteredSandbox
 from safelaunch.sandbox.users import make_homes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -76,7 +77,8 @@ def check_root() -> None:
 def machine(folder: Path, name: str) -> Namespace:
     """The machine of this name: a node, `ctl`, `munge`, `login` or `db`."""
     net = network.pin_of(folder, name)
-    hosts = ((folder / "hosts", Path("/etc/hosts")),) if net else ()
+    has_hosts = (net or name == CONTROLLER) and (folder / "hosts").exists()
+    hosts = ((folder / "hosts", Path("/etc/hosts")),) if has_hosts else ()
     if name in (CONTROLLER, MUNGE, LOGIN, DATABASE):
         return Namespace(folder / "ns" / name, net, (), hosts)
     places = (*hosts, *sites.places(folder, name))
@@ -112,6 +114,11 @@ def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequen
         network.create(folder, [name for name in (*servers, *nodes) if name != MUNGE])
         if sites.TWO_NETWORKS in site:
             network.add_second(folder, nodes)
+    elif can_cover():
+        # slurmctld asks for the host of each srun whose job ends. Debian's asks eleven times for a name that does not
+        # resolve, a second apart, and answers nobody meanwhile (22.05, 24.11, 26.05: "attempt number").
+        names = "".join(f"127.0.0.1 {name}\n" for name in (LOGIN, *nodes))
+        (folder / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n{names}")
     if site:
         share_mounts(folder / "work")
         sites.lay_out(folder, site, nodes)
@@ -138,10 +145,14 @@ def _make_gpus(folder: Path, entry: RegisteredSandbox) -> None:
             (folder / f"nvidia{i}").symlink_to("/dev/null")
 
 
-def start(folder: Path, names: tuple[str, ...]) -> None:
-    """Start the daemons of these machines, all at once; SandboxError with what a failed one said."""
+def start(folder: Path, names: tuple[str, ...], held: PortHold | None = None) -> None:
+    """Start the daemons of these machines, all at once; SandboxError with what a failed one said.
+
+    They go on holding the ports that are `held`.
+    """
     commands = {name: machine(folder, name).enter(_command(folder, name)) for name in names}
-    run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S)
+    files = tuple(one.fileno() for one in held.sockets) if held else ()
+    run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S, files)
 
 
 def start_accounting(folder: Path, entry: RegisteredSandbox) -> None:

@@ -151,6 +151,11 @@ class Namespace:
             time.sleep(0.002)
 
 
+def can_cover() -> bool:
+    """Whether files can lie over others on a machine: not in a chroot whose root is no mount (unshare(1): EINVAL)."""
+    return any(line.split()[4] == "/" for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
 def share_mounts(folder: Path) -> None:
     """Let what is mounted below the folder later on reach machines with covers too; said twice it does nothing."""
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
@@ -159,13 +164,20 @@ def share_mounts(folder: Path) -> None:
         run_command(["mount", "--make-shared", str(folder)])
 
 
-def run_all(commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float) -> None:
-    """Run daemons that put themselves into the background, all at once; SandboxError with what a failed one said."""
+def run_all(
+    commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float,
+    files: Sequence[int] = (),
+) -> None:
+    """Run daemons that put themselves into the background, all at once; SandboxError with what a failed one said.
+
+    They inherit the open `files`.
+    """
     started: dict[str, subprocess.Popen[bytes]] = {}
     for name, argv in commands.items():
         with (log_dir / f"{name}.start").open("wb") as said:
             started[name] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", env=dict(env), start_new_session=True
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", env=dict(env),
+                start_new_session=True, pass_fds=files,
             )
     deadline = time.monotonic() + timeout_s
     for name, process in started.items():

@@ -1,8 +1,6 @@
 """Who is up: name → folder and ports of every sandbox of this machine, one small file each, under one lock.
 
-The ports of a sandbox are claimed here before any daemon listens, so that sandboxes that start at the same moment
-never choose the same ones. They lie below the usual ephemeral range (32768 and up on Linux), where srun and everybody
-else take theirs.
+Only sandboxes that see each other's files are in it. Ports are shared with others as well: ports.py.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -20,10 +17,10 @@ import filelock
 
 from safelaunch.adapters import durable, ownership
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import ports
 
 ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use
 MARKER = "sandbox.json"
-FIRST_PORT, LAST_PORT = 12000, 32000
 LOCK_TIMEOUT_S = 60.0
 
 
@@ -65,30 +62,30 @@ def _trust(folder: Path) -> None:
                            f"remove it, or name another folder")
 
 
-def claim(wanted: RegisteredSandbox) -> RegisteredSandbox:
-    """The entry of a new sandbox, its folder made and its ports reserved; SandboxError if name or folder is taken."""
+def claim(wanted: RegisteredSandbox) -> tuple[RegisteredSandbox, ports.PortHold]:
+    """The entry of a new sandbox, its folder made and its ports held; SandboxError if name or folder is taken."""
     name, folder = wanted.name, Path(wanted.dir)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise SandboxError(f"sandbox name {name!r}: letters, digits, '-', '_' and '.' only")
     with locked():
         _forget_the_dead()
-        others = entries()
-        for other in others:
+        for other in entries():
             if other.name == name or Path(other.dir) == folder:
                 raise SandboxError(
                     f"sandbox '{other.name}' is already up in {other.dir}",
                     hint=f"safelaunch sandbox down {other.name}",
                 )
-        entry = replace(wanted, port=_free_ports(others, wanted.nodes + 2))
         _make_folder(folder)
+        held = ports.take(wanted.nodes + 2)
+        entry = replace(wanted, port=held.first)
         text = json.dumps(asdict(entry), indent=1) + "\n"
         _publish(folder / MARKER, text)
         _publish(ROOT / f"{name}.json", text)
-    return entry
+    return entry, held
 
 
 def forget(entry: RegisteredSandbox) -> None:
-    """Give the name and the ports back."""
+    """Give the name back."""
     with locked(), suppress(FileNotFoundError):
         path = ROOT / f"{entry.name}.json"
         if read(path).dir == entry.dir:
@@ -154,24 +151,3 @@ def _make_folder(folder: Path) -> None:
     folder.chmod(0o755)
     if any(folder.iterdir()):
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
-
-
-def _free_ports(others: list[RegisteredSandbox], count: int) -> int:
-    taken = {port for other in others for port in range(other.port, other.dbd_port + 1)}
-    first = FIRST_PORT
-    while first + count <= LAST_PORT:
-        busy = next((p for p in range(first, first + count) if p in taken or not _is_free(p)), None)
-        if busy is None:
-            return first
-        first = busy + 1
-    raise SandboxError(f"no {count} free ports in a row between {FIRST_PORT} and {LAST_PORT}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT will do
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True

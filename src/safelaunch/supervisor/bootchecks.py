@@ -75,7 +75,7 @@ def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float) -> Nod
     """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs."""
     wanted, job = lead.plan.checks, lead.job
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": [*wanted.skip, *NEVER],
-             "gpus": lead.plan.gpus_per_node}
+             "gpus": lead.plan.gpus_per_node, "programs": list(wanted.programs)}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     return lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import codecs
 import re
-import time
 import zlib
-from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import click
 
 from safelaunch.core.logview.parts import PREFIX
-from safelaunch.core.logview.rankfold import RankFold
 from safelaunch.core.logview.separator import further_lines, separator
 from safelaunch.core.plaintext import clean
 from safelaunch.views import talk, terminal
-from safelaunch.views.attemptlogs import AttemptLog, LogPart
-from safelaunch.views.logparts import MOST_LINE_BYTES
+from safelaunch.views.attemptlogs import AttemptLog
 
-HOLD_S = 0.5            # a line of `-f --fold` waits so long for its equals
 _COLOURS = ("cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_yellow", "bright_blue",
             "bright_magenta")   # red is for errors
 # Kept on a terminal: colours (SGR of ECMA-48), which change nothing but how text looks, and what parts lines.
@@ -81,23 +76,3 @@ class LogWriter:
 def colour_of(host: bytes) -> str:
     """The same for a host in every log and on every day."""
     return _COLOURS[zlib.crc32(host) % len(_COLOURS)]
-
-
-def folded(parts: Iterable[LogPart], is_live: bool) -> Iterator[LogPart]:
-    """The same with lines that several ranks print alike shown once. `is_live`: the parts come as they are written."""
-    hold_s = HOLD_S if is_live else float("inf")
-    fold, log, rest = RankFold(hold_s), None, b""
-    for new, data in parts:
-        now_s = time.monotonic() if is_live else 0.0
-        if log is not None and new.number != log.number:
-            yield log, b"".join([*(fold.add(rest, now_s) if rest else ()), *fold.rest()])
-            fold, rest = RankFold(hold_s), b""
-        log = new
-        *whole, rest = (rest + data).split(b"\n")
-        ready = [line for text in whole for line in fold.add(text + b"\n", now_s)]
-        while len(rest) > MOST_LINE_BYTES:
-            ready += fold.add(rest[:MOST_LINE_BYTES], now_s)
-            rest = rest[MOST_LINE_BYTES:]
-        yield log, b"".join([*ready, *fold.due(now_s)])
-    if log is not None:
-        yield log, b"".join([*(fold.add(rest, 0.0) if rest else ()), *fold.rest()])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from safelaunch.adapters import job, slurm
+from safelaunch.adapters import job, plugins, slurm
 from safelaunch.adapters.clustername import FederatedName
 from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
@@ -43,14 +43,18 @@ class Asked:
 
 def check_nodes(asked: Asked, as_json: bool) -> int:
     """The exit code: 0, or CHECK_FAILED where a node has failed or has not answered."""
-    unknown = set(asked.skip) - {check.name for check in CHECKS}
+    programs, notes = plugins.load_checks()
+    names = [*(check.name for check in CHECKS), *programs]
+    unknown = set(asked.skip) - set(names)
     if unknown:
-        raise UsageError(f"--skip: no check is called {sorted(unknown)[0]}",
-                         hint=f"there are: {', '.join(check.name for check in CHECKS)}")
+        raise UsageError(f"--skip: no check is called {sorted(unknown)[0]}", hint=f"there are: {', '.join(names)}")
+    for note in notes:
+        talk.say(note)
     env = slurm.outside_job(os.environ)
     target = find_target("check", asked.nodes, asked.is_local, asked.srun, env)
     words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
-                             "gpus": asked.gpus}
+                             "gpus": asked.gpus,
+                             "programs": [{"name": name, **asdict(one)} for name, one in programs.items()]}
     question = CheckQuestion(dict.fromkeys(target.nodes, asked.level), words, asked.deadline_s)
     checked = NodeChecks(target, env, question).wait()
     judged = judge(checked.reports, {one.node: one.why for one in checked.silent})

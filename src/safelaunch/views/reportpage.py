@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +12,7 @@ from markupsafe import Markup
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.report import drawing, shares
+from safelaunch.errors import UsageError
 from safelaunch.views import talk
 from safelaunch.views.reportfacts import ReportFacts, gather, node_uses
 
@@ -20,25 +23,42 @@ def render(run: Run, now: float) -> str:
     """The page of a run at the time `now`."""
     facts = gather(run, now)
     drawn = {name: Markup(svg) for name, svg in _draw(facts).items()}   # noqa: S704 - core.report.drawing has escaped it
-    return _environment().get_template("run.html").render(run=facts.public, kinds=shares.KINDS, drawn=drawn,
-                                                          style=_style())
+    return environment().get_template("run.html").render(
+        run=facts.public, kinds=shares.KINDS, drawn=drawn, style=style())
 
 
-def _style() -> Markup:
+def store(path: Path, page: str) -> None:
+    """Write the page under a temporary name, then rename it: a reader sees all of it. Raises UsageError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(page.encode(errors="replace"))
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint="name another file: -o FILE"
+                         ) from error
+
+
+def style() -> Markup:
     """The style sheet of the package."""
     loader = _loader()
-    return Markup(loader.get_source(_environment(), STYLE)[0])   # noqa: S704
+    return Markup(loader.get_source(environment(), STYLE)[0])   # noqa: S704
 
 
 def _loader() -> PackageLoader:
     return PackageLoader("safelaunch", "templates/report")
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
     """Everything that a template prints is escaped, and its control characters are made visible."""
     made = Environment(loader=_loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True, finalize=_plain)
-    made.filters.update(clock=lambda t: "" if t is None else talk.clock(t), span=_span, percent=_percent)
+    made.filters.update(clock=lambda t: "" if t is None else talk.clock(t), span=span_of, percent=percent)
     return made
 
 
@@ -46,12 +66,13 @@ def _plain(value: Any) -> Any:
     return talk.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _span(seconds: float) -> str:
+def span_of(seconds: float) -> str:
     """A span of time; one below ten seconds with a tenth."""
     return f"{seconds:.1f} s" if 0 < seconds < 9.95 and seconds != int(seconds) else talk.span(seconds)
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A share with a tenth."""
     return "unknown" if value is None else f"{value:.1%}"
 
 
@@ -66,10 +87,10 @@ def _draw(facts: ReportFacts) -> dict[str, str]:
     flags = {name: [(one["step"], f"spike at step {one['step']}: {one['value']}") for one in found]
              for name, found in facts.public["spikes"].items()}
     return {
-        "shares": drawing.share_bar(shares.totals(spans), _span) if spans else "",
-        "steps": drawing.staircase(facts.tracks, spans, facts.checkpoints, since, until, _span)
+        "shares": drawing.share_bar(shares.totals(spans), span_of) if spans else "",
+        "steps": drawing.staircase(facts.tracks, spans, facts.checkpoints, since, until, span_of)
         if any(track.points for track in facts.tracks) else "",
-        "timeline": drawing.timeline(spans, marks[-60:], since, until, _span) if spans else "",
+        "timeline": drawing.timeline(spans, marks[-60:], since, until, span_of) if spans else "",
         "nodes": drawing.node_table(nodes, uses) if nodes else "",
         "loss": drawing.chart(facts.figures.losses, "Loss by step", _figure, flags["loss"]),
         "step_time_s": drawing.chart(facts.figures.step_times, "Seconds per step", _figure,

@@ -43,7 +43,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer
     over = {str(entry.dir): {**entry.brief, "now_t": round(now, 3)} for entry in wanted if entry.brief is not None}
     is_live = with_team or len(over) < len(wanted)
     word = (ask or ask_slurm)(with_team) if is_live else SchedulerAnswer(())
-    others = _others(word, registry.parse(lists[1]), {entry.dir for entry in mine}, is_all) if with_team else []
+    others = others_of(word, registry.parse(lists[1]), {entry.dir for entry in mine}, is_all) if with_team else []
     jobs: dict[str, list[QueuedJob]] = {}
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)
@@ -84,7 +84,7 @@ def as_json(listing: Listing) -> dict[str, Any]:
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
-def _others(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool) -> list[Path]:
+def others_of(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool) -> list[Path]:
     """Folders of other users' runs: those with a job in Slurm, and for `is_all` those seen before."""
     from safelaunch.views import teamruns  # only the team's table needs it
 
@@ -94,16 +94,17 @@ def _others(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[P
     return [dir for dir in dict.fromkeys((*(Path(one.folder) for one in found), *earlier)) if dir not in known]
 
 
-def visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
-    """(folder → what `look` finds there, folders that do not answer), in disposable children."""
+def visit(dirs: Sequence[str], look: Callable[[str], Any],
+          deadline_s: float = DEADLINE_S) -> tuple[dict[str, Any], list[str]]:
+    """(folder → what `look` finds there, folders that do not answer), in disposable children; `deadline_s` for all."""
     if not dirs:
         return {}, []
-    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, DEADLINE_S)
+    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, deadline_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
     from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return RunReader(ask=lambda act, _: run_in_child(act, DEADLINE_S)).visit(dirs, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit(dirs, look)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:

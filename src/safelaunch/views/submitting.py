@@ -120,6 +120,7 @@ class Sending:
     def settle(self, resolved: Resolved) -> None:
         """Settle where the run's jobs go; raises UsageError."""
         choose_cluster(resolved, self._say)
+        _add_programs(resolved.config["checks"], self._say)
         if resolved.config["cluster"] != "local":
             _refuse_other_clusters(self._cluster)
             stay_on_cluster(resolved, self._federated, self._say)
@@ -195,10 +196,22 @@ class Sending:
 def _packs(say: Say) -> list[dict[str, Any]]:
     """The rules of this site's and user's rule packs, for the supervisor's verdicts; bad ones hold up no training."""
     try:
-        return rulepacks.dump(rulepacks.load_packs())
+        return rulepacks.dump(rulepacks.load_packs(say=lambda text: say(f"warning: {text}")))
     except ConfigError as error:
         say(f"warning: the supervisor has no rule packs: {error.message}")
         return []
+
+
+def _add_programs(checks: dict[str, Any], say: Say) -> None:
+    """Write the checks of plugins into a config that wants checks: no node needs the plugin."""
+    if not checks["boot"] and checks["after_failure"] in ("auto", "off"):
+        return
+    from safelaunch.adapters import plugins
+
+    found, notes = plugins.load_checks()
+    checks["programs"] = [{"name": name, **asdict(one)} for name, one in found.items()]
+    for note in notes:
+        say(f"warning: {note}")
 
 
 def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:

@@ -16,6 +16,7 @@ from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.read.globalranks import to_global
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
+from safelaunch.views import talk
 from safelaunch.views.whysubject import Subject
 
 
@@ -52,6 +53,6 @@ def of_nothing(verdict: Verdict, log: Log) -> Verdict:
 
 def _read(paths: Sequence[Path]) -> Log:
     try:
-        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
+        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs(say=talk.say)))
     except OSError as error:
         raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error

@@ -76,7 +76,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "version": 1, "name": "train", "run_dir": "/project/runs/train", "cluster": "auto",
         "command": "python train.py", "setup": "", "env": {}, "slurm": {"nodes": 1},
         "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
-        "launch": {"with": "none", "nproc_per_node": None, "tee": 3, "login_shell": False, "args": []},
+        "launch": {"with": "none", "call": [], "nproc_per_node": None, "tee": 3, "login_shell": False, "args": []},
         "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
@@ -107,7 +107,7 @@ def test_a_resolved_config_is_json_and_every_value_has_an_origin() -> None:
     assert leaves == set(got.origins)
     assert json.loads(json.dumps(got.config)) == got.config
 
-BY_NAME = "torchrun, accelerate, deepspeed, ft_launcher, srun, mpi, jax, ray, none or script"
+BY_NAME = "torchrun, accelerate, deepspeed, ft_launcher, custom, srun, mpi, jax, ray, none or script"
 
 
 def test_every_problem_is_shown_at_once_in_the_order_of_its_place() -> None:
@@ -133,7 +133,8 @@ env: {1X: a, UID: 0}
         "train.yaml:7:9: slurm.time: expected a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes, "
         'got "20h"',
         "train.yaml:8:3: slurm.wrap: use command:",
-        f'train.yaml:9:16: launch.with: expected {BY_NAME}, got "slurm"',
+        f'train.yaml:9:16: launch.with: expected {BY_NAME}, or a plugin: no plugin "slurm" is installed (safelaunch '
+        "plugins)",
         "train.yaml:9:28: launch.tee: expected an integer from 0 to 3, got 4",
         "train.yaml:10:29: slow.then: restart needs resume.dir: the run stops at a checkpoint",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
@@ -197,8 +198,14 @@ WRONG = [
     ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
     ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
     ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
+    ("launch: {with: mpirun}", f'launch.with: expected {BY_NAME}, or a plugin: no plugin "mpirun" is'),
+    ("launch: {with: custom}", "launch.call: empty; its first word is the launcher's program"),
+    ("launch: {with: custom, call: [python3, run.py]}", "launch.call: expected the launcher's own program first"),
+    ("launch: {with: custom, call: [x, '{nodes}']}", "launch.call: {nodes}: only {args}, {nnodes}, {node_rank}"),
+    ("launch: {with: srun, call: [x]}", "launch.call: needs launch.with: custom"),
+    ("checks: {skip: [nhx]}", "or a plugin: no plugin"),
+    ("notify: {to: ['plugin:pager']}", 'notify.to: no plugin "pager" is installed'),
     ("srun: {extra: [--outp=x]}", "srun.extra: --outp=x: safelaunch reads the ranks' output"),
-    ("launch: {with: mpirun}", f'launch.with: expected {BY_NAME}, got "mpirun"'),
     ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
     ("launch: {with: accelerate, args: [--num_machines, 2]}", "launch.args: --num_machines: safelaunch sets it"),
     ("launch: {with: torchrun, args: [--nnode=3]}", "launch.args: --nnode=3: safelaunch sets it"),
@@ -442,8 +449,9 @@ SAMPLES = [
     ("unknown: 1", False), ("restart: {max_restarts: null}", True), ("restart: null", True),
     ("cluster: ${A}", True), ("restart: {max_restarts: null, backof: 1}", False), ("restart: 3", False),
 ]  # fmt: skip
-# What only the check knows to be wrong; to JSON 1.0 is the integer 1.
-BEYOND_SCHEMA = {"restart: {backoff: 400d}", "slurm: {new-one-of-28.05: 1}", "srun: {wait: 1.0}"}
+# What only the check knows to be wrong: to JSON 1.0 is the integer 1, and a plugin may have any name.
+BEYOND_SCHEMA = {"launch: {with: mpirun}", "resume: {dir: x, format: zip, by: training}", "checks: {skip: [x]}",
+                 "restart: {backoff: 400d}", "slurm: {new-one-of-28.05: 1}", "srun: {wait: 1.0}"}
 
 
 @each(("text", "is_good"), SAMPLES)

@@ -21,6 +21,7 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
      ["''", "$HOME/x", "x/$A", "~bob/x", "true", "[a]"], ['"a\\nb"']),
     (kinds.Shell(), ["a b", '"a\\nb"', "''", "'3'"], ["3", "true", "[a]", "{a: b}"], ['"a\\0b"']),
     (kinds.OneOf(("auto", "local")), ["auto", "'local'"], ["other", "''", "1", "true", "[auto]"], []),
+    (kinds.NameOf(("auto", "local")), ["auto", "other", "'1x'"], ["''", "1", "true", "[auto]", "-x", "a b"], []),
     (kinds.Integer(0), ["0", "2147483647"], ["-1", "2147483648", "1.5", "'1'", "true", "[1]"], ["1.0"]),
     (kinds.Integer(1, 3), ["1", "3"], ["0", "4"], []),
     (kinds.Duration(), ["0", "90", "1.5", "90s", "15m", "1h30m", "1.5h", "7d", "'90'"],

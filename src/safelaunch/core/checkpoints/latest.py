@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from safelaunch.core.checkpoints import (
     dcp,
@@ -31,6 +32,9 @@ from safelaunch.core.checkpoints.model import (
     Skipped,
 )
 
+if TYPE_CHECKING:
+    from safelaunch.core.plugins import CheckpointFormat
+
 # The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
 # To add one: a file with list_candidates and judge, and a row here.
 FORMATS: dict[str, Format] = {
@@ -50,6 +54,7 @@ NAMES = ("auto", *FORMATS, "pattern")
 # Judging reads, and a folder may hold hundreds of checkpoints. Older ones serve when the newest proves corrupt although
 # it looks whole.
 MOST_WHOLE = 5
+NO_PLUGINS: Mapping[str, CheckpointFormat] = {}
 
 
 def choose(judged: Iterable[JudgedCheckpoint]) -> FoundCheckpoints:
@@ -61,14 +66,15 @@ def choose(judged: Iterable[JudgedCheckpoint]) -> FoundCheckpoints:
 
 
 def survey(
-    folder: CheckpointTree, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE
+    folder: CheckpointTree, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE,
+    plugins: Mapping[str, CheckpointFormat] = NO_PLUGINS,
 ) -> tuple[JudgedCheckpoint, ...]:
     """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
 
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
     Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
     """
-    rows = _choose_formats(format, pattern)
+    rows = {format: foreign(format, plugins[format])} if format in plugins else _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)
     if format == "auto" and not pattern:
         candidates += unknown.list_candidates(folder, {candidate.path for candidate in candidates})
@@ -86,6 +92,30 @@ def survey(
         changed_s = folder.mtime_s(candidate.path)
         judged.append(JudgedCheckpoint(candidate.path, candidate.step, candidate.format, changed_s, reason))
     return tuple(judged)
+
+
+def foreign(name: str, plugin: CheckpointFormat) -> Format:
+    """The row of a plugin. A checkpoint that it fails on is not complete; where it finds none by a failure, that is
+    unknown: ValueError.
+    """
+    def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
+        try:
+            return tuple(replace(one, format=name) for one in plugin.candidates(folder))
+        except OSError:
+            raise
+        except Exception as error:   # foreign code
+            raise ValueError(f"the plugin {name} failed: {type(error).__name__}: {error}") from error
+
+    def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
+        try:
+            reason = plugin.judge(folder, candidate)
+        except OSError:
+            raise
+        except Exception as error:   # noqa: BLE001 - foreign code
+            return f"the plugin {name} failed: {type(error).__name__}: {error}"
+        return None if reason is None else str(reason)
+
+    return Format(list_candidates, judge)
 
 
 def _choose_formats(format: str, text: str | None) -> dict[str, Format]:

@@ -12,6 +12,7 @@ from safelaunch.core.config.kinds import (
     Duration,
     Flag,
     Integer,
+    NameOf,
     OneOf,
     Path,
     Percentage,
@@ -29,6 +30,7 @@ from safelaunch.core.config.kinds import (
 )
 from safelaunch.core.config.sweeps import SweepTable
 from safelaunch.core.notify import words
+from safelaunch.core.plugins import BUILT_IN_FORMATS
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -70,10 +72,15 @@ KEYS: dict[str, Key] = {
     "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
     "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
     "launch.with": Key(
-        OneOf(tuple(launchers.LAUNCHERS)),
+        NameOf(tuple(launchers.LAUNCHERS)),
         None,
         "; ".join(f"{name}: {row.doc}" for name, row in launchers.LAUNCHERS.items()) + ". By default torchrun "
-        "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
+        "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none. Also the "
+        "name of a plugin (docs/plugins.md).",
+    ),
+    "launch.call": Key(
+        TextLines(), (), "For with: custom, the words that start the ranks of a node, such as [mylaunch, --nodes, "
+        '"{nnodes}", "{args}", --]; the command follows them (docs/launchers.md).'
     ),
     "launch.args": Key(
         TextLines(), (), "More options of the launcher, such as [--config_file, fsdp.yaml]; docs/launchers.md."
@@ -105,10 +112,10 @@ KEYS: dict[str, Key] = {
         "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory.",
     ),
     "resume.format": Key(
-        OneOf(("auto", "torch", "dcp", "deepspeed", "megatron", "nemo", "nanotron", "hf", "lightning", "safetensors",
-               "orbax", "pattern")),
+        NameOf(BUILT_IN_FORMATS),
         "auto",
-        "How checkpoints are laid out and when one is complete (docs/checkpoints.md); auto looks at what is there.",
+        "How checkpoints are laid out and when one is complete (docs/checkpoints.md); auto looks at what is there. "
+        "Also the name of a plugin (docs/plugins.md).",
     ),
     "resume.pattern": Key(
         CheckpointPattern(), None, "For format: pattern, the file or folder of a step, such as step_{step}.pt."
@@ -191,7 +198,9 @@ KEYS: dict[str, Key] = {
     "checks.on_bad_node": Key(
         OneOf(("exclude", "report")), "exclude", "What follows for a node that fails: exclude, or only report it."
     ),
-    "checks.skip": Key(TextLines(CHECK_NAMES), (), "Names of checks to leave out (docs/nodes.md)."),
+    "checks.skip": Key(
+        TextLines(CHECK_NAMES, or_names=True), (), "Names of checks to leave out (docs/nodes.md), also of plugins'."
+    ),
     "hang.no_progress": Key(
         Duration(may_be_auto=True),
         "auto",
@@ -229,7 +238,8 @@ KEYS: dict[str, Key] = {
     "preserve_site.when": Key(TextLines(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
     "preserve_site.nodes": Key(OneOf(("suspects", "all")), "suspects", "Which nodes to keep."),
     "notify.to": Key(
-        notifykinds.Targets(), (), "Whom to tell: env:NAME and file:~/PATH (both hold a URL), mailto:USER@HOST; "
+        notifykinds.Targets(), (), "Whom to tell: env:NAME and file:~/PATH (both hold a URL), mailto:USER@HOST, "
+        "plugin:NAME; "
         "docs/notify.md. A URL itself is refused here, because it can hold a secret.",
     ),
     "notify.command": Key(

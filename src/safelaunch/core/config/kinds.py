@@ -14,6 +14,7 @@ from safelaunch.core.config.handed import unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
 from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
+from safelaunch.core.plugins import NAME_PATTERN
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
@@ -131,8 +132,24 @@ class OneOf:
     def read(self, node: Node) -> str:
         """The word."""
         if not isinstance(node, Scalar) or node.text not in self.words:
-            raise expected(_one_of(self.words), node)
+            raise expected(one_of(self.words), node)
         return node.text
+
+
+@dataclass(frozen=True)
+class NameOf(OneOf):
+    """One of some words, or the name of a plugin, which core.config.rules looks up."""
+
+    @property
+    def schema(self) -> Schema:
+        """The words, or a name."""
+        return {"anyOf": [super().schema, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}]}
+
+    def read(self, node: Node) -> str:
+        """The word."""
+        if isinstance(node, Scalar) and isinstance(node.value, str) and re.fullmatch(NAME_PATTERN, node.text):
+            return node.text
+        return super().read(node)
 
 
 @dataclass(frozen=True)
@@ -185,9 +202,10 @@ class Duration:
 
 @dataclass(frozen=True)
 class TextLines:
-    """A list of lines of text, if need be out of some words."""
+    """A list of lines of text, if need be out of some words, or out of them and names of plugins."""
 
     words: tuple[str, ...] = ()
+    or_names: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -196,7 +214,8 @@ class TextLines:
 
     @property
     def _item(self) -> ValueKind:
-        return OneOf(self.words) if self.words else Text()
+        kind = NameOf if self.or_names else OneOf
+        return kind(self.words) if self.words else Text()
 
     def read(self, node: Node) -> list[str]:
         """The list."""
@@ -297,7 +316,7 @@ class PolicyTable:
             if category not in self.categories:
                 raise WrongValue(f"{category}: no such category; known: {', '.join(self.categories)}")
             if not isinstance(value, Scalar) or re.fullmatch(self._pattern, value.text) is None:
-                what = f"{_one_of(self.words)}, with a number of restarts behind it if need be"
+                what = f"{one_of(self.words)}, with a number of restarts behind it if need be"
                 raise WrongValue(f"{category}: {expected(what, value)}")
         return {category: value.text for category, value in node.entries.items() if isinstance(value, Scalar)}
 
@@ -313,7 +332,7 @@ class SignalName:
         text = node.text if isinstance(node, Scalar) else ""
         name = text if text.startswith("SIG") else f"SIG{text}"
         if name not in self.names:
-            raise expected(_one_of(self.names), node)
+            raise expected(one_of(self.names), node)
         return name
 
 
@@ -368,5 +387,6 @@ class CheckpointPattern:
         return text
 
 
-def _one_of(words: tuple[str, ...]) -> str:
+def one_of(words: tuple[str, ...]) -> str:
+    """`a, b or c`."""
     return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

@@ -32,6 +32,7 @@ from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, w
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
+from safelaunch.core.plugins import FindPlugin, no_plugins
 from safelaunch.errors import ConfigError, Problem
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
@@ -63,13 +64,14 @@ def resolve(
     environ: Mapping[str, str],
     raw_sbatch: Sequence[str] = (),
     base_dir: str = "",
+    find_plugin: FindPlugin = no_plugins,
 ) -> Resolved:
     """The config that these layers make, lowest first, of a sweep that of its first point; raises ConfigError with
     every problem.
 
     `base_dir` is the folder of train.yaml, which a relative run_dir starts at.
     """
-    return next(resolve_each(sources, overrides, environ, raw_sbatch, base_dir))
+    return next(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin))
 
 
 def resolve_each(
@@ -78,6 +80,7 @@ def resolve_each(
     environ: Mapping[str, str],
     raw_sbatch: Sequence[str] = (),
     base_dir: str = "",
+    find_plugin: FindPlugin = no_plugins,
 ) -> Iterator[Resolved]:
     """The config of each point of the sweep, else the one that there is; raises ConfigError as `resolve` does."""
     layers, problems, notes, readable = _read_layers(sources, overrides, raw_sbatch)
@@ -90,7 +93,8 @@ def resolve_each(
         reading = _ConfigReading()
         found = _read_point(merged, point, environ, reading)
         faulty = frozenset(problem.key for problem in found)
-        found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty)
+        found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
+                          find_plugin=find_plugin)
         if problems or found:
             raise _config_error([*problems, *found], sources)
         if point is not None:

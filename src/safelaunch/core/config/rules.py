@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
+from safelaunch.core.config.pluginnames import look_up
 from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.core.containers import RUNTIMES, split_mount
-from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, owned_flag
+from safelaunch.core.launchers import CUSTOM, LAUNCHERS, Launcher, call_fault, default_launcher, owned_flag
+from safelaunch.core.plugins import FindPlugin
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)
@@ -30,11 +32,13 @@ def complete(
     base_dir: str,
     file: str,
     faulty: frozenset[str],
+    find_plugin: FindPlugin,
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
     rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules, _sweep_rules)
-    found = [fault for rule in rules for fault in rule(config, origins)]
+    found: list[Fault] = look_up(config, find_plugin)
+    found += [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir) + _way_rules(config)
     problems = []
     for key, needs, text in found:
@@ -107,6 +111,10 @@ def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     if launch["with"] is None:
         launch["with"] = default_launcher(launch["nproc_per_node"] is not None, wide)
     launcher = LAUNCHERS[launch["with"]]
+    if launch["with"] == CUSTOM and (fault := call_fault(launch["call"] or ())):
+        return [("launch.call", ("launch.with",), fault)]
+    if launch["with"] != CUSTOM and launch["call"]:
+        return [("launch.call", ("launch.with",), f"needs launch.with: {CUSTOM}")]
     if launcher.notice and origins.get("kill_switch.signal", _UNKNOWN).layer == "default":
         config["kill_switch"]["signal"] = launcher.notice
     if launcher.starts_ranks and launch["nproc_per_node"] is None:
@@ -119,7 +127,7 @@ def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
 
 def _args_faults(launch: Mapping[str, Any], launcher: Launcher) -> list[Fault]:
     words = launch["args"] or ()   # None: it has a mistake of its own
-    if words and not launcher.owned:
+    if words and not (launcher.owned or launcher.starts_ranks):
         text = f"has no meaning with launch.with: {launch['with']}; options of srun: srun.extra"
         return [("launch.args", ("launch.with",), text)]
     return [("launch.args", ("launch.with",), f"{word}: safelaunch sets it; what may be set: docs/launchers.md")

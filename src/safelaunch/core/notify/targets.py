@@ -10,20 +10,27 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-ENV, FILE, MAILTO, COMMAND = "env", "file", "mailto", "command"
+from safelaunch.core.plugins import NAME_PATTERN
+
+ENV, FILE, MAILTO, PLUGIN, COMMAND = "env", "file", "mailto", "plugin", "command"
 _PATTERNS = {
     ENV: r"[A-Za-z_][A-Za-z0-9_]{0,254}",
     FILE: r"(?:~/|/)[^\x00-\x1f\x7f]{1,4000}",
+    PLUGIN: NAME_PATTERN,
     MAILTO: r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?",
 }
 PATTERN = "|".join(f"{kind}:(?:{pattern})" for kind, pattern in _PATTERNS.items())
+
+
+class NotSent(Exception):
+    """Why a target did not take the message, without its secret."""
 
 
 class NotifyTarget(NamedTuple):
     """One of them; `label` names it in logs and journal."""
 
     kind: str
-    value: str                      # a variable's name, a path, an address, a program
+    value: str                      # a variable's name, a path, an address, a plugin's name, a program
     arguments: tuple[str, ...] = ()
 
     @property
@@ -39,7 +46,7 @@ def why_not(text: str) -> str | None:
     if text.partition(":")[0] not in _PATTERNS and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
         return ("a URL can hold a secret, and train.yaml is copied into the run's files. Put it into a file that is "
                 "yours alone (chmod 600) and write file:~/PATH, or into a variable and write env:NAME")
-    return "expected env:NAME, file:/PATH, file:~/PATH or mailto:USER@HOST"
+    return "expected env:NAME, file:/PATH, file:~/PATH, mailto:USER@HOST or plugin:NAME"
 
 
 def targets(to: tuple[str, ...], command: tuple[str, ...]) -> tuple[NotifyTarget, ...]:

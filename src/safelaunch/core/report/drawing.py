@@ -222,6 +222,20 @@ def _upper(values: Sequence[float]) -> float:
     return high if high > 0 else 1.0
 
 
+def bars(rows: Sequence[tuple[str, float, str]], kind: str, title: str) -> str:
+    """(label, value, what it says) as bars of one colour, the labels to their left."""
+    most = max((value for _, value, _ in rows), default=0.0)
+    label = min(260, 8 * max((len(name) for name, _, _ in rows), default=0) + 16)
+    x = Scale(0.0, most if most > 0 else 1.0, label, WIDTH - 200)
+    drawn = []
+    for row, (name, value, said) in enumerate(rows):
+        y = row * 26
+        drawn += [_text(label - 10, y + 17, name[:32], "", "end"),
+                  _rect(label, y + 3, round(max(1.0, x.at(value) - label), 1), 20, f"k {kind}", f"{name}: {said}"),
+                  _text(max(label + 1.0, x.at(value)) + 8, y + 17, said, "dim")]
+    return _svg(26 * len(rows) + 4, title, drawn)
+
+
 def node_table(nodes: Sequence[str], attempts: Sequence[tuple[int, Mapping[str, str]]]) -> str:
     """Nodes × attempts; each attempt maps a node to "ran", "blamed" or "first" (where it failed first)."""
     nodes, attempts = nodes[:MOST_NODES], attempts[-MOST_ATTEMPTS:]

@@ -68,7 +68,12 @@ class CheckRequest:
         self.gpu_model = _text(words, "gpu_model")
         self.python = _text(words, "python")       # the training's interpreter
         self.skip = _texts(words, "skip")          # checks to leave out, by name
+        self.programs = _programs(words)           # of plugins: name, program, deadline_s, level
         self.deadline_s = float(_number(words, "deadline_s", 86400) or DEADLINE_S[self.level])
+
+    def has_level(self, level: str) -> bool:
+        """Whether a look of this request's level includes checks of that one."""
+        return self.level == FULL or level == LIGHT
 
 
 def _text(words: Mapping[str, Any], key: str) -> str:
@@ -85,6 +90,14 @@ def _texts(words: Mapping[str, Any], key: str) -> list[str]:
     if not isinstance(values, list) or len(values) > MOST_ITEMS:
         raise ValueError("%s: not a list of at most %d texts" % (key, MOST_ITEMS))
     return list(dict.fromkeys(_text({key: value}, key) for value in values))
+
+
+def _programs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
+    given = words.get("programs") or []
+    if not isinstance(given, list) or len(given) > MOST_ITEMS or not all(isinstance(one, dict) for one in given):
+        raise ValueError("programs: not a list of at most %d objects" % MOST_ITEMS)
+    return [{"name": _text(one, "name"), "level": _text(one, "level"), "deadline_s": float(one["deadline_s"]),
+             "program": str(one["program"])} for one in given]
 
 
 def _number(words: Mapping[str, Any], key: str, most: int) -> Optional[int]:

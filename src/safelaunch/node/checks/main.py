@@ -19,7 +19,7 @@ if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
 from safelaunch.node import children, devices
-from safelaunch.node.checks.answer import CheckRequest, failed, skipped, unknown
+from safelaunch.node.checks.answer import CheckRequest, failed, ok, skipped, unknown
 from safelaunch.node.checks.table import CHECKS, SOURCES, Check
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ def run(request: CheckRequest) -> dict[str, Any]:
     """The node's answer, at the latest at the request's deadline and a moment; ValueError for a check to skip that is
     none.
     """
-    no_checks = set(request.skip) - {check.name for check in CHECKS}
+    no_checks = set(request.skip) - {check.name for check in CHECKS} - {one["name"] for one in request.programs}
     if no_checks:
         raise ValueError("skip: no check of this name: %s" % ", ".join(sorted(no_checks)))
     start_s = time.monotonic()
@@ -43,13 +43,17 @@ def run(request: CheckRequest) -> dict[str, Any]:
     items = {check.name: check.items(request) for check in wanted if check.items is not None}
     tasks = [_task(check, item, item, request) for check in wanted if not check.needs
              for item in items.get(check.name, [""])]
-    outcomes = children.run_all([*_questions(wanted, request), *tasks], AT_ONCE, until_s)
+    programs = [one for one in request.programs if one["name"] not in request.skip and request.has_level(one["level"])]
+    own = [children.Task(("plugin", one["name"]), [sys.executable, "-I", "-S", "-c", one["program"]],
+                         one["deadline_s"]) for one in programs]
+    outcomes = children.run_all([*_questions(wanted, request), *tasks, *own], AT_ONCE, until_s)
     judged = [_task(check, "", {name: outcomes[name] for name in check.needs}, request)
               for check in wanted if check.needs]
     # Reading an answer takes milliseconds: programs that took all the time must not leave their words unread.
     outcomes.update(children.run_all(judged, AT_ONCE, max(until_s, time.monotonic() + 2.0)))
     rows = [row for check in wanted
             for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
+    rows += [_plugin_row(one, outcomes[("plugin", one["name"])], request.deadline_s) for one in programs]
     return {**_head(request.node), "took_s": round(time.monotonic() - start_s, 3), "level": request.level,
             "checks": rows}
 
@@ -93,16 +97,34 @@ def _rows(check: Check, items: list[str], outcomes: Mapping[Any, children.Outcom
 
 def _row(check: Check, item: str, outcome: children.Outcome, most_s: float) -> dict[str, Any]:
     row: dict[str, Any] = {"name": check.name, "item": item, "took_s": 0.0}
-    if outcome.late and outcome.err == b"no time was left":
-        return {**row, **unknown("no time was left for it")}
     if outcome.late:
-        given_s = min(check.deadline_s, most_s)
-        return {**row, **failed("no answer within %g s" % given_s), "took_s": given_s}
+        return {**row, **_late(outcome, min(check.deadline_s, most_s))}
     try:
         told = json.loads(outcome.text)
     except ValueError:
         return {**row, **unknown("the check itself failed: %s" % (outcome.said or "it was killed"))}
     return {**row, **told}
+
+
+def _plugin_row(one: Mapping[str, Any], outcome: children.Outcome, most_s: float) -> dict[str, Any]:
+    """A plugin's answer is the last line that its program prints, such as "failed: no licence server"."""
+    row: dict[str, Any] = {"name": one["name"], "item": "", "took_s": 0.0}
+    if outcome.late:
+        return {**row, **_late(outcome, min(one["deadline_s"], most_s))}
+    word, _, why = (outcome.text.strip().splitlines() or [""])[-1].partition(":")
+    answer = {"ok": ok, "failed": failed, "skipped": skipped, "unknown": unknown}.get(word.strip())
+    if outcome.code == 0 and answer is not None:
+        return {**row, **answer(why.strip())}
+    said = outcome.err.decode(errors="replace").strip().splitlines()
+    return {**row, **unknown("the plugin itself failed, exit code %s: %s" % (
+        outcome.code, said[-1] if said else "its last line is no answer"))}
+
+
+def _late(outcome: children.Outcome, given_s: float) -> dict[str, Any]:
+    """No answer: of what had its time it is a failure."""
+    if outcome.err == b"no time was left":
+        return unknown("no time was left for it")
+    return {**failed("no answer within %g s" % given_s), "took_s": given_s}
 
 
 def main(text: str) -> int:

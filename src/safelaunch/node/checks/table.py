@@ -37,7 +37,7 @@ class Check:
 
     def is_wanted(self, request: CheckRequest) -> bool:
         """Whether it belongs to a look of the request's level, and is not left out."""
-        return (request.level == FULL or self.level == LIGHT) and self.name not in request.skip
+        return request.has_level(self.level) and self.name not in request.skip
 
 
 def served_mounts(request: CheckRequest) -> list[str]:

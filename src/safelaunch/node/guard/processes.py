@@ -140,11 +140,12 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
 
 def is_launcher(words: list[bytes]) -> bool:
     """Whether a command line is that of torchrun, or of another launcher that starts ranks."""
-    programs = (b"torchrun", b"accelerate", b"accelerate-launch", b"deepspeed", b"ft_launcher")
+    own = os.fsencode(os.environ.get("SAFELAUNCH_PROGRAM") or "torchrun")   # of launch.call
+    programs = (b"torchrun", b"accelerate", b"accelerate-launch", b"deepspeed", b"ft_launcher", own)
     modules = (b"torch.distributed.run", b"torch.distributed.launch", b"accelerate.commands.launch",
                b"deepspeed.launcher.launch", b"deepspeed.launcher.runner",
                b"nvidia_resiliency_ext.fault_tolerance.launcher")
-    return any(os.path.basename(word) in programs or word in modules for word in words[:4])
+    return any(os.path.basename(word) in programs or word in (*modules, own) for word in words[:4])
 
 
 def sweep(mark: str, grace_s: float) -> dict[str, Any]:

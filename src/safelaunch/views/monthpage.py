@@ -1,0 +1,45 @@
+"""`report --all` as one HTML file that needs nothing else: a month of a team."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from safelaunch.core.report import drawing, shares
+from safelaunch.views.reportpage import environment, span_of, style
+
+HOUR_S = 3600.0
+MOST_BARS, MOST_RUNS = 16, 500
+
+
+def render(facts: dict[str, Any]) -> str:
+    """The page of the object of `report --all --json`."""
+    causes = [(one["cause"], one["node_seconds"], _hours(one["node_seconds"]) + _times(one["failures"]))
+              for one in facts["lost_by_cause"] if one["node_seconds"] > 0][:MOST_BARS]
+    nodes = [(one["node"], one["lost_s"], span_of(one["lost_s"]) + _times(one["failures"]))
+             for one in facts["lost_by_node"]][:MOST_BARS]
+    drawn = {
+        "shares": drawing.share_bar(facts["node_seconds"], _hours) if sum(facts["node_seconds"].values()) else "",
+        "causes": drawing.bars(causes, shares.REDONE, "Node-hours lost by cause") if causes else "",
+        "nodes": drawing.bars(nodes, shares.HANG, "Time lost by node") if nodes else "",
+    }
+    return environment().get_template("month.html").render(
+        facts=facts, kinds=shares.KINDS, style=style(), hours=_hours, days=_days,
+        drawn={name: Markup(svg) for name, svg in drawn.items()},   # noqa: S704 - core.report.drawing has escaped it
+        table=[{**run, "link": Path(run["run_dir"]).as_uri() if run["run_dir"].startswith("/") else ""}
+               for run in facts["table"][:MOST_RUNS]])
+
+
+def _hours(node_seconds: float) -> str:
+    return f"{node_seconds / HOUR_S:,.1f} node-hours"
+
+
+def _days(days: float) -> str:
+    """Node-days, or hours where they are few."""
+    return f"{days:,.3g} node-days" if days >= 1 else f"{days * 24:,.2g} node-hours"
+
+
+def _times(count: int) -> str:
+    return f", {count} failure{'s' if count > 1 else ''}" if count else ""
