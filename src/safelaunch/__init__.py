@@ -17,11 +17,12 @@ TYPE_CHECKING = False   # as typing's, whose import takes longer than all the re
 if TYPE_CHECKING:
     from safelaunch import errors
     from safelaunch.api import RunHandle as Run
-    from safelaunch.api import load, runs, submit
+    from safelaunch.api import load, runs, submit, submit_sweep
     from safelaunch.rankprint import print0, print_locked
     from safelaunch.views.eventwords import describe
 
-__all__ = ["Run", "__version__", "describe", "errors", "load", "print0", "print_locked", "progress", "runs", "submit"]
+__all__ = ["Run", "__version__", "describe", "errors", "load", "print0", "print_locked", "progress", "runs", "submit",
+           "submit_sweep"]
 
 # name → module, and its name there; "" = the module itself.
 _LATER = {
@@ -29,6 +30,7 @@ _LATER = {
     "load": ("safelaunch.api", "load"),
     "runs": ("safelaunch.api", "runs"),
     "submit": ("safelaunch.api", "submit"),
+    "submit_sweep": ("safelaunch.api", "submit_sweep"),
     "print0": ("safelaunch.rankprint", "print0"),
     "print_locked": ("safelaunch.rankprint", "print_locked"),
     "describe": ("safelaunch.views.eventwords", "describe"),

@@ -17,6 +17,7 @@ from safelaunch.views.talk import Say, hush
 
 if TYPE_CHECKING:
     from safelaunch.adapters.runfolder import Run as StoredRun
+    from safelaunch.core.config.resolve import Resolved
     from safelaunch.core.model import Event
     from safelaunch.core.state import Ended
     from safelaunch.core.status.values import RunStatus, RunTable
@@ -167,15 +168,44 @@ def submit(
     counts instead of the file's; `sbatch` are flags such as "--qos=high". Raises ConfigError, UsageError,
     TemplateError, RunFolderError and SlurmError.
     """
+    found = _submit(config, sbatch, say, overrides, is_sweep=False)
+    return found[0]
+
+
+def submit_sweep(
+    config: str | os.PathLike[str] | Mapping[str, object], *, sbatch: Sequence[str] = (), say: Say = hush,
+    **overrides: object,
+) -> list[RunHandle]:
+    """Submit a run for each point of a config with `sweep`; in the order of its points. Arguments and errors are those
+    of `submit`. An error after the first run leaves those that are submitted; the same call goes on with the others.
+    """
+    return _submit(config, sbatch, say, overrides, is_sweep=True)
+
+
+def _submit(
+    config: str | os.PathLike[str] | Mapping[str, object], sbatch: Sequence[str], say: Say,
+    overrides: Mapping[str, object], *, is_sweep: bool,
+) -> list[RunHandle]:
     from safelaunch.adapters import configfiles
-    from safelaunch.views import submitting
+    from safelaunch.errors import UsageError
+    from safelaunch.views import sweeping
 
     words = configfiles.override_words(overrides)
-    if isinstance(config, Mapping):
-        keys = config
-        return RunHandle(submitting.submit(lambda: configfiles.read_mapping(keys, words, sbatch), say).run)
-    file = os.fspath(config)
-    return RunHandle(submitting.submit(lambda: configfiles.read_config(file, words, sbatch), say).run)
+
+    def read() -> list[Resolved]:
+        found = configfiles.read_mapping(config, words, sbatch) if isinstance(config, Mapping) else (
+            configfiles.read_each(os.fspath(config), words, sbatch))
+        if (found[0].point is not None) != is_sweep:
+            raise UsageError("this config is a sweep" if not is_sweep else "this config has no sweep",
+                             hint=f"call safelaunch.{'submit' if is_sweep else 'submit_sweep'}")
+        return found
+
+    submitted = sweeping.submit(read, say)
+    if not isinstance(submitted, sweeping.SubmittedSweep):
+        return [RunHandle(submitted.run)]
+    if submitted.failed is not None:
+        raise submitted.failed
+    return [RunHandle(submitted.runs[number].run) for number in sorted(submitted.runs)]
 
 
 def load(which: str | os.PathLike[str] | None = None) -> RunHandle:

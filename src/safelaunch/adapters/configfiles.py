@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
 from safelaunch.core.config.scriptlayer import is_script, script_path
+from safelaunch.core.config.sweeps import shared_folders
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.core.plugins import CheckPlugin, LauncherPlugin
@@ -29,20 +30,47 @@ def read_config(
     environ: Mapping[str, str] | None = None,
 ) -> Resolved:
     """The resolved config of a train.yaml and the layers below it; raises ConfigError with every problem."""
+    return read_each(file, overrides, raw_sbatch, environ)[0]
+
+
+def read_each(
+    file: str, overrides: Sequence[str] = (), raw_sbatch: Sequence[str] = (), environ: Mapping[str, str] | None = None,
+) -> list[Resolved]:
+    """The same of each point, where it is a sweep, else of the one run."""
     environ = os.environ if environ is None else environ
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
-    resolved = resolve(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)
-    return replace(resolved, notes=(*resolved.notes, *_missing_here(resolved.config["container"])))
+    found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)))
+    notes = (*found[0].notes, *_missing_here(found[0].config["container"]))
+    return [replace(one, notes=notes) for one in found]
 
 
-def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]) -> Resolved:
-    """The same of a config that a program has as values; its relative run_dir starts at this folder. Raises ConfigError
-    and UsageError.
+def _check_apart(points: list[Resolved]) -> list[Resolved]:
+    """The points; raises ConfigError where two would write their checkpoints into one folder."""
+    folders = [one.config["resume"]["dir"] and f"{one.config['slurm'].get('chdir', '')}/{one.config['resume']['dir']}"
+               for one in points]
+    if (pair := shared_folders(folders)) is not None:
+        place = points[0].origins["resume.dir"]
+        raise ConfigError([Problem(
+            place.file, place.line, place.column, "resume.dir", f"points {pair[0]} and {pair[1]} of the sweep would "
+            "write their checkpoints into one folder; write a folder for each, such as ckpt/${name}")])
+    folders = [one.config["run_dir"] for one in points]
+    if (pair := shared_folders(folders)) is not None:
+        place = points[0].origins["run_dir"]
+        raise ConfigError([Problem(place.file, place.line, place.column, "run_dir", f"points {pair[0]} and {pair[1]} "
+                                   "of the sweep would be one run; write a folder for each, such as runs/${name}")])
+    return points
+
+
+def read_mapping(
+    config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]
+) -> list[Resolved]:
+    """`read_each` of a config that a program has as values; its relative run_dir starts at this folder. Raises
+    ConfigError and UsageError.
     """
     own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING), is_json=True)
     sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
-    return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()), find_plugin)
+    return _check_apart(list(resolve_each(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()), find_plugin)))
 
 
 def find_plugin(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:

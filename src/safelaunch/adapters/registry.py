@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class RegisteredRun:
     cluster: str = ""   # Slurm's ClusterName; "" = a local run, or not known
     # Its line of `status`, once a reader has seen its end: its folder need not be read any more.
     brief: Mapping[str, Any] | None = None
+    sweep: Mapping[str, Any] | None = None   # id, name and point, of a run of a sweep
 
     @property
     def ended_t(self) -> float | None:
@@ -61,9 +62,24 @@ def others_file() -> Path:
     return file().with_name("others.jsonl")
 
 
-def register(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
+def register(
+    run_dir: Path, name: str, run_id: str, job: str, cluster: str = "", sweep: Mapping[str, Any] | None = None
+) -> bool:
     """Whether the run is on the list now; a full or read-only home must not fail an accepted submission."""
-    return _add(file, RegisteredRun(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
+    return _add(file, RegisteredRun(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster,
+                                    sweep=sweep))
+
+
+def sweep_of(known: Sequence[RegisteredRun], text: str) -> list[RegisteredRun]:
+    """Of the runs, newest first, those of the sweep that `text` means by name or id, in the order of its points; [] =
+    it means none. Of a run and sweeps of that name the newest is meant.
+    """
+    meant = next((entry for entry in known if text in (entry.name, entry.run_id)
+                  or (entry.sweep is not None and text in (entry.sweep["name"], entry.sweep["id"]))), None)
+    if meant is None or meant.sweep is None or text in (meant.name, meant.run_id):
+        return []
+    found = [entry for entry in known if entry.sweep is not None and entry.sweep["id"] == meant.sweep["id"]]
+    return sorted(found, key=lambda entry: entry.sweep["point"] if entry.sweep is not None else 0)
 
 
 def remember(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
@@ -218,9 +234,17 @@ def _entry(raw: dict[str, Any]) -> RegisteredRun | None:
         return RegisteredRun(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]),
                              float(raw["t"]),
                              str(raw.get("cluster") or ""),
-                             brief if isinstance(brief := raw.get("brief"), dict) else None)
+                             brief if isinstance(brief := raw.get("brief"), dict) else None,
+                             _sweep(raw.get("sweep")))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _sweep(raw: object) -> dict[str, Any] | None:
+    """id, name and point; None where these are not all there."""
+    if not isinstance(raw, dict) or not isinstance(point := raw.get("point"), int):
+        return None
+    return {"id": str(raw.get("id")), "name": str(raw.get("name")), "point": point}
 
 
 def _compact(path: Path) -> None:
@@ -245,5 +269,6 @@ def _compact(path: Path) -> None:
 def _line(entry: RegisteredRun) -> bytes:
     ended = {"brief": entry.brief} if entry.brief is not None else {}
     row = {"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
-           "dir": str(entry.dir), "cluster": entry.cluster, **ended}
+           "dir": str(entry.dir), "cluster": entry.cluster, **ended,
+           **({"sweep": entry.sweep} if entry.sweep is not None else {})}
     return json.dumps(row, separators=(",", ":")).encode() + b"\n"

@@ -23,7 +23,8 @@ from safelaunch.errors import RunFolderError
 if TYPE_CHECKING:
     from safelaunch.core.state import State
 
-REQUESTS = (*STOPS, "hold", "release", "extend")
+FOLLOWED = "followed"   # another run waits for this one's end
+REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 
 
@@ -87,10 +88,15 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
     _write(run_dir / "git.json", json.dumps(facts).encode() + b"\n", [])
 
 
+def mark_followed(run_dir: Path) -> None:
+    """Let the run know, before its first job is submitted, that another one waits for its end. Raises OSError."""
+    _write(run_dir / "control" / FOLLOWED, b"", [], for_group=True)
+
+
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env")),
+            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed")),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -189,6 +195,19 @@ def folder_id(run_dir: Path) -> list[int]:
     """Device and inode: they tell this folder from another of the same name."""
     status = run_dir.stat()
     return [status.st_dev, status.st_ino]
+
+
+def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, str | None]]:
+    """How these runs have ended, and by which way they get their next jobs; nothing of one that cannot be read. Runs in
+    a child: it blocks where a folder does.
+    """
+    found: dict[str, dict[str, str | None]] = {}
+    for name in run_dirs:
+        with contextlib.suppress(RunFolderError, OSError):
+            state = load(Path(name)).state()
+            found[name] = {"ended": state.ended.how if state.ended else None,
+                           "why": state.ended.why if state.ended else "", "via": state.via}
+    return found
 
 
 def requests_of(found: list[Any]) -> tuple[Request, ...]:

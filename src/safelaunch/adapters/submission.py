@@ -31,8 +31,13 @@ UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
 class Submission:
     """One run's first sbatch; `say` takes progress for people."""
 
-    def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None]) -> None:
+    def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None],
+                 behind: Sequence[str] = (), told: dict[tuple[str, ...], slurm.Result] | None = None) -> None:
+        """`behind`: jobs of other runs that the first job waits for; `told`: what Slurm has said of its nodes, for all
+        runs of a sweep.
+        """
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
+        self._behind, self._told = behind, {} if told is None else told
         self._actor = LoginActor(run.dir)
         self._writer = self._actor.writer
         self._job: str | None = None
@@ -155,22 +160,28 @@ class Submission:
         """All nodes of a partition, and those that jobs of the run can get; None = Slurm does not say. An answer
         without nodes is no answer.
         """
-        result = slurm.run(slurm.sinfo(partition), self._env)
+        result = self._ask(slurm.sinfo(partition))
         if not result.is_ok:
             return None, None
         there, own = slurmtext.all_nodes(result.stdout) or None, None
         if reservation:
-            told = slurm.run(slurm.sinfo_reservations(), self._env)
+            told = self._ask(slurm.sinfo_reservations())
             own = slurmtext.reserved_nodes(told.stdout, reservation) if told.is_ok else None
             if own is None:
                 return there, None
         return there, slurmtext.usable_nodes(result.stdout, own)
+
+    def _ask(self, argv: tuple[str, ...]) -> slurm.Result:
+        if argv not in self._told:
+            self._told[argv] = slurm.run(argv, self._env)
+        return self._told[argv]
 
     def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
         """Those of our names that Slurm knows, after it has refused a list.
 
         Raises SlurmRefused where the list was the user's, or where Slurm does not say which names it knows.
         """
+        self._told.clear()   # a node has gone since
         there = self._nodes(None)[0]
         from safelaunch.core.excludelist import unknown_names  # ClusterShell takes 15 ms to import
         from safelaunch.core.nodeset import expand_own
@@ -205,7 +216,7 @@ class Submission:
         # If a lost answer makes two jobs of this run, Slurm never runs them at once.
         is_singleton = True
         while True:
-            words = [*script.first_job_options(self._run.plan, is_singleton), *self._exclude(names)]
+            words = [*script.first_job_options(self._run.plan, is_singleton, self._behind), *self._exclude(names)]
             self.may_be_in = True
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), words), self._env, cwd=self._cwd)
             self.may_be_in = result.is_ok or result.is_unknown

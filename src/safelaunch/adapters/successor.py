@@ -204,15 +204,17 @@ class Successor:
     # --- changing it ----------------------------------------------------------------------------------------------
 
     def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool = False,
-                known: tuple[str, ...] = ()) -> Command | None:
+                known: tuple[str, ...] = (), behind: tuple[str, ...] = ()) -> Command | None:
         """The changes to the pending next job before this one ends, in one call; None = there are none.
 
         `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended. `known`:
-        what the job was kept from so far; an update replaces the whole list.
+        what the job was kept from so far; an update replaces the whole list. `behind`: it waits for these jobs of other
+        runs, too.
         """
         changes = {"ExcNodeList": self._excluding.text(exclude)} if exclude or known else {}
-        if drop_afterany:
-            changes["Dependency"] = "singleton"
+        if drop_afterany or behind:
+            waits = ":".join((*(() if drop_afterany else (self._job.id,)), *behind))
+            changes["Dependency"] = f"afterany:{waits},singleton" if waits else "singleton"
         return self._run(slurm.update_job(job, **changes)) if job is not None and changes else None
 
     def is_unchangeable(self, refused: Result, excluded: Iterable[str]) -> bool:

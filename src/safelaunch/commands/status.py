@@ -32,11 +32,15 @@ LOOK_EVERY_S = 15.0   # at the checkpoints
 @click.option("--watch", is_flag=True, help="Refresh until the run has ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_json: bool) -> int:
-    """Show how a run is doing, and what to type next; without RUN a table of all your runs.
+    """Show how a run or a sweep is doing, and what to type next; without RUN a table of all your runs.
 
     The table holds those that go on, and those that ended within a day. Where that is only the newest run in this
     folder, the run itself is shown.
     """
+    if which is not None and not watch and (points := runs.find_sweep(which)):
+        from safelaunch.commands import sweeps
+
+        return sweeps.status(points, as_json)
     if which is not None and (is_all or with_team):
         raise UsageError("--all and --team show a table and take no RUN", hint="leave RUN out")
     if which is None:

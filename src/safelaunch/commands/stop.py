@@ -15,8 +15,14 @@ from safelaunch.views import runs, stopping, talk
 @click.option("--checkpoint", is_flag=True, help="End it at its next complete checkpoint, so that no step is lost.")
 @click.option("--within", metavar="TIME", help="With --checkpoint: the longest wait, as 2h; else kill_switch.grace.")
 def command(which: str | None, now: bool, checkpoint: bool, within: str | None) -> int:
-    """End a run for good: no restart follows, and its queued jobs go. Any member of kill_switch.group may do it."""
+    """End a run, or all runs of a sweep, for good: no restart follows, and queued jobs go. Any member of
+    kill_switch.group may do it.
+    """
     name, within_s = stopping.stop_name(now, checkpoint), _parse_within(within)
+    if points := runs.find_sweep(which):
+        from safelaunch.views import sweeps
+
+        return sweeps.stop(points, name, within_s, talk.say)
     return stopping.stop(runs.find_folder(which), name, within_s, talk.say)   # also one that may not be read
 
 

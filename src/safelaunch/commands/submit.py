@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.clustername import ClusterName, FederatedName
-from safelaunch.adapters.configfiles import read_config
+from safelaunch.adapters.configfiles import read_each
 from safelaunch.core import script
 from safelaunch.core.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
-from safelaunch.views import submitting
-from safelaunch.views.submitting import Submitted
+from safelaunch.views import submitting, sweeping
+from safelaunch.views.submitting import Submitted, Waits
+from safelaunch.views.sweeping import SubmittedSweep
 from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
 
 if TYPE_CHECKING:
@@ -32,29 +35,37 @@ if TYPE_CHECKING:
 @debug_option
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and exit with its code.")
+@click.option("--after", "after", metavar="RUN", multiple=True,
+              help="Start once this run or sweep has ended well; may be given several times.")
+@click.option("--after-any", "after_any", metavar="RUN", multiple=True, help="... has ended, well or not.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
 @click.option("-y", "--yes", is_flag=True, help="On a terminal: show no plan and ask nothing, as in a script.")
 def command(
-    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool,
-    yes: bool
+    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool,
+    after: tuple[str, ...], after_any: tuple[str, ...], as_json: bool, yes: bool
 ) -> int:
-    """Submit a training instead of sbatch, and keep it alive."""
+    """Submit a training instead of sbatch, and keep it alive; of a sweep one run for each point."""
     overrides, raw_sbatch = split_rest(rest)
     overrides = [*debug_overrides(debug), *overrides]
     for one in debug_variables(debug):
         _say(f"debug: {one.name}={one.value}: {one.why}")
 
-    def read() -> Resolved:
-        resolved = read_config(file, overrides, raw_sbatch)
-        for note in resolved.notes:
+    def read() -> list[Resolved]:
+        found = read_each(file, overrides, raw_sbatch)
+        for note in found[0].notes:
             _say(note)
-        return resolved
+        return found
 
     if dry_run:
         return _show(read())
     streams = (sys.stdin, sys.stdout, sys.stderr)   # None: closed, as a daemon does
     asks = not (yes or as_json) and all(stream is not None and stream.isatty() for stream in streams)
-    submitted = submitting.submit(read, _say, _agree if asks else None)
+    waits = partial(_waits_for, after, after_any) if after or after_any else None
+    submitted = sweeping.submit(read, _say, _agree if asks else None, waits)
+    if isinstance(submitted, SubmittedSweep):
+        from safelaunch.commands import sweeps  # what one run has no time for
+
+        return sweeps.report(submitted, as_json, wait_for_end)
     _report(submitted, as_json)
     if wait_for_end:
         from safelaunch.api import RunHandle
@@ -62,6 +73,12 @@ def command(
 
         return wait.wait_for(RunHandle(submitted.run), None)
     return 0
+
+
+def _waits_for(ok: Sequence[str], any_end: Sequence[str], config: Mapping[str, Any]) -> Waits:
+    from safelaunch.views import following  # few runs wait for others
+
+    return following.waits_for(ok, any_end, config)
 
 
 def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: str) -> None:
@@ -76,8 +93,14 @@ def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: st
         raise click.Abort
 
 
-def _show(resolved: Resolved) -> int:
-    """--dry-run: the script on stdout, the command on stderr; `RUN` stands for the id that submit chooses."""
+def _show(points: list[Resolved]) -> int:
+    """--dry-run: the script on stdout, the command on stderr; `RUN` stands for the id that submit chooses. Of a sweep
+    those of its first point.
+    """
+    resolved = points[0]
+    if resolved.point is not None:
+        for one in points:
+            _say(f"point {one.point.number if one.point else 1}: {one.config['name']}")
     submitting.choose_cluster(resolved, _say)
     cluster = ""
     if resolved.config["cluster"] != "local":

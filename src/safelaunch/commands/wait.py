@@ -15,13 +15,17 @@ from safelaunch.views import runs, talk
 @click.option("--timeout", metavar="TIME", help="Give up after 90s, 15m, 1h30m …, with exit code 124.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout when the run has ended.")
 def command(which: str | None, timeout: str | None, as_json: bool) -> int:
-    """Wait until a run has ended, and exit with its code.
+    """Wait until a run, or all runs of a sweep, have ended, and exit with its code.
 
     0 done, 10 failed for good, 11 restart budget spent, 12 stopped, 13 boot check failed, 124 timed out. A run whose
     last job failed without a supervisor has failed for good when Slurm shows no other job of it. A job that Slurm has
     lost is reported once on stderr, and the wait goes on until a time-out or Ctrl-C.
     """
     timeout_s = _parse_timeout(timeout)
+    if points := runs.find_sweep(which):
+        from safelaunch.commands import sweeps
+
+        return sweeps.wait(points, timeout_s, as_json)
     return wait_for(load(which), timeout_s, as_json)
 
 

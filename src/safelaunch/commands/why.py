@@ -26,6 +26,8 @@ from safelaunch.views.whysubject import Subject
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from safelaunch.adapters.registry import RegisteredRun
+
 LABEL_WIDTH = 11
 LEAST_WIDTH = 40
 MOST_WIDTH = 160   # lines of a log are longer than prose, and the eye finds them anyhow
@@ -53,6 +55,10 @@ def command(
     if ticket and as_json:
         raise UsageError("--ticket cannot be combined with --json")
     subject = _find_subject(words, attempt)
+    if not isinstance(subject, Subject):
+        from safelaunch.commands import sweeps
+
+        return sweeps.why(subject, as_json)
     log, verdict = whyverdict.judge_subject(subject)
     if as_json:
         then = whyverdict.then(verdict, subject)
@@ -66,13 +72,15 @@ def command(
     return 0
 
 
-def _find_subject(words: Sequence[str], attempt: int | None) -> Subject:
-    """What the words mean: files where they exist, else one run or job; raises UsageError."""
+def _find_subject(words: Sequence[str], attempt: int | None) -> Subject | list[RegisteredRun]:
+    """What the words mean: files where they exist, else one run, sweep or job; raises UsageError."""
     files = whysubject.find_files(words, attempt)
     if files is not None:
         return files
-    from safelaunch.views import whyrun  # what only runs need costs a mere log 130 of 200 ms
+    from safelaunch.views import runs, whyrun  # what only runs need costs a mere log 130 of 200 ms
 
+    if words and (points := runs.find_sweep(words[0])):
+        return points
     return whyrun.find(words[0] if words else None, attempt)
 
 

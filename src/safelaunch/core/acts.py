@@ -40,6 +40,7 @@ ACTS = {
     "queue_successor": ActKind("queue the next job"),
     "hand_over": ActKind("hand the run over to its next job", Settling.END_JOB),
     "requeue": ActKind("put this job back into the queue"),
+    "tell_follower": ActKind("change what another run's job waits for"),
     "shrink": ActKind("give nodes back"),
     "cancel": ActKind("cancel a job", Settling.END_JOB),
     "cancel_queued": ActKind("take the run's jobs out of the queue"),

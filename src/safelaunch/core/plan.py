@@ -151,6 +151,16 @@ class NotifyPlan:
 
 
 @dataclass(frozen=True)
+class AfterRun:
+    """Another run, which must have ended before the first attempt; `is_any`: however it ended, else well."""
+
+    name: str
+    run_dir: str
+    job_name: str
+    is_any: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -187,6 +197,7 @@ class Plan:
     min_nodes: int | None = None    # None: only with `nodes`
     nodes_multiple_of: int = 1
     before_resize: str = ""
+    after: tuple[AfterRun, ...] = ()
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
@@ -262,6 +273,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
         slow=_slow(config.get("slow")),
+        after=tuple(AfterRun(**one) for one in config.get("after") or ()),   # set by submit, not in train.yaml
         on_nan=config.get("on_nan"),
         min_nodes=config.get("min_nodes"),
         nodes_multiple_of=int(config.get("nodes_multiple_of", 1)),

@@ -11,7 +11,7 @@ neither can hold is refused. Measured with Slurm 22.05 (tests/templates/test_sba
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from safelaunch.core import containers
 from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
@@ -82,13 +82,15 @@ def _output(run_dir: str) -> str:
     return f"{run_dir.replace('%', '%%')}/slurm-%j.out"
 
 
-def first_job_options(plan: Plan, is_singleton: bool = True) -> list[str]:
+def first_job_options(plan: Plan, is_singleton: bool = True, behind: Sequence[str] = ()) -> list[str]:
     """Options of the first sbatch alone: a successor must not wait for the same date or job, or be held. With
-    `is_singleton` Slurm never runs two first jobs at once. sbatch obeys only the last --dependency, so there is one.
+    `is_singleton` Slurm never runs two first jobs at once. `behind`: jobs of other runs to wait for. sbatch obeys only
+    the last --dependency, so there is one.
     """
     rows = {name: value for name, value in plan.sbatch if name in FIRST_JOB_ONLY}
     own = rows.pop("dependency", None)
-    waits = [*([own] if own else []), *(["singleton"] if is_singleton else [])]
+    waits = [*([own] if own else []), *([f"afterany:{':'.join(behind)}"] if behind else []),
+             *(["singleton"] if is_singleton else [])]
     return [*([f"--dependency={','.join(waits)}"] if waits else []),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in rows.items())]
 

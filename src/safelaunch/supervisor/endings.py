@@ -16,6 +16,7 @@ from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.successor import affordable
 from safelaunch.supervisor import handover, metering, nextjob, notifying
+from safelaunch.supervisor.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
@@ -81,6 +82,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
     metering.write(lead)   # the last figures until the next job starts must not say that it runs
+    if lead.reach.lost:
+        yield from tell_followers(lead, None)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
@@ -105,6 +108,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
         yield from _write_end(lead, action)
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
     yield from _empty_queue(lead)
+    yield from tell_followers(lead, None)
     yield from notifying.last_words(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)

@@ -167,7 +167,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
         _note_passed(lead, job, action)
         return True
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.prepare(
-        job, action.exclude, bool(lead.reach.lost), lead.state.successor_excludes))
+        job, action.exclude, bool(lead.reach.lost), lead.state.successor_excludes, action.behind))
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {said(result)}")
         is_stuck = lead.successor.is_unchangeable(result, lead.state.successor_excludes)

@@ -19,6 +19,7 @@ from safelaunch.core.decide.resize import SOON_S
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
+from safelaunch.supervisor.following import look_at_others, tell_followers
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -33,7 +34,11 @@ Asking = Generator[Command | float, Result | None, Fate]
 
 
 def secure_next(lead: Leader) -> None:
-    """See to the run's next job from the start of this one; also after a restart of the leader."""
+    """See to the run's next job from the start of this one, and to the runs before it; also after a restart of the
+    leader.
+    """
+    if lead.plan.after and not lead.state.attempts and lead.state.ended is None:
+        lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
     if lead.job.is_local or lead.state.ended is not None or lead.state.next_cancelled is not None:
         return
     wanted = lead.plan.restart.via
@@ -72,6 +77,7 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
                    "restart.via says so")
             lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
+            yield from tell_followers(lead, tried.job)
             return
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")

@@ -101,8 +101,8 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
                    run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
     tracks = costs.follow(events, now, step)
-    pace_s = (tracks[-1].pace_s if tracks else None) or _in_time(
-        lambda: measure(tail, "auto", run.plan.step_time_pattern), lambda: measure(tail)).typical_step_s
+    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
+    pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
     is_stale = pulse is not None and pulse["is_stale"]
     silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
@@ -112,7 +112,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
         "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
-        "attempts": len(state.attempts), "step": step, "step_total": total,
+        "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
         "eta_t": _eta(judged.name, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale,

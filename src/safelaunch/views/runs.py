@@ -150,6 +150,13 @@ def newest_here() -> Path | None:
     return Path(answer.value) if answer.value else None
 
 
+def find_sweep(which: str | None) -> list[registry.RegisteredRun]:
+    """The runs of the sweep that is meant, in the order of its points; [] = no sweep is meant."""
+    if which is None or "/" in which:
+        return []
+    return registry.sweep_of(registry.parse(ask(registry.raw, "your list of runs")), which)
+
+
 def find_folder(which: str | None) -> Path:
     """The folder of the run that is meant: your own, one below this folder, else a teammate's that Slurm knows; raises
     UsageError for none or several.
@@ -228,7 +235,8 @@ def owner_of(run_dir: Path) -> str:
 def requests(run: Run) -> tuple[Request, ...]:
     """Control files that are there, seen by the leader or not; none where control/ is closed to this reader."""
     try:
-        return runfolder.requests_of(runfolder.read_requests(run.dir, run.plan.kill_file))
+        found = runfolder.requests_of(runfolder.read_requests(run.dir, run.plan.kill_file))
+        return tuple(one for one in found if one.name != runfolder.FOLLOWED)   # asks nothing of the run itself
     except OSError:
         return ()
 

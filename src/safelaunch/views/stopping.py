@@ -35,6 +35,14 @@ def stop(folder: Path, name: str, within_s: float | None, say: Say) -> int:
     """The exit code of `stop` for the run in a folder: 0 = it is confirmed, or there is nothing to stop. `name` is one
     of core.model.STOPS; `within_s` needs checkpoint. Raises UsageError and RunFolderError.
     """
+    code, run = ask(folder, name, within_s, say)
+    return code if run is None else confirmation.await_word(run, name, say)
+
+
+def ask(folder: Path, name: str, within_s: float | None, say: Say) -> tuple[int, Run | None]:
+    """The first half of `stop`: the request is made, and a run that waits is taken out of the queue. An exit code, or
+    the run whose word on it is to be waited for.
+    """
     _check_within(name, within_s)
     try:
         run = runfolder.load(folder)
@@ -43,16 +51,16 @@ def stop(folder: Path, name: str, within_s: float | None, say: Say) -> int:
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
             if within_s is not None:   # its time counts from a grace that we may not read
                 raise UsageError(f"--within needs to read {folder / 'run.json'}, and you may not") from error
-            return _stop_unread(folder, name, say)
+            return _stop_unread(folder, name, say), None
         raise
     touched = None if has_ended else _touch(run, name, within_s)
     state = run.state()
     if touched is None or state.ended is not None:
         say(f"nothing to stop: {runs.describe_end(state.ended)}" if state.ended else "nothing to stop")
-        return 0
+        return 0, None
     say(_announce(run, state, touched, name))
     code = 0 if run.plan.cluster == "local" else _cancel_queued(run, state, name, say)
-    return code or confirmation.await_word(run, name, say)
+    return code, None if code else run
 
 
 def _has_ended(run: Run) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,12 @@ from safelaunch.adapters import (
 )
 from safelaunch.adapters.clustername import ClusterName, FederatedName
 from safelaunch.adapters.provenance import GitFacts
+from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.submission import Submission
 from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
-from safelaunch.core.plan import Plan
+from safelaunch.core.plan import AfterRun, Plan
 from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 from safelaunch.version import __version__
@@ -49,21 +52,21 @@ class Submitted:
     job: str
 
 
-def submit(read: Callable[[], Resolved], say: Say, agree: Agree | None = None) -> Submitted:
-    """Submit the run of a config, which is read while git and Slurm answer. It reports what happens, such as a
-    submission that goes on. `agree` sees what is to be sent to Slurm before anything is made, and may raise. Raises
-    ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
-    """
-    cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
-    federated = FederatedName(os.environ)
+@dataclass(frozen=True)
+class Waits:
+    """What a run waits for before its first attempt: runs, as in plan.AfterRun, and jobs of theirs in the queue."""
+
+    after: tuple[AfterRun, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def open_submission(say: Say) -> Iterator[Sending]:
+    """What all runs of one submission share; git and Slurm are asked from now on."""
+    cwd = str(Path.cwd())
+    git = GitFacts(cwd)
     try:
-        resolved = read()
-        choose_cluster(resolved, say)
-        _add_programs(resolved.config["checks"], say)
-        if resolved.config["cluster"] != "local":
-            _refuse_other_clusters(cluster)
-            stay_on_cluster(resolved, federated, say)
-        return _submit(resolved, cwd, git, cluster, say, agree)
+        yield Sending(cwd, git, ClusterName(os.environ), FederatedName(os.environ), say)
     finally:
         git.close()
 
@@ -105,46 +108,89 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
                              hint=f"submit from a login node of that cluster, or, for this one: unset {variable}")
 
 
-def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, say: Say,
-            agree: Agree | None) -> Submitted:
-    folder, unfinished = free_folder(Path(resolved.config["run_dir"]))
-    resolved.config["run_dir"] = str(folder)
-    if unfinished is not None:
-        if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
-            resolved.config["slurm"]["clusters"] = kept
-        return _go_on(unfinished, _what_differs(unfinished, resolved), cwd, cluster, say)
-    run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
-    name = "" if resolved.config["cluster"] == "local" else cluster.name(CLUSTER_S)
-    plan, text = render(resolved, run_id, name)
-    if agree is not None and plan.cluster != "local":
-        agree(resolved, plan, text, git, name)
-    facts = git.collect(GIT_BEFORE_S)
-    in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
-    meta: dict[str, Any] = {
-        "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": cwd,
-        "config": hide_values(resolved.config),
-        "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
-        "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
-        "git": facts if in_meta else "git.json", "rules": _packs(say),
-        "cluster_name": name or None,
-    }
-    run = runfolder.create(folder, meta, plan, text, os.environ)
-    submission = Submission(run, os.environ, cwd, say)
-    try:
-        ownership.require(folder)   # it may have been there before, open to others
-        job = submission.submit()
-    except (SlurmRefused, RunFolderError):
-        if not submission.may_be_in:
-            runfolder.unmake(folder)
-        raise
-    registry.register(folder, plan.name, run_id, job, run.cluster)
-    if not in_meta:
-        late = facts or git.collect(GIT_AFTER_S)
+class Sending:
+    """One submission, of a run or of a sweep: what is asked once for all of its runs."""
+
+    def __init__(self, cwd: str, git: GitFacts, cluster: ClusterName, federated: FederatedName, say: Say) -> None:
+        self._cwd, self._git, self._cluster, self._federated, self._say = cwd, git, cluster, federated, say
+        self._told: dict[tuple[str, ...], Result] = {}
+        self._rules: list[dict[str, Any]] | None = None
+        self._lock = threading.Lock()   # points of a sweep are submitted by several threads
+
+    def settle(self, resolved: Resolved) -> None:
+        """Settle where the run's jobs go; raises UsageError."""
+        choose_cluster(resolved, self._say)
+        _add_programs(resolved.config["checks"], self._say)
+        if resolved.config["cluster"] != "local":
+            _refuse_other_clusters(self._cluster)
+            stay_on_cluster(resolved, self._federated, self._say)
+
+    def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
+               sweep: Mapping[str, Any] | None = None, is_followed: bool = False) -> Submitted:
+        """Submit one run, or finish a submission of it that was cut off. `sweep`: id, name, point, and of how many;
+        `is_followed`: another run will wait for it.
+        """
+        waits, config = waits or Waits(), resolved.config
+        if waits.after:
+            config["after"] = [asdict(one) for one in waits.after]
+        folder, unfinished = free_folder(Path(config["run_dir"]))
+        config["run_dir"] = str(folder)
+        if unfinished is not None:
+            if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
+                config["slurm"]["clusters"] = kept
+            return _go_on(unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say, waits)
+        run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
+        with self._lock:
+            name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
+        plan, text = render(resolved, run_id, name)
+        if agree is not None and plan.cluster != "local":
+            agree(resolved, plan, text, self._git, name)
+        with self._lock:
+            facts = self._git.collect(GIT_BEFORE_S)
+            if self._rules is None:
+                self._rules = _packs(self._say)
+        in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
+        meta: dict[str, Any] = {
+            "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
+            "config": hide_values(config),
+            "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
+            "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
+            "git": facts if in_meta else "git.json", "rules": self._rules,
+            "cluster_name": name or None, "sweep": sweep,
+        }
+        run = runfolder.create(folder, meta, plan, text, os.environ)
+        if is_followed:
+            runfolder.mark_followed(folder)
+        job = self._send(run, waits)
+        registry.register(folder, plan.name, run_id, job, run.cluster, sweep)
+        if not in_meta:
+            self._keep_git(run, job, facts)
+        return Submitted(run, job)
+
+    def show(self, resolved: Resolved, agree: Agree) -> None:
+        """Let a person see what is to be sent of a sweep: its first point."""
+        name = "" if resolved.config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
+        plan, text = render(resolved, "RUN", name)
+        if plan.cluster != "local":
+            agree(resolved, plan, text, self._git, name)
+
+    def _send(self, run: runfolder.Run, waits: Waits) -> str:
+        submission = Submission(run, os.environ, self._cwd, self._say, waits.jobs, self._told)
         try:
-            runfolder.keep_git(folder, late if late is not None else {"error": "git took too long"})
+            ownership.require(run.dir)   # it may have been there before, open to others
+            return submission.submit()
+        except (SlurmRefused, RunFolderError):
+            if not submission.may_be_in:
+                runfolder.unmake(run.dir)
+            raise
+
+    def _keep_git(self, run: runfolder.Run, job: str, facts: dict[str, str] | None) -> None:
+        with self._lock:
+            late = facts or self._git.collect(GIT_AFTER_S)
+        try:
+            runfolder.keep_git(run.dir, late if late is not None else {"error": "git took too long"})
         except OSError as error:
-            say(f"warning: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
-    return Submitted(run, job)
+            self._say(f"warning: job {job} is submitted, but {run.dir / 'git.json'} could not be written: {error}")
 
 
 def _packs(say: Say) -> list[dict[str, Any]]:
@@ -176,13 +222,14 @@ def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
     return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"
 
 
-def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say) -> Submitted:
+def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say,
+           waits: Waits) -> Submitted:
     """Finish a submission whose outcome is unknown: search its job first."""
     if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
         raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
                              f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
     say(f"{run.dir} holds a submission that was cut off: looking for its job")
-    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say)
+    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say, waits.jobs)
     job = None if run.plan.cluster == "local" else submission.find()
     if job is not None and differs is not None:
         say(f"warning: job {job} was submitted then; {differs} has changed since, and the job lacks the change")
@@ -192,7 +239,7 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
                              hint=f"choose another name or run_dir, or remove it: rm -r {shlex.quote(str(run.dir))}")
     if job is None:
         job = submission.submit()
-    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster)
+    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"))
     return Submitted(run, job)
 
 

@@ -56,6 +56,8 @@ _RULES: dict[str, Callable[[Any, Any, Schema], bool]] = {
     "minLength": lambda given, value, _: not isinstance(value, str) or len(value) >= given,
     "pattern": lambda given, value, _: not isinstance(value, str) or re.search(given, value) is not None,
     "items": lambda given, value, _: not isinstance(value, list) or all(accepts(given, one) for one in value),
+    "minItems": lambda given, value, _: not isinstance(value, list) or len(value) >= given,
+    "minProperties": lambda given, value, _: not isinstance(value, dict) or len(value) >= given,
     "required": lambda given, value, _: not isinstance(value, dict) or set(given) <= set(value),
     "properties": lambda given, value, _: not isinstance(value, dict) or all(
         accepts(given[name], one) for name, one in value.items() if name in given),

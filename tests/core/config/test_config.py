@@ -84,6 +84,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "script": None,
         "container": {"runtime": None, "image": None, "mounts": [], "workdir": None, "env": None, "extra": []},
         "spare_nodes": 0, "min_nodes": None, "nodes_multiple_of": 1, "before_resize": None,
+        "sweep": None, "max_parallel": None,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
             "on_nan": "report",

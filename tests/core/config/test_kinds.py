@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config import containerkinds, kinds, notifykinds
+from safelaunch.core.config import containerkinds, kinds, notifykinds, sweeps
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import ValueKind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
@@ -38,6 +38,9 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
     (kinds.PolicyTable(("hang", "data"), ("restart", "stop")), ["{}", "{hang: stop}", "{hang: restart 3, data: stop}"],
      ["{other: stop}", "{hang: perhaps}", "{hang: restart three}", "{hang: 3}", "{hang: [stop]}", "stop", "[hang]"],
      []),
+    (sweeps.SweepTable(), ["{lr: [1e-4, x], seed: 0-4, on: true}", "[{lr: 1}, {lr: a b}]", "{slurm.nodes: 1}"],
+     ["{}", "[]", "lr", "3", "{lr: []}", "{lr: {a: b}}", "[1]", "[{}]", "{'a b': 1}", "{lr: ~}", "[{lr: [1]}]"],
+     ["{seed: 4-0}", "{seed: 0-5000}", "{lr: [1, 1]}", "{name: [a]}", "[{a: 1}, {b: 1}]"]),
     (kinds.SignalName(), ["USR1", "SIGUSR1"], ["SIGKILL", "KILL", "10", "true", "[USR1]"], []),
     (kinds.StepPattern(), ["auto", "step (\\d+)", "(?:a|b) (c)"], ["abc", "''", "3", "true", "['(a)']"],
      ["(", "(a)(b)"]),

@@ -28,6 +28,7 @@ from safelaunch.core.config.kinds import (
     ValueKind,
     ZeroOrOne,
 )
+from safelaunch.core.config.sweeps import SweepTable
 from safelaunch.core.notify import words
 from safelaunch.core.plugins import BUILT_IN_FORMATS
 
@@ -162,6 +163,12 @@ KEYS: dict[str, Key] = {
         "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
         "`safelaunch policy` prints the table.",
     ),
+    "sweep": Key(
+        SweepTable(), None,
+        "One run for each point (docs/sweeps.md): names and their values, such as {lr: [1e-4, 3e-4], seed: 0-4}, or a "
+        "list of points. A name is a key of train.yaml, or else a variable of setup and command.",
+    ),
+    "max_parallel": Key(Integer(1), None, "The most runs of the sweep that train at a time; by default all."),
     "spare_nodes": Key(Integer(0), "0", "Nodes asked for on top of slurm.nodes, to take the place of failed ones."),
     "min_nodes": Key(
         Integer(1), None, "Go on with as few nodes as this where no full set can be had (docs/smaller.md); by default "

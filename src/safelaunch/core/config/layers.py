@@ -19,10 +19,10 @@ def default_layer(name: str) -> MappingNode:
     for path, key in KEYS.items():
         default = name if path == "name" else key.default
         if isinstance(default, tuple):
-            layer = _put(layer, path, ListNode(tuple(quoted(item, DEFAULT) for item in default), DEFAULT))
+            layer = put(layer, path, ListNode(tuple(quoted(item, DEFAULT) for item in default), DEFAULT))
         elif default is not None:
-            layer = _put(layer, path, plain(default, DEFAULT) if default else quoted("", DEFAULT))
-    return _put(layer, "slurm.nodes", plain("1", DEFAULT))
+            layer = put(layer, path, plain(default, DEFAULT) if default else quoted("", DEFAULT))
+    return put(layer, "slurm.nodes", plain("1", DEFAULT))
 
 
 def name_from_file(file: str) -> str:
@@ -51,7 +51,7 @@ def parse_overrides(overrides: Sequence[str]) -> tuple[list[MappingNode], list[P
         node, faults = parse_value(text, layer="command line", file="command line")
         problems.extend(Problem(fault.file, 0, 0, path, fault.text) for fault in faults)
         if node is not None:
-            layers.append(_put(MappingNode({}, COMMAND_LINE), path, node))
+            layers.append(put(MappingNode({}, COMMAND_LINE), path, node))
     return layers, problems
 
 
@@ -72,13 +72,15 @@ def _merge(lower: MappingNode, upper: MappingNode, defaults: MappingNode | None)
     return MappingNode(entries, upper.origin, {**lower.key_origins, **upper.key_origins})
 
 
-def _put(root: MappingNode, path: str, node: Node) -> MappingNode:
-    """The mapping with one more leaf. The keys of an open section (env, slurm) may hold dots themselves."""
+def put(root: MappingNode, path: str, node: Node) -> MappingNode:
+    """The mapping with one more leaf, at a dotted path. The keys of an open section (env, slurm) may hold dots
+    themselves.
+    """
     key, _, rest = path.partition(".")
     if rest:
         below = root.entries.get(key)
         inner = below if isinstance(below, MappingNode) else MappingNode({}, root.origin)
-        node = _put_leaf(inner, rest, node) if key in OPEN_SECTIONS else _put(inner, rest, node)
+        node = _put_leaf(inner, rest, node) if key in OPEN_SECTIONS else put(inner, rest, node)
     return _put_leaf(root, key, node)
 
 

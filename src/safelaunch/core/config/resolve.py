@@ -15,12 +15,20 @@ from typing import Any
 from safelaunch.core.config.handed import BASHS_OWN
 from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
 from safelaunch.core.config.kinds import WrongValue, expected, handed
-from safelaunch.core.config.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
+from safelaunch.core.config.layers import (
+    COMMAND_LINE,
+    default_layer,
+    merge_layers,
+    name_from_file,
+    parse_overrides,
+    put,
+)
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
 from safelaunch.core.config.sbatchoptions import OPTIONS
 from safelaunch.core.config.scriptlayer import RESTARTS, is_script, read_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
+from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
@@ -47,6 +55,7 @@ class Resolved:
     config: dict[str, Any]
     origins: dict[str, Origin]
     notes: tuple[str, ...] = ()   # what people are to be told of it
+    point: SweepPoint | None = None   # which point of a sweep this is
 
 
 def resolve(
@@ -57,26 +66,55 @@ def resolve(
     base_dir: str = "",
     find_plugin: FindPlugin = no_plugins,
 ) -> Resolved:
-    """The config that these layers make, lowest first; raises ConfigError with every problem.
+    """The config that these layers make, lowest first, of a sweep that of its first point; raises ConfigError with
+    every problem.
 
     `base_dir` is the folder of train.yaml, which a relative run_dir starts at.
     """
+    return next(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin))
+
+
+def resolve_each(
+    sources: Sequence[ConfigLayer],
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    raw_sbatch: Sequence[str] = (),
+    base_dir: str = "",
+    find_plugin: FindPlugin = no_plugins,
+) -> Iterator[Resolved]:
+    """The config of each point of the sweep, else the one that there is; raises ConfigError as `resolve` does."""
     layers, problems, notes, readable = _read_layers(sources, overrides, raw_sbatch)
     file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
     if not readable:
         raise _config_error(problems, sources)
-    tree = merge_layers(default_layer(name_from_file(file)), layers)
-    tree, faults = expand(tree, environ)
-    problems += faults
-    reading = _ConfigReading()
+    merged = merge_layers(default_layer(name_from_file(file)), layers)
+    points: list[SweepPoint | None] = [*sweep_points(merged, _TOP_KEYS)]
+    for point in points or [None]:
+        reading = _ConfigReading()
+        found = _read_point(merged, point, environ, reading)
+        faulty = frozenset(problem.key for problem in found)
+        found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
+                          find_plugin=find_plugin)
+        if problems or found:
+            raise _config_error([*problems, *found], sources)
+        if point is not None:
+            reading.config["sweep"] = point.texts
+        yield Resolved(reading.config, reading.origins, tuple(notes), point)
+
+
+def _read_point(
+    merged: MappingNode, point: SweepPoint | None, environ: Mapping[str, str], reading: _ConfigReading
+) -> list[Problem]:
+    """Read the tree with what the point sets; the problems."""
+    faults: list[Problem] = []
+    if point is not None:
+        for key, node in with_point(merged, point, _TOP_KEYS):
+            layer, found = canonical_slurm(put(MappingNode({}, node.origin), key, node))
+            merged, faults = merge_layers(merged, [layer]), [*faults, *found]
+        environ = {**environ, **{name: text for name, text in point.texts.items() if not is_key_of(name, _TOP_KEYS)}}
+    tree, unresolved = expand(merged, environ)
     reading.read(tree)
-    problems += reading.problems
-    faulty = frozenset(problem.key for problem in problems)
-    problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
-                         find_plugin=find_plugin)
-    if problems:
-        raise _config_error(problems, sources)
-    return Resolved(reading.config, reading.origins, tuple(notes))
+    return [*faults, *unresolved, *reading.problems]
 
 
 def _read_layers(
@@ -197,6 +235,7 @@ class _ConfigReading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
+_TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
 # Fresh for every attempt: a port in use is a known failure.
 _OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
 

@@ -36,7 +36,7 @@ def complete(
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
-    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules, _resize_rules)
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules, _resize_rules, _sweep_rules)
     found: list[Fault] = look_up(config, find_plugin)
     found += [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir) + _way_rules(config)
@@ -83,6 +83,13 @@ def _script_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         return [("command", ("script",), "script: is there, too; one of them says what to train with")]
     if config["launch"]["with"] != "script":
         return [("launch.with", ("script",), "script: runs as it is; leave this key out")]
+    return []
+
+
+def _sweep_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    mine = origins["max_parallel"].layer in ("file", "command line")   # a site may well limit all sweeps
+    if config["sweep"] is None and config["max_parallel"] is not None and mine:
+        return [("max_parallel", ("sweep",), "needs sweep: what the runs differ in")]
     return []
 
 

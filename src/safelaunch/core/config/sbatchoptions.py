@@ -161,7 +161,7 @@ REFUSED: dict[str, str] = {
     "no-kill": "safelaunch sets it always: a dead node must not end the job before it has been judged",
     "signal": "safelaunch has its own warning before the time limit; kill_switch.signal is the one for your program",
     "kill-on-invalid-dep": "the jobs of a run depend on each other, and safelaunch sets what becomes of them",
-    "array": "one train.yaml is one run; submit once for each value, with overrides such as name=…",
+    "array": "use sweep: (docs/sweeps.md): one run for each value",
     "clusters": _ONE_CLUSTER,
     "cluster-constraint": _ONE_CLUSTER,
     "export": _ENV,

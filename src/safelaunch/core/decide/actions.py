@@ -75,11 +75,14 @@ class Fence:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Leave the run to the successor job, which must not use `exclude`; `held`: nor start before it is released."""
+    """Leave the run to the successor job, which must not use `exclude`; `held`: nor start before it is released;
+    `behind`: nor before these jobs of other runs have ended.
+    """
 
     exclude: tuple[str, ...]
     why: str
     held: bool = False
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

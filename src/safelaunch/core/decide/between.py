@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold
-from safelaunch.core.decide import checks, resize, slowness
+from safelaunch.core.decide import after, checks, resize, slowness
 from safelaunch.core.decide.actions import (
     Action,
     AskNodes,
@@ -21,7 +21,7 @@ from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.endings import AttemptEnd, JobEnd, RunEnd, tell_ending
-from safelaunch.core.model import CHECK_FAILED, DONE, STOPPED, STOPS, tell_stop
+from safelaunch.core.model import CHECK_FAILED, DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
@@ -95,6 +95,21 @@ def _job_ends(state: State, seen: Observation, plan: Plan) -> Action | None:
     if not (seen.ending or seen.limit_near):
         return None
     return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}")
+
+
+def _follows(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """It waits for other runs (--after, max_parallel), and one of them goes on in a job that its own did not wait for.
+    """
+    if not plan.after or state.attempts:
+        return None
+    may = after.judge(seen.before) if seen.before is not None else after.May(False, why="it asks how others are doing")
+    if may.is_free:
+        return None
+    if may.never:
+        return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, may.never)
+    if may.behind and state.successor is not None:
+        return HandOver(bad_nodes(state, seen), may.why, behind=may.behind)
+    return Wait(seen.now + 2.0, may.why)
 
 
 def _alone(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -228,7 +243,7 @@ def _size(seen: Observation, plan: Plan, size: int) -> str:
 
 
 BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _no_full_set,
+    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _follows, _no_full_set,
     _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off, _check_nodes,
     _bench_nodes, _launch,
 )

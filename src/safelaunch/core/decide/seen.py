@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.decide.after import RunBefore
 from safelaunch.core.model import Exit, Request
 
 
@@ -71,6 +72,7 @@ class Observation:
     resume: Checkpoint | None = None
     missing: MissingNodes | None = None        # asked for last
     ran_s: float = 0.0                         # the live attempt, as long as this supervisor has known it
+    before: tuple[RunBefore, ...] | None = None   # the runs that this one waits for; None = not known yet
     jitter: float = 0.0                        # 0..1, drawn by the loop
 
     @property

@@ -28,16 +28,16 @@ def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, 
     kept = [column for column in kept if any(row[column] for row in cells)]
     widths = [max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept]
     lead = sum(widths) + len(_GAP) * len(widths)
-    lines = [(_cut(_join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
+    lines = [(cut(join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
     for row, one in zip(cells, briefs, strict=True):
-        head, said = _join([row[column] for column in kept], widths), row[_SAID]
+        head, said = join([row[column] for column in kept], widths), row[_SAID]
         style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
         if width is None or width - lead >= LEAST_SAID:
-            lines.append((f"{head}{_cut(said, None if width is None else width - lead)}".rstrip(), style))
+            lines.append((f"{head}{cut(said, None if width is None else width - lead)}".rstrip(), style))
         else:
-            lines.append((_cut(head.rstrip(), width), style))
+            lines.append((cut(head.rstrip(), width), style))
             if said:
-                lines.append((_cut(f"  {said}", width), "dim"))
+                lines.append((cut(f"  {said}", width), "dim"))
     return lines
 
 
@@ -49,7 +49,7 @@ def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tupl
     ends_in = _short(speech, one["job_ends_t"] - now) if one["job_ends_t"] is not None else ""
     of = f"/{one['step_total']}" if step is not None and one["step_total"] else ""
     restarts = f"{one['restarts']}/{one['max_restarts']}" if one["restarts"] else ""
-    return (_cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
+    return (cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
             "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts, one["sentence"])
 
 
@@ -61,9 +61,11 @@ def _short(speech: Speech, seconds: float) -> str:
     return text
 
 
-def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
+def join(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The cells of a line, each as wide as its column, with a gap behind each."""
     return "".join(f"{cell:<{width}}{_GAP}" for cell, width in zip(cells, widths, strict=True))
 
 
-def _cut(text: str, width: int | None) -> str:
+def cut(text: str, width: int | None) -> str:
+    """The text, no wider than that."""
     return text if width is None or len(text) <= width else f"{text[:max(0, width - 1)]}…"

@@ -210,7 +210,7 @@ class LeaderParts:
             limit_near=self.course.limit_near, partition=self.nodes.partition, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
-            missing=self.nodes.missing, unconfirmed=self.is_unconfirmed,
+            missing=self.nodes.missing, before=self.next.before, unconfirmed=self.is_unconfirmed,
             ran_s=self.now_s - self.running.launched_s, jitter=self.world.chance(),
         )
 

@@ -41,6 +41,7 @@ class Work(Enum):
     WATCH_LIMIT = "watch the time limit"
     EXPLAIN_TERM = "find out why a TERM has come"
     EXPLAIN_STEP = "find out who ended the attempt's step"
+    LOOK_AT_OTHERS = "ask how the runs before this one are doing"
     SHRINK = "give nodes back"
     QUEUE_NEXT = "queue the next job"
     WATCH_NEXT = "watch the next job in the queue"

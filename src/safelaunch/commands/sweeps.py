@@ -1,0 +1,73 @@
+"""What submit, status, why, wait and stop show where a sweep is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from safelaunch.adapters.registry import RegisteredRun
+from safelaunch.core.status import sweeptable
+from safelaunch.views import sweeps, talk, terminal
+from safelaunch.views.overview import SPEECH
+from safelaunch.views.runs import find_sweep
+from safelaunch.views.sweeping import SubmittedSweep
+
+
+def report(sweep: SubmittedSweep, as_json: bool, wait_for_end: bool) -> int:
+    """What was submitted; the exit code."""
+    done = [sweep.runs[number] for number in sorted(sweep.runs)]
+    if as_json:
+        talk.emit_json({"v": 1, "sweep": sweep.name, "sweep_id": sweep.id, "of": sweep.of, "runs": [
+            {"point": number, "job": one.job or None, "run_id": one.run.plan.run_id, "name": one.run.plan.name,
+             "run_dir": str(one.run.dir)} for number, one in sorted(sweep.runs.items())]})
+    else:
+        for one in done:
+            click.echo(f"Submitted batch job {one.job}   {one.run.plan.name}")
+        talk.say(f"sweep {sweep.name} ({sweep.id}): {len(done)} of {sweep.of} runs")
+        talk.say(f"  see it: safelaunch status {sweep.name}   why some failed: safelaunch why {sweep.name}   "
+                 f"end it: safelaunch stop {sweep.name}")
+    if sweep.failed is not None:
+        talk.say(f"{sweep.of - len(done)} runs are not submitted: {sweep.failed.message}")
+        talk.say("  the same `safelaunch submit` goes on with them")
+        return sweep.failed.exit_code
+    return wait(find_sweep(sweep.id), None, False) if wait_for_end else 0
+
+
+def status(points: Sequence[RegisteredRun], as_json: bool) -> int:
+    """The table of all points."""
+    seen = sweeps.status(points)
+    if as_json:
+        talk.emit_json(seen)
+        return 0
+    is_terminal = talk.is_for_person()
+    for line, style in sweeptable.render(seen, SPEECH, terminal.width() if is_terminal else None):
+        text = talk.clean(line)
+        click.echo(terminal.styled(text, style) if is_terminal and terminal.has_colour() else text)
+    if seen["trouble"]:
+        talk.say(talk.clean(f"no clear answer from Slurm: {seen['trouble']}"))
+    for dir in seen["silent"]:
+        talk.say(f"{dir} does not answer: its filesystem is frozen or slow")
+    return 0
+
+
+def why(points: Sequence[RegisteredRun], as_json: bool) -> int:
+    """The causes of the points that failed, grouped."""
+    seen = sweeps.status(points)
+    if as_json:
+        talk.emit_json({key: seen[key] for key in ("v", "sweep", "sweep_id", "now_t", "counts", "causes", "silent")})
+        return 0
+    for line in sweeptable.render_causes(seen):
+        click.echo(talk.clean(line))
+    return 0
+
+
+def wait(points: Sequence[RegisteredRun], timeout_s: float | None, as_json: bool) -> int:
+    """Until all have ended; the exit code."""
+    code, ended = sweeps.wait(points, timeout_s, lambda text: talk.say(talk.clean(text)))
+    if as_json:
+        first = points[0].sweep or {}
+        talk.emit_json({"v": 1, "sweep": first.get("name"), "sweep_id": first.get("id"), "exit_code": code, "runs": [
+            {"name": name, "state": one.how, "exit_code": one.exit_code, "why": one.why, "t": one.t}
+            for name, one in ended.items()]})
+    return code

@@ -1,0 +1,75 @@
+"""The runs of a sweep as a table, and their failures by cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.speech import Speech
+from safelaunch.core.status.table import Line, cut, join
+
+SHOWN_NAMES = 6   # of the points with one cause
+
+
+def counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """How many runs are in which state."""
+    return dict(Counter(row["state"] for row in rows))
+
+
+def causes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The causes of attempts that failed, the most frequent first: what the supervisors saw, at which points, and
+    which of these have ended badly.
+    """
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["category"] is not None:
+            found.setdefault((row["category"], row["summary"] or ""), []).append(row)
+        elif row["state"] == "gave_up":
+            found.setdefault(("none", row["ended_why"] or ""), []).append(row)
+    return [{"category": category, "summary": summary, "runs": [row["name"] for row in some],
+             "points": [row["point"] for row in some],
+             "failed": [row["name"] for row in some if row["state"] == "gave_up"]}
+            for (category, summary), some in sorted(found.items(), key=lambda item: -len(item[1]))]
+
+
+def render(seen: dict[str, Any], speech: Speech, width: int | None) -> list[Line]:
+    """The table: a line for each point, and a last one for all."""
+    rows = seen["points"]
+    varied = list(dict.fromkeys(name for row in rows for name in row["values"]))
+    head = ("POINT", *varied, "STATE", "FOR", "STEP", "LOSS", "RETRY", "CAUSE")
+    cells = [_cells(row, varied, speech) for row in rows]
+    kept = [column for column in range(len(head) - 1) if any(row[column] for row in cells)]
+    widths = [max(len(head[column]), *(len(row[column]) for row in cells)) for column in kept]
+    lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")]
+    for row, one in zip(cells, rows, strict=True):
+        text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
+        lines.append((cut(text, width), STYLES.get(one["state"], "")))
+    told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
+    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {len(rows)} runs: {told}", width), "")]
+
+
+def render_causes(seen: dict[str, Any]) -> list[str]:
+    """The causes as lines, with what to type next."""
+    told = []
+    for one in seen["causes"]:
+        names, more = one["runs"][:SHOWN_NAMES], len(one["runs"]) - SHOWN_NAMES
+        runs = f"{', '.join(names)}{f' and {more} more' if more > 0 else ''}"
+        ends = f"{len(one['failed'])} ended by it" if one["failed"] else "none ended by it"
+        what = one["summary"] if one["category"] == "none" else f"{one['category']}: {one['summary']}"
+        told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {runs}",
+                 f"  see: safelaunch why {names[0]}"]
+    return told or ["no attempt of these runs has failed"]
+
+
+def _cells(row: dict[str, Any], varied: Sequence[str], speech: Speech) -> tuple[str, ...]:
+    since = speech.span(row["now_t"] - row["since_t"]) if row["since_t"] is not None else ""
+    of = f"/{row['step_total']}" if row["step"] is not None and row["step_total"] else ""
+    loss = row["loss"]
+    cause = f"{row['category']}: {row['summary'] or ''}" if row["category"] is not None else (
+        row["ended_why"] or "" if row["state"] in ("gave_up", "stopped") else "")
+    return (str(row["point"] or ""), *(row["values"].get(name, "") for name in varied), row["state"].replace("_", " "),
+            since, "" if row["step"] is None else f"{row['step']}{of}",
+            f"{loss:.4g}" if isinstance(loss, float) else str(loss or ""),
+            f"{row['restarts']}/{row['max_restarts']}" if row["restarts"] else "", cause)

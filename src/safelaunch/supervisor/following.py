@@ -1,0 +1,105 @@
+"""Runs that wait for others: what a leader asks before the first attempt, and what it does for those that wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.slurm import Command, Result, said
+from safelaunch.core import acts, slurmtext
+from safelaunch.core import via as ways
+from safelaunch.core.acts import ActOutcome
+from safelaunch.core.decide import after
+from safelaunch.core.decide.after import RunBefore
+from safelaunch.core.plan import AfterRun
+from safelaunch.errors import ParseError
+from safelaunch.node import fresh
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step
+
+READ_S = 5.0         # for the journals of all those runs
+LOOK_EVERY_S = 15.0
+
+
+def look_at_others(lead: Leader) -> Step:
+    """Find out how the runs before this one are doing, until it may start or never will."""
+    absent: dict[str, float] = {}
+    folders = [one.run_dir for one in lead.plan.after]
+
+    def read() -> dict[str, Any]:
+        fresh.see(*(f"{folder}/journal" for folder in folders))
+        return runfolder.read_ends(folders)
+
+    while True:
+        answer = lead.ask_folder(read, READ_S)
+        ends = answer.value if answer.is_ok and answer.value is not None else {}
+        waits = [one.job_name for one in lead.plan.after
+                 if ends.get(one.run_dir, {}).get("ended") is None and not lead.job.is_local]
+        jobs: dict[str, list[str]] | None = {}
+        if waits:
+            jobs = _by_name(waits, (yield lead.world.command(
+                slurm.squeue((f"--name={','.join(waits)}",), slurmtext.SQUEUE_FORMAT), lead.job.env)))
+        for name in waits:
+            if jobs is not None and not jobs.get(name):
+                absent.setdefault(name, lead.now_s)
+            else:
+                absent.pop(name, None)
+        found = tuple(_known(one, ends.get(one.run_dir), jobs, absent, lead.now_s) for one in lead.plan.after)
+        lead.next.waits_for(found)
+        may = after.judge(found)
+        if may.is_free or may.never:
+            return
+        yield LOOK_EVERY_S
+
+
+def _known(one: AfterRun, end: dict[str, Any] | None, jobs: dict[str, list[str]] | None, absent: dict[str, float],
+           now_s: float) -> RunBefore:
+    end = end or {}
+    since_s = absent.get(one.job_name)
+    return RunBefore(
+        one.name, one.is_any, end.get("ended"), end.get("why") or "",
+        None if jobs is None else tuple(jobs.get(one.job_name, ())),
+        None if since_s is None or since_s == now_s else now_s - since_s, end.get("via") == ways.WATCH)
+
+
+def _by_name(names: list[str], result: Result | None) -> dict[str, list[str]] | None:
+    """The jobs of these names; None = no clear answer."""
+    known = slurm.jobs_in(result)
+    if known is None:
+        return None
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for job in known:
+        found.get(job.name, []).append(job.id)
+    return found
+
+
+def tell_followers(lead: Leader, next_job: str | None) -> Step:
+    """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one. It has
+    nothing more to do, and would hang in COMPLETING for minutes on a silent node (measured).
+
+    What is missed here costs a start: that run looks at this one, and goes back into the queue.
+    """
+    if lead.job.is_local or not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
+        return
+    result = yield lead.world.command(slurm.squeue(("--me", "--states=PENDING"), slurmtext.WATCH_FORMAT), lead.job.env)
+    try:
+        known = slurmtext.parse_watch(result.stdout) if result is not None and result.is_ok else ()
+    except ParseError as error:
+        lead.say(f"who waits for this run is not known: {error}")
+        return
+    for job in known:
+        wanted = after.dependency_with(job.dependency, lead.job.id, next_job)
+        if job.id == next_job or wanted is None:
+            continue
+        claim = yield from acts.wait_for_claim(partial(lead.claim, "let another run wait"), 1.0)
+        yield from acts.perform(lead, "tell_follower", claim, _update(lead, job.id, wanted), job=job.id)
+
+
+def _update(lead: Leader, job: str, wanted: str) -> Generator[Command, Result | None, ActOutcome[None]]:
+    result = yield lead.world.command(slurm.update_job(job, Dependency=wanted), lead.job.env)
+    if result is not None and not result.is_ok:
+        lead.say(f"job {job}, which waits for this run, could not be changed: {said(result)}")
+    return ActOutcome(slurm.is_done(result), None)
