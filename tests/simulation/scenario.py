@@ -175,8 +175,8 @@ def _slower(scenario: Scenario) -> Scenario:
         return scenario
     node = f"n{rng.randrange(scenario.nodes + scenario.spare_nodes)}"
     return replace(scenario, slow=rng.choice(("healthy", *SLOW)), slow_node=node, slow_step=rng.randrange(55, 110),
-                   slow_then=rng.choice(("exclude_next", "restart", "restart")), steps=rng.randrange(170, 260),
-                   step_s=rng.choice((0.7, 1.0)), save_every=rng.choice((10, 20, 50)))
+                   slow_then=rng.choice(("exclude_next", "restart", "restart")), steps=rng.randrange(250, 330),
+                   step_s=rng.choice((2.0, 2.5)), save_every=rng.choice((10, 20, 50)))
 
 
 def _with_checks(scenario: Scenario) -> Scenario:

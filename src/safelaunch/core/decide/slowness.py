@@ -4,6 +4,7 @@ Laws:
 - The nodes are measured once for each drop, between two attempts.
 - A planned stop loses no step that a checkpoint could have kept: it waits for the next complete one, however long.
 - It is made at most MOST_PLANNED times a run, and never where it costs more than it would win.
+- It is made of a drop that has lasted (an evaluation that no log names passes), and not any more once that is over.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from safelaunch.core.slow.fleet import LEAST_NODES
 from safelaunch.core.state import Slower, State
 
 MOST_PLANNED = 3
+LASTS_S, LASTS_STEPS = 300.0, 64   # of a drop that was reported, before anything is ended for it
 BENCH_S = 240.0      # the most that the measurements may take
+STALE_S = LEAVES_S + 60.0  # after its checkpoint nothing is ended for an experiment any more
 STOPS_S = LEAVES_S + 5.0   # of steps behind the checkpoint at which the training stops
 
 
@@ -72,10 +75,26 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
     if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or seen.frozen or seen.asked("hold"):
         return None   # nothing to go on from; or an end now would be no restart
     known = price(state, state.slower, plan)
-    if not known.is_worth_it:
+    if not known.is_worth_it or not _has_lasted(state, state.slower, seen.now):
         return None
     return (f"steps take {_longer(state.slower)} longer since step {state.slower.step}; experiment "
             f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
+
+
+def is_wanted_still(state: State, seen: Observation) -> bool:
+    """Whether an attempt that was asked to stop for an experiment is to be ended at its checkpoint: not if the drop is
+    over, the run would be on hold, or steps were made since (a hold that was taken back).
+    """
+    saved_t = seen.attempt.saved_t
+    return state.slower is not None and not seen.asked("hold") and (saved_t is None or seen.now <= saved_t + STALE_S)
+
+
+def _has_lasted(state: State, slower: Slower, now: float) -> bool:
+    """Over a restart only the time tells."""
+    last = state.attempt
+    is_same = last is not None and last.number == slower.attempt
+    steps = last.step - slower.step if is_same and last is not None and last.step is not None else LASTS_STEPS
+    return now >= slower.t + LASTS_S and steps >= LASTS_STEPS
 
 
 def what_follows(state: State, plan: Plan) -> str:
@@ -95,7 +114,8 @@ def what_follows(state: State, plan: Plan) -> str:
     known = price(state, slower, plan)
     if not known.is_worth_it:
         return f"no experiment is made: {known.text}; {next_time}"
-    return f"an experiment is made at the next checkpoint: {known.text}"
+    return (f"if they do for {LASTS_STEPS} steps and {span(LASTS_S)}, an experiment is made at the next checkpoint: "
+            f"{known.text}")
 
 
 def _is_open(state: State) -> bool:
