@@ -69,12 +69,12 @@ def bench(lead: Leader, row: str, action: BenchNodes) -> Step:
     while not asked.poll() and lead.now_s < start_s + BENCH_S and not lead.tasks.is_leaving:
         yield POLL_S
     asked.stop()
+    until_s = lead.now_s + ENDS_S
+    while not asked.poll() and lead.now_s < until_s:   # one that was stopped holds a GPU that the next attempt needs
+        yield POLL_S
     if not lead.tasks.is_leaving:
         judged = asked.judged()
         _take_in(lead, action.nodes, judged, "" if judged else f"they have not all answered within {BENCH_S:g} s")
-    until_s = lead.now_s + ENDS_S
-    while not asked.poll() and lead.now_s < until_s:   # helpers that were stopped are this one's children
-        yield POLL_S
 
 
 def _take_in(lead: Leader, nodes: tuple[str, ...], judged: tuple[JudgedSpeed, ...], why_not: str) -> None:
