@@ -20,7 +20,7 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import change_exclusions, share
 
-POLL_S = 0.05
+POLL_S = 0.2
 ENDS_S = 3.0          # for helpers that were stopped to end
 EACH_S = 120.0        # of a node's measurements
 DISKS = ("disk_write", "disk_read")   # they depend on who else uses them, and name no slow node
