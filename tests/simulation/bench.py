@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim import Sim
 
 ANSWER_S = 20.0
-ENDS_S = 0.5   # of a helper that was stopped
+ENDS_S = 2.0   # of a helper that was stopped
 NOISE, SLOWER = 0.002, 0.05
 DROP = 0.08    # of the training, by one slow node: it waits for it several times a step
 
