@@ -14,6 +14,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.slow.bench import JudgedSpeed, Speed, speed_table
 from safelaunch.core.slow.condition import Condition, compare
 from safelaunch.core.slow.fleet import TOLERANCE
+from safelaunch.core.slow.pace import LogPace, newest_s
 from safelaunch.core.slow.search import judge_swap
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
@@ -110,12 +111,13 @@ def _say(slow: dict[str, str], judged: tuple[JudgedSpeed, ...], why_not: str) ->
             "until its speed changes again")
 
 
-def judge(lead: Leader, number: int, values: int) -> None:
+def judge(lead: Leader, number: int, known: LogPace) -> None:
     """The swap as the last proof: has the speed come back without the nodes that were found slow?"""
     search, live = lead.state.search, lead.running.live
     if live is None:
         return
-    won = judge_swap(search, number, live.nodes, lasts=lead.state.slower is not None, values=values)
+    won = judge_swap(search, number, live.nodes, lasts=lead.state.slower is not None, values=known.values,
+                     now_s=newest_s(known))
     if won is None:
         return
     names = [node for node, _ in search.slow]

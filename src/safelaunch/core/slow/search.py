@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -31,11 +32,13 @@ class SlowSearch:
     seen_why: str = ""                       # and whether one of them differs
 
 
-def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int) -> bool | None:
+def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int,
+               now_s: float | None) -> bool | None:
     """Whether the speed has come back in this attempt, on these nodes, without those that were found slow.
 
     None = it cannot be told: nobody was found slow, they are used all the same, it is told already, or this is too
-    early. `lasts`: the drop does; `values`: the step times of this attempt so far.
+    early. `lasts`: the drop does; `values`: the step times of this attempt so far; `now_s`: the middle of the newest.
+    In noise that lasts a recovery is told late: nothing is taken back while steps are nearer to what they took before.
     """
     if not search.slow or search.has_won is not None or attempt <= search.attempt:
         return None
@@ -43,4 +46,6 @@ def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, last
         return None
     if not lasts:
         return True
-    return False if values >= PROOF_VALUES else None
+    if values < PROOF_VALUES or now_s is None:
+        return None
+    return False if now_s >= math.sqrt(search.from_s * search.to_s) else None
