@@ -125,6 +125,7 @@ class ChecksPlan:
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
+    allreduce: bool = False
 
 
 @dataclass(frozen=True)
@@ -297,7 +298,7 @@ def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
     if after == "auto":
         after = "beside" if section["boot"] else "off"
     return ChecksPlan(section["boot"], after, tuple(section["disk"]), section["timeout"], section["on_bad_node"],
-                      tuple(section["skip"]))
+                      tuple(section["skip"]), section.get("allreduce", False))   # a run of a version that had none
 
 
 def _slow(section: Mapping[str, Any] | None) -> SlowPlan:
