@@ -52,6 +52,7 @@ class SimPairs:
         how = dict(self._sim.scenario.checks)
         is_well = all(how.get(node) != "breaks_pairs" and self._sim.hosts[node].is_running
                       and self._sim.net.is_up(self._host, self._sim.hosts[node]) for node in pair)
+        self._sim.failed_checks.update(node for node in pair if how.get(node) == "breaks_pairs")
         return PairRate(pair, 10.0 if is_well else None, "" if is_well else "no answer in time")
 
     def _end(self, rates: list[PairRate]) -> None:

@@ -18,7 +18,7 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 
 POLL_S = 0.5
-# Options of the run's jobs that say where one runs. In a federation `submit` sets clusters: a name is one machine there.
+# Options of the run that say where its jobs run. In a federation `submit` sets clusters: a name is one machine there.
 ALIKE = ("partition", "account", "qos", "reservation", "clusters", "gres", "gpus-per-node")
 
 

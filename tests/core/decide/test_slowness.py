@@ -50,6 +50,7 @@ def at(live: Live | None = None, nodes: int = 4, **more: Any) -> Observation:
 
 RESTART, NEXT = with_then("restart"), with_then("exclude_next")
 BENCHED = ("nodes_benched", {"job": "11", "attempt": 1, "drop_t": DROP_T, "nodes": ["n0", "n1", "n2"], "slow": {}})
+BEGUN = ("decision", {"row": "bench_nodes", "why": "…"})
 ASKED = ("decision", {"row": "slow_restart", "action": "end", "attempt": 1, "why": "…"})
 
 
@@ -150,6 +151,10 @@ def test_nodes_are_measured_once_for_a_drop_whatever_the_restart_is_for() -> Non
         "report": (ended_after(), at(), PLAN, "launch"),
         "on this machine alone": (ended_after(), at(), replace(NEXT, cluster="local"), "launch"),
         "done": (ended_after(BENCHED), at(), NEXT, "launch"),
+        "once broken off": (ended_after(BEGUN), at(), NEXT, "bench_nodes"),
+        "twice broken off, as jobs end": (ended_after(BEGUN, BEGUN), at(), NEXT, "launch"),
+        "twice for an earlier drop": (ended_after(BEGUN, BEGUN, ("slower", {**DROP, "since_step": 58})), at(), NEXT,
+                                      "bench_nodes"),
         "the drop is over": (ended_after(("slower_over", DROP)), at(), NEXT, "launch"),
         "in the next job": (ended_after(("submitted", {"job": "12"}), ("job_started", {"job": "12", "nodes": ["n5"]})),
                             at(), NEXT, "bench_nodes"),

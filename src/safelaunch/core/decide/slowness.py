@@ -1,7 +1,8 @@
 """What follows when steps take longer for good (slow.then): measure the nodes, perhaps after a planned stop.
 
 Laws:
-- The nodes are measured once for each drop, between two attempts.
+- The nodes are measured once for each drop, between two attempts. A job that ends meanwhile makes that twice, and no
+  more: a run whose jobs are shorter than a round would never train again.
 - A planned stop loses no step that a checkpoint could have kept: it waits for the next complete one, however long.
 - It is made at most MOST_PLANNED times a run, and never where it costs more than it would win.
 - It is made of a drop that has lasted (an evaluation that no log names passes), and not any more once that is over.
@@ -19,7 +20,7 @@ from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.fleet import LEAST_NODES
 from safelaunch.core.state import Slower, State
 
-MOST_PLANNED = 3
+MOST_PLANNED, MOST_BEGUN = 3, 2
 LASTS_S, LASTS_STEPS = 300.0, 64   # of a drop that was reported, before anything is ended for it
 BENCH_S = 240.0      # the most that the measurements may take
 STALE_S = LEAVES_S + 60.0  # after its checkpoint nothing is ended for an experiment any more
@@ -103,7 +104,8 @@ def what_follows(state: State, plan: Plan) -> str:
     if slower is None or then == "report":
         return "nothing is ended"
     if not _is_open(state):
-        return "the nodes have been measured for it; nothing more is ended"
+        done = "the nodes have been measured" if state.search.drop_t == slower.t else "two rounds were broken off"
+        return f"{done} for it; nothing more is ended"
     if plan.cluster == "local" or plan.allocated_nodes < LEAST_NODES:
         return f"nothing is ended: fewer than {LEAST_NODES} nodes, with nothing to compare"
     next_time = "all nodes are measured before the next attempt"
@@ -119,8 +121,10 @@ def what_follows(state: State, plan: Plan) -> str:
 
 
 def _is_open(state: State) -> bool:
-    """Whether a drop lasts for which nothing was measured."""
-    return state.slower is not None and state.search.drop_t != state.slower.t
+    """Whether a drop lasts for which nothing was measured, and no two rounds were broken off."""
+    slower, search = state.slower, state.search
+    return (slower is not None and search.drop_t != slower.t
+            and sum(drop_t == slower.t for drop_t, _ in search.begun) < MOST_BEGUN)
 
 
 def _longer(slower: Slower) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Step times of an attempt without the slow node, before its speed counts as not come back: the first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
@@ -28,8 +28,15 @@ class SlowSearch:
     from_s: float = 0.0
     to_s: float = 0.0
     has_won: bool | None = None
+    begun: tuple[tuple[float, float], ...] = ()   # for which drop rounds of measurements have begun, and when
     seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
     seen_why: str = ""                       # and whether one of them differs
+
+
+def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:
+    """With one more round of measurements that has begun."""
+    known = tuple(one for one in search.begun if one[0] == drop_t)
+    return search if (drop_t, t) in known else replace(search, begun=(*known, (drop_t, t)))
 
 
 def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int,
