@@ -138,3 +138,25 @@ echo '{"torch": "1", "backend": "gloo", "samples": [2.0]}'
     assert (failed.data["nodes"], failed.data["checks"]) == (["n1"], ["allreduce"]), drill.story()
     assert [attempt.nodes for attempt in state.attempts] == [("n0", "n2", "n3")], drill.story()
     assert "AllReduce Check: failed: bus with" in output(drill), output(drill)
+
+
+def test_a_suspect_that_the_next_job_did_not_get_is_checked_fully_by_a_short_job_of_its_own(
+    sandbox: Sandbox, submit: Submitter, installation: Installation
+) -> None:
+    work = make_workdir(sandbox)
+    command = (f"{installation.trainer} --steps 60 --step-time 0.2 --save-every 5 --die-at 8 --die-rank 1 --ckpt ckpt "
+               "${RESUME_ARGS} || { [[ $SLURM_PROCID != 1 ]] || echo 'NVRM: Xid (PCI:0000:90:00): 79, pid=42, "
+               "name=python, GPU has fallen off the bus.'; exit 1; }")
+    drill = submit(sandbox)(
+        command=command, folder=work, tasks=1, env=broken_gpu(work, "n1"),
+        extra=CHECKS.replace("boot: true", "boot: false, after_failure: beside"),
+        overrides=("slurm.gpus_per_node=2",))
+
+    state = drill.wait_end(timeout_s=120)
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    first, second = state.attempts
+    assert "n1" in first.nodes and "n1" not in second.nodes and first.job != second.job, drill.story()
+    (failed,) = drill.events("checks_failed")
+    assert (failed.data["nodes"], failed.data["after"], failed.data["level"]) == (["n1"], 1, "full"), drill.story()
+    assert "by short jobs of their own" in output(drill) and "n1 GPU Number: 0" in output(drill), output(drill)

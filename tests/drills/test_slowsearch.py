@@ -16,22 +16,23 @@ from tests.runs import Submitter
 from tests.sandboxes import make_workdir
 
 SLOW = "n1"
-# Each attempt prints what a step takes: 8 % more from step 70 on, while n1 is among its nodes.
+# Each attempt prints what a step takes: 8 % more from step 150 on, while n1 is among its nodes; n1 itself 10 %.
 TRAIN = """\
 import json, os, time
 path, rank = os.environ.get("SAFELAUNCH_RESUME_PATH"), os.environ["SLURM_PROCID"]
 first = json.load(open(path))["step"] if path else 0
 is_slow = os.environ["SAFELAUNCH_NODELIST"] == "n[0-2]"
-for step in range(first + 1, 721):
+for step in range(first + 1, 801):
     time.sleep(0.6)
-    if rank == "0":
-        took = 0.6 * (1.08 if is_slow and step > 70 else 1.0) + 0.0005 * (step % 3)
-        print(f"step {step}/50000 | loss: 2.5 | step_time: {took:.4f}", flush=True)
-        if step % 10 == 0:
-            os.makedirs("ckpt", exist_ok=True)
-            with open("ckpt/tmp", "w") as file:
-                json.dump({"step": step}, file)
-            os.rename("ckpt/tmp", f"ckpt/step_{step}.json")
+    took = 0.6 * (1.08 if is_slow and step > 150 else 1.0) + 0.0005 * (step % 3)
+    if is_slow and step > 150 and rank == "1":
+        took *= 1.02
+    print(f"step {step}/50000 | loss: 2.5 | step_time: {took:.4f}", flush=True)
+    if rank == "0" and step % 10 == 0:
+        os.makedirs("ckpt", exist_ok=True)
+        with open("ckpt/tmp", "w") as file:
+            json.dump({"step": step}, file)
+        os.rename("ckpt/tmp", f"ckpt/step_{step}.json")
 """
 # Stands for the training's PyTorch: what four nodes of one machine really do depends on the others.
 TORCH = """#!/bin/bash
@@ -68,6 +69,7 @@ def test_a_run_that_becomes_slow_stops_at_a_checkpoint_finds_the_node_and_wins_i
     told = (drill.run_dir / runfolder.attempt_folder(2) / "bench.json").read_text()
     assert list(benched.data["slow"]) == [SLOW], f"{benched.data['why']}\n{told}"
     (seen,) = drill.events("slow_evidence")
-    assert set(seen.data["nodes"]) == {"n0", "n1", "n2"} and "steal" not in seen.data["why"], drill.story()
+    assert set(seen.data["nodes"]) == {"n0", "n1", "n2"}, drill.story()
+    assert "step time of its ranks" in seen.data["odd"][SLOW], seen.data
     assert [event.data["won"] for event in drill.events("swap_judged")] == [True], drill.story()
     assert [node for node, _ in state.suspects] == [SLOW] and state.slower is None
