@@ -10,6 +10,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
 # The same packages without PyTorch and the peers; what style, types and contracts need is in both.
 UNIT_VENV := .venv-unit
+DOCS_VENV := .venv-docs
 LINT_VENV := $(if $(wildcard $(TEST_VENV)/installed),$(TEST_VENV),$(UNIT_VENV))
 
 # Tests that need no root, no Slurm and no PyTorch, and wait for no process; but those that try every pattern on long lines (2 min).
@@ -23,7 +24,7 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: help demo test unit lint check format bytecode deps simulation bench bench-quick audit lock clean
+.PHONY: help demo test unit lint check format bytecode docs deps simulation bench bench-quick audit lock clean
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
@@ -32,7 +33,7 @@ demo: .venv/installed  ## five failures and what becomes of them, on this machin
 	.venv/bin/safelaunch demo
 
 test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
-	$(MAKE) --no-print-directory -j2 check bytecode
+	$(MAKE) --no-print-directory -j2 check bytecode docs
 	rm -f $(AGAIN)
 	scripts/beside $(SIMULATE) -- env $(RUN_TESTS) -n $(WORKERS) \
 		--dist load --maxschedchunk 1 --second-chance=$(AGAIN) $(PYTEST)
@@ -62,6 +63,10 @@ bytecode: $(TEST_VENV)/installed
 deps:  ## the Debian packages that the tests need, Slurm among them; takes root or sudo
 	scripts/install-test-deps
 
+# -W: a broken link, a page that nothing leads to, or a heading that is missing is an error.
+docs: $(DOCS_VENV)/installed  ## the pages of docs/ as a site: build/docs/index.html
+	$(DOCS_VENV)/bin/sphinx-build --quiet -W --keep-going -c docs . build/docs
+
 simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds
 	$(SIMULATE)
 
@@ -82,6 +87,8 @@ lock: $(TEST_VENV)/installed  ## requirements/*.txt anew: the newest releases th
 	$(TEST_VENV)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --extra dev --constraint requirements/test.txt \
 		--output-file requirements/unit.txt pyproject.toml requirements/unit.in
+	$(TEST_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' --output-file requirements/docs.txt requirements/docs.in
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
@@ -109,5 +116,11 @@ $(UNIT_VENV)/installed: pyproject.toml requirements/unit.txt
 	$(UNIT_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+$(DOCS_VENV)/installed: requirements/docs.txt
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	touch $@
+
 clean:  ## remove what these targets have made
-	rm -rf .venv $(TEST_VENV) $(UNIT_VENV) .venv-audit build dist safelaunch-demo
+	rm -rf .venv $(TEST_VENV) $(UNIT_VENV) $(DOCS_VENV) .venv-audit build dist safelaunch-demo

@@ -136,6 +136,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     assert {name for name in others if ".dist-info/" not in name} == {
         "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
         "safelaunch/templates/report/run.html", "safelaunch/templates/report/style.css",
+        *(f"safelaunch/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
         *(f"safelaunch/examples/stories/{name}" for name in ("README.md", "train.py", "train.yaml"))}
 
 

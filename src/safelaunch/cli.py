@@ -7,11 +7,12 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from safelaunch import __version__, streams
 from safelaunch.core.plaintext import clean, clean_lines
-from safelaunch.errors import ConfigError, SafelaunchError
+from safelaunch.errors import ConfigError, SafelaunchError, UsageError
 
 if TYPE_CHECKING:
     import click
@@ -29,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
     "policy": ("safelaunch.commands.policy", "Print what follows which failure, or try it against history"),
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
+    "top": ("safelaunch.commands.top", "Show all runs on a screen that stays, and steer them"),
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
     "stacks": ("safelaunch.commands.stacks", "Show what every rank of a job does, and which ones hold the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
@@ -61,6 +63,7 @@ def _help() -> str:
         "  restarts it from its last checkpoint.\n\n"
         f"Verbs:\n{rows}\n\n"
         "  safelaunch VERB --help    what a verb takes\n"
+        "  safelaunch help TOPIC     a page of the documents; safelaunch help --pages lists them\n"
         "  safelaunch --version\n"
     )
 
@@ -105,7 +108,7 @@ def run(argv: list[str]) -> int:
 
         return completion.complete(VERBS, asked)
     if argv[:1] == ["help"] and len(argv) > 1:
-        argv = [argv[1], "--help"]
+        return _run_help(argv[1:])
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return 0
@@ -114,13 +117,42 @@ def run(argv: list[str]) -> int:
         return 0
     verb, rest = argv[0], argv[1:]
     if verb not in VERBS:
-        import difflib
-
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        guess = f" Did you mean '{near[0]}'?" if near else ""
-        sys.stderr.write(f"safelaunch: no verb '{clean(verb)}'.{guess} See safelaunch --help\n")
-        return 2
+        return _refuse("verb", verb, VERBS, "safelaunch --help")
     return _run_verb(verb, rest)
+
+
+def _refuse(kind: str, word: str, known: Iterable[str], where: str) -> int:
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    guess = f" Did you mean '{near[0]}'?" if near else ""
+    sys.stderr.write(f"safelaunch: no {kind} '{clean(word)}'.{guess} See {where}\n")
+    return 2
+
+
+def _run_help(words: list[str]) -> int:
+    """`help VERB`, `help TOPIC`, `help --pages`, `help --man FOLDER`."""
+    from safelaunch.commands import help as pages
+
+    if words[0] == "--man":
+        try:
+            pages.write_man_pages(VERBS, words[1] if len(words) > 1 else "man1")
+        except UsageError as error:
+            sys.stderr.write(f"safelaunch: {clean(error.message)}\n")
+            return 2
+        return 0
+    if words == ["--pages"]:
+        sys.stdout.write("".join(f"{name}\n" for name in pages.pages()))
+        return 0
+    topic = words[-1]
+    if words[0] in VERBS:
+        code = _run_verb(words[0], ["--help"])
+        if topic in pages.pages():
+            sys.stdout.write(f"\nThe page about it: safelaunch help --page {topic}\n")
+        return code
+    if pages.show_page(topic):
+        return 0
+    return _refuse("verb or page", topic, [*VERBS, *pages.pages()], "safelaunch --help, safelaunch help --pages")
 
 
 def _run_verb(verb: str, rest: list[str]) -> int:

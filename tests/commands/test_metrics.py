@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import socket
 import stat
+import subprocess
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -78,3 +83,42 @@ def test_a_folder_that_cannot_be_written_is_said(
 
 def test_every_family_is_documented() -> None:
     assert set(re.findall("^[|] `(safelaunch_[a-z_]+)`", DOCS.read_text(), re.MULTILINE)) == set(FAMILIES)
+
+
+@pytest.mark.skipif(shutil.which("prometheus-node-exporter") is None, reason="no node_exporter on this machine")
+def test_the_real_node_exporter_reads_each_value_of_the_textfile(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "collector"
+    folder.mkdir()
+    odd = make_run(tmp_path / 'o"d ä', "name: llama\ncommand: train\n", "deadbeef")
+    registry.register(odd.dir, "llama", "deadbeef", "13", "")
+    assert run(["metrics", "--textfile", str(folder)]) == 0
+    (written,) = folder.iterdir()
+    lines = scrape(folder).splitlines(keepends=True)
+    assert "node_textfile_scrape_error 0\n" in lines
+    served = promtext.parse("".join(line for line in lines if re.match("(# (HELP|TYPE) )?safelaunch_", line)))
+    assert served == promtext.parse(written.read_text()) and "safelaunch_run_info" in served
+
+
+def scrape(folder: Path) -> str:
+    """What node_exporter says of a folder of textfiles, once it listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    exporter = subprocess.Popen(
+        ["prometheus-node-exporter", "--collector.disable-defaults", "--web.disable-exporter-metrics",
+         "--collector.textfile", f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                assert exporter.poll() is None, exporter.stderr and exporter.stderr.read()
+                time.sleep(0.1)
+        raise AssertionError("node_exporter does not listen")
+    finally:
+        exporter.kill()
+        exporter.wait()

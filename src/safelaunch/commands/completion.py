@@ -15,11 +15,12 @@ _LINES = {"bash": 'eval "$(safelaunch completion bash)"', "zsh": 'eval "$(safela
           "fish": "safelaunch completion fish | source"}
 
 
-class _Verbs(click.Group):
+class Verbs(click.Group):
     """All verbs, of which only the typed one is imported."""
 
     def __init__(self, verbs: Mapping[str, tuple[str, str]]) -> None:
-        super().__init__("safelaunch")
+        super().__init__("safelaunch", help="sbatch for long trainings: supervises the job, finds why it failed, and "
+                         "restarts it from its last checkpoint.")
         self._verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -28,8 +29,10 @@ class _Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """A verb's own parser; None: no verb of that name."""
-        if name not in self._verbs:
-            return None
+        return self.load(name) if name in self._verbs else None
+
+    def load(self, name: str) -> click.Command:
+        """The parser of a verb that there is."""
         command: click.Command = importlib.import_module(self._verbs[name][0]).command
         return command
 
@@ -55,7 +58,7 @@ def complete(verbs: Mapping[str, tuple[str, str]], instruction: str) -> int:
     """
     shell = instruction.partition("_")[0]
     try:
-        click.echo(_of_shell(shell, _Verbs(verbs)).complete())
+        click.echo(_of_shell(shell, Verbs(verbs)).complete())
     except (KeyError, ValueError):   # COMP_WORDS or COMP_CWORD is missing, or no number
         return 1
     return 0

@@ -66,7 +66,7 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     if not watch or not talk.is_for_person():
         _tell(listing, with_team)
         return 0
-    ask = _every(ASK_EVERY_S, runlist.ask_slurm)
+    ask = every(ASK_EVERY_S, runlist.ask_slurm)
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -131,7 +131,7 @@ def _watch(run: Run) -> int:
 
 def _views(run: Run) -> Iterator[dict[str, Any]]:
     """The run's object every REFRESH_S, until it has ended; on a frozen folder the last one stays."""
-    ask, look = _every(ASK_EVERY_S, runs.ask_scheduler), _every(LOOK_EVERY_S, livecheckpoint.look)
+    ask, look = every(ASK_EVERY_S, runs.ask_scheduler), every(LOOK_EVERY_S, livecheckpoint.look)
     while True:
         word = ask(run, with_times=True)
         try:
@@ -147,7 +147,7 @@ def _views(run: Run) -> Iterator[dict[str, Any]]:
         time.sleep(REFRESH_S)
 
 
-def _every(seconds: float, ask: Callable[P, T]) -> Callable[P, T]:
+def every(seconds: float, ask: Callable[P, T]) -> Callable[P, T]:
     """The same function, asked again only when its last answer is so old."""
     answers: list[tuple[float, T]] = []
 

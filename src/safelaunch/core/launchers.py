@@ -86,5 +86,11 @@ def find_launcher(words: list[str]) -> tuple[str, list[str]] | None:
 
 
 def owned_flag(launcher: Launcher, word: str) -> bool:
-    """Whether a word of launch.args is an option that safelaunch sets; - and _ are the same, as for argparse."""
-    return word.startswith("-") and word.lstrip("-").partition("=")[0].replace("_", "-") in launcher.owned
+    """Whether a word of launch.args is an option that safelaunch sets, or its beginning, or its letter with a value.
+
+    As argparse reads them, where - and _ are the same.
+    """
+    if word.startswith("--") and len(word) > 2:
+        name = word[2:].partition("=")[0].replace("_", "-")
+        return any(option.startswith(name) for option in launcher.owned)
+    return word.startswith("-") and word[1:2] in launcher.owned

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.schema import train_schema
 from safelaunch.core.config.yamltext import parse_document
+from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.plan import make
 from safelaunch.core.script import render
 from safelaunch.errors import ConfigError
@@ -195,9 +197,13 @@ WRONG = [
     ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
     ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
     ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
+    ("srun: {extra: [--outp=x]}", "srun.extra: --outp=x: safelaunch reads the ranks' output"),
     ("launch: {with: mpirun}", f'launch.with: expected {BY_NAME}, got "mpirun"'),
     ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
     ("launch: {with: accelerate, args: [--num_machines, 2]}", "launch.args: --num_machines: safelaunch sets it"),
+    ("launch: {with: torchrun, args: [--nnode=3]}", "launch.args: --nnode=3: safelaunch sets it"),
+    ("launch: {with: torchrun, args: [-t1]}", "launch.args: -t1: safelaunch sets it"),
+    ('launch: {with: torchrun, args: ["", x]}', "launch.args: expected text"),
     ("launch: {with: srun, args: [--x]}", "launch.args: has no meaning with launch.with: srun"),
     ("launch: {with: srun, nproc_per_node: 8}", "launch.nproc_per_node: has no meaning with launch.with: srun"),
     ("resume: {args: --load {path}}", "not YAML"),
@@ -467,6 +473,15 @@ def test_no_command_line_makes_the_check_do_anything_but_resolve_or_refuse(
     text: list[str], words: list[str], flags: list[str]
 ) -> None:
     _resolve_or_refuse("\n".join(text), *words, flags=tuple(flags))
+
+
+@pytest.mark.parametrize("beside", [
+    "", *(f"launch.with={name}" for name in LAUNCHERS), "container={runtime: apptainer, image: a.sif}"])
+def test_a_wrong_value_of_any_key_is_refused_whatever_stands_beside_it(beside: str) -> None:
+    others = [beside] if beside else []
+    for key in KEYS:
+        for value in ("{a: b}", "[[1]]", "null", '""', "[]", "[null]"):
+            _resolve_or_refuse(MINIMAL, *others, f"{key}={value}")
 
 
 def _resolve_or_refuse(text: str, *overrides: str, flags: tuple[str, ...] = ()) -> None:

@@ -37,9 +37,9 @@ def test_every_value_says_where_it_came_from() -> None:
 
 
 def test_lists_are_replaced_as_a_whole() -> None:
-    low = ConfigLayer("site", "s", "srun: {extra: [--a, --b]}")
-    high = ConfigLayer("file", "t", "command: x\nsrun: {extra: [--c]}")
-    assert stack(low, high).config["srun"]["extra"] == ["--c"]
+    low = ConfigLayer("site", "s", "srun: {extra: [--mem=4, --bcast]}")
+    high = ConfigLayer("file", "t", "command: x\nsrun: {extra: [--mpi=none]}")
+    assert stack(low, high).config["srun"]["extra"] == ["--mpi=none"]
 
 
 def test_the_two_spellings_of_two_layers_are_one_option() -> None:

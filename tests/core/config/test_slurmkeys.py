@@ -112,7 +112,14 @@ def test_an_option_of_a_newer_slurm_passes_as_it_is() -> None:
 
 
 def test_an_option_written_with_its_dashes_passes_although_it_is_near_a_known_one() -> None:
-    assert slurm('{"--gpus-per-nod": 4}')["gpus-per-nod"] == 4
+    assert slurm('{"--gpus-per-nodes": 4}')["gpus-per-nodes"] == 4
+
+
+@pytest.mark.parametrize(("beginning", "whole"), [
+    ("outp", "output"), ("no-requ", "no-requeue"), ("gpus-per-nod", "gpus-per-node")])
+def test_the_beginning_of_a_known_option_is_refused_with_dashes_as_sbatch_takes_it_for_the_option(
+    beginning: str, whole: str) -> None:
+    assert f'write "{whole}"' in problem(f'{{"--{beginning}": 4}}')
 
 
 def test_flags_after_the_dashes_override_the_file() -> None:

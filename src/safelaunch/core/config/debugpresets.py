@@ -1,7 +1,8 @@
 """Sets of variables for looking into a failure, by what is asked: `safelaunch submit --debug nccl`.
 
 Names and values: NCCL user guide, Environment Variables; PyTorch, ProcessGroupNCCL Environment Variables and
-torch.distributed, Debugging; Python, faulthandler. They cost speed or log, so none is set without being asked for.
+torch.distributed, Debugging; CUDA-GDB, GPU core dump support; Python, faulthandler. They cost speed or log, so none is
+set without being asked for.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ PRESETS: dict[str, tuple[DebugVariable, ...]] = {
         DebugVariable("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", "at a timeout each rank writes them to a file, which "
                       "`safelaunch stacks` and the hang's verdict read"),
         DebugVariable("TORCH_NCCL_DESYNC_DEBUG", "1", "at a timeout the ranks report who was behind"),
+        _FAULTHANDLER,
+    ),
+    "core": (
+        DebugVariable("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", "an error in a GPU kernel leaves a core of the GPU, "
+                      "which cuda-gdb reads, in the working directory"),
+        DebugVariable("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", "without the GPU's memory: megabytes, not all of it"),
+        DebugVariable("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", "0", "no core of the host's memory beside it; for those "
+                      "of other crashes write `ulimit -c 4000000` (kB) into setup, and `why` names them"),
         _FAULTHANDLER,
     ),
 }

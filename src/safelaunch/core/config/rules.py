@@ -111,11 +111,12 @@ def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
 
 
 def _args_faults(launch: Mapping[str, Any], launcher: Launcher) -> list[Fault]:
-    if launch["args"] and not launcher.owned:
+    words = launch["args"] or ()   # None: it has a mistake of its own
+    if words and not launcher.owned:
         text = f"has no meaning with launch.with: {launch['with']}; options of srun: srun.extra"
         return [("launch.args", ("launch.with",), text)]
     return [("launch.args", ("launch.with",), f"{word}: safelaunch sets it; what may be set: docs/launchers.md")
-            for word in launch["args"] if owned_flag(launcher, word)]
+            for word in words if owned_flag(launcher, word)]
 
 
 def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:

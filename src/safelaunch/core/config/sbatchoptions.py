@@ -215,7 +215,9 @@ _SRUN_OWNED: dict[tuple[str, ...], str] = {
 
 def owned_srun_flag(flag: str) -> str | None:
     """Why one of srun's flags is not the user's to set in srun.extra, or None."""
-    name = flag.partition("=")[0] if flag.startswith("--") else flag[:2]
-    if not flag.startswith("-"):
+    if not flag.startswith("-") or flag in ("-", "--"):
         return None
-    return next((reason for names, reason in _SRUN_OWNED.items() if name in names), None)
+    if not flag.startswith("--"):
+        return next((reason for names, reason in _SRUN_OWNED.items() if flag[:2] in names), None)
+    name = flag.partition("=")[0]   # srun, too, takes a beginning of a long option for the whole
+    return next((reason for names, reason in _SRUN_OWNED.items() if any(one.startswith(name) for one in names)), None)

@@ -52,8 +52,9 @@ def refuse_option(name: str) -> str | None:
         return None
     if not re.fullmatch(_OPTION_NAME, bare):
         return "not the name of an sbatch option"
-    if name != bare:
-        return None
+    if name != bare:   # sbatch takes a unique beginning for the option: `--outp` is `--output`
+        meant = next((option for option in OPTIONS if option.startswith(bare)), None)
+        return None if meant is None else f'sbatch reads it as the beginning of an option; write "{meant}" or its like'
     near = nearest_word(name, OPTIONS, cutoff=_SLIP)
     if near is None:
         return None

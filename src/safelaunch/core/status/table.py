@@ -23,7 +23,7 @@ def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, 
     if not briefs:
         return []
     most = NARROW_NAME if width is not None and width < NARROW else MOST_NAME
-    cells = [_cells(one, speech, most) for one in briefs]
+    cells = [cells_of(one, speech, most) for one in briefs]
     kept = [column for column in range(_SAID) if column != _OWNER or with_owner]
     kept = [column for column in kept if any(row[column] for row in cells)]
     widths = [max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept]
@@ -41,7 +41,8 @@ def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, 
     return lines
 
 
-def _cells(one: dict[str, Any], speech: Speech, most: int) -> tuple[str, ...]:
+def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tuple[str, ...]:
+    """One run's cells below HEAD."""
     now, step = one["now_t"], one["step"]
     since = _short(speech, now - one["since_t"]) if one["since_t"] is not None else ""
     done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""

@@ -1,0 +1,154 @@
+"""safelaunch top: its screen by textual's pilot, on runs made by hand and a real local one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static, TabbedContent
+
+from safelaunch.adapters import registry, runfolder
+from safelaunch.cli import run
+from safelaunch.commands.topscreen import TABS, Question, TopScreen
+from tests.handmade import Made, make_running
+from tests.localruns import SubmitLocal
+
+HOSTILE = b"[n0:0]: \x1b]52;c;cm0=\x07\x1b[2J[bold red]mark[/] \xff step 12 loss 0.5\n"
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    made = make_running(tmp_path, monkeypatch)
+    made.log(1, HOSTILE)
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12")
+    return made
+
+
+def on_screen(check: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (120, 40)) -> None:
+    async def play() -> None:
+        async with TopScreen().run_test(size=size) as pilot:
+            await check(pilot)
+
+    asyncio.run(play())
+
+
+async def shows(pilot: Pilot[None], pane: str, words: str) -> str:
+    """The pane's text, once it has these words."""
+    text = ""
+    for _ in range(600):
+        text = str(pilot.app.query_one(f"#text-{pane}", Static).render())
+        if words in text:
+            return text
+        await pilot.pause(0.05)
+    raise AssertionError(f"{words!r} is not in {text!r}")
+
+
+async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
+    table: DataTable[object] = pilot.app.query_one(DataTable)
+    for _ in range(600):
+        if table.row_count == count:
+            return table
+        await pilot.pause(0.05)
+    raise AssertionError(f"{table.row_count} runs, not {count}")
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
+def test_a_run_is_listed_and_each_pane_tells_of_it(made: Made, size: tuple[int, int]) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        assert "bloom" in await shows(pilot, "status", "state")
+        for key, pane, words in (("2", "log", "step 12"), ("3", "events", "attempt 1 starts"),
+                                 ("4", "nodes", "in the attempt"), ("5", "why", "verdict")):
+            await pilot.press(key)
+            await shows(pilot, pane, words)
+            assert pilot.app.query_one(TabbedContent).active == pane
+
+    on_screen(check, size)
+
+
+def test_what_a_job_prints_does_nothing_to_the_screen(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("2")
+        text = await shows(pilot, "log", "step 12")
+        assert "\x1b" not in text and "\x07" not in text and "[bold red]mark[/]" in text
+
+    on_screen(check)
+
+
+def test_nothing_is_done_without_a_yes(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        for key in ("k", "K", "h", "g"):
+            for answer in ("n", "escape", "enter"):
+                await pilot.press(key)
+                await pilot.pause()
+                assert isinstance(pilot.app.screen, Question)
+                await pilot.press(answer)
+                await pilot.pause()
+                assert not isinstance(pilot.app.screen, Question)
+        assert not list((made.dir / "control").iterdir())
+
+    on_screen(check)
+
+
+def test_no_run_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    async def check(pilot: Pilot[None]) -> None:
+        for _ in range(600):
+            if "no run is known" in str(pilot.app.query_one("#note", Static).render()):
+                break
+            await pilot.pause(0.05)
+        else:
+            raise AssertionError("it does not say that there is no run")
+        await pilot.press("k", "h", "g", "r", *map(str, range(1, len(TABS) + 1)))
+        assert not isinstance(pilot.app.screen, Question)
+
+    on_screen(check)
+
+
+def test_a_run_is_stopped_from_the_screen(
+    submit_local: SubmitLocal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = submit_local("--steps 100000 --step-time 0.05")
+    training.wait_step(1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    registry.register(training.run_dir, "training", runfolder.load(training.run_dir).plan.run_id, "1")
+
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("k")
+        await pilot.pause()
+        await pilot.press("y")
+        for _ in range(600):
+            if (training.run_dir / "control" / "kill").exists():
+                return
+            await pilot.pause(0.05)
+        raise AssertionError("no kill switch was touched")
+
+    on_screen(check)
+    assert training.wait_end().how == "stopped"
+
+
+def test_a_pipe_gets_no_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top"]) == 2
+    assert "top needs a terminal" in capsys.readouterr().err
+
+
+def test_without_textual_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "textual.py").write_text("raise ImportError('no textual')\n")
+    main, terminal = pty.openpty()
+    words = [sys.executable, "-m", "safelaunch", "top"]
+    said = subprocess.run(words, stdout=terminal, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, timeout=60, check=False)
+    os.close(main)
+    os.close(terminal)
+    assert said.returncode == 2 and "pip install 'safelaunch[tui]'" in said.stderr
