@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.nodechecks import CheckedNodes
+from safelaunch.adapters.nodechecks import QUEUE_S, CheckedNodes
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
 from safelaunch.core.hangs.ranks import Silent
 from safelaunch.core.slow.fleet import TOLERANCE
@@ -85,7 +85,8 @@ class SimChecks:
     def __init__(self, sim: Sim, nodes: Sequence[str], host: Host, level: str, limit_s: float) -> None:
         self._sim, self._host, self._start_t = sim, host, sim.clock.t
         self._level = level
-        self._limit_s = limit_s + STARTS_S   # of all of it, as the supervisor counts
+        # Of all of it, as the supervisor counts; a full check may wait for a job of its own, and nobody waits for it.
+        self._limit_s = limit_s + STARTS_S + (STARTS_S + QUEUE_S if level == FULL else 0.0)
         self._reports: list[CheckReport] = []
         self._open = list(nodes)
         self._is_stopped = False
