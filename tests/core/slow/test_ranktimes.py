@@ -27,6 +27,10 @@ def test_the_node_of_the_rank_whose_steps_take_longer_is_named() -> None:
     assert verdict(log()) == verdict(log(slow="n1", late=0.004)) == "no node differs"
 
 
+def test_what_steps_took_before_the_drop_does_not_count() -> None:
+    assert verdict(log() * 20 + b"\n" + log(slow="n3")).startswith("n3.cluster differs: step time of its ranks")
+
+
 def test_a_training_that_prints_on_one_node_gives_no_hint() -> None:
     assert node_times(log(hosts=("n0",)), Patterns(), NODES) == {}
     assert node_times(log(hosts=("n0", "n1", "stranger")), Patterns(), NODES) == {}

@@ -13,10 +13,11 @@ from safelaunch.core.progress.steplines import Patterns
 from safelaunch.core.slow.fleet import LEAST_NODES
 
 NAME = "step_time"   # of core.slow.condition
+NEWEST = 7           # values of a rank: a drop is told after eight, and what steps took before it does not count
 
 
 def node_times(text: bytes, patterns: Patterns, nodes: Collection[str]) -> dict[str, float]:
-    """node → seconds of a step: its slowest rank's median, in a piece of a log; {} where fewer than LEAST_NODES print.
+    """node → seconds of a step: its slowest rank's newest, in a piece of a log; {} where fewer than LEAST_NODES print.
     """
     named = {node.split(".")[0]: node for node in nodes}
     of_rank: dict[tuple[str, bytes], list[float]] = defaultdict(list)
@@ -28,5 +29,5 @@ def node_times(text: bytes, patterns: Patterns, nodes: Collection[str]) -> dict[
             of_rank[node, prefix[3]].append(seconds)
     found: dict[str, float] = {}
     for (node, _), times in of_rank.items():
-        found[node] = max(found.get(node, 0.0), median(times))
+        found[node] = max(found.get(node, 0.0), median(times[-NEWEST:]))
     return found if len(found) >= LEAST_NODES else {}
