@@ -8,6 +8,8 @@ WORKERS ?= 5
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
+# Transformers, Lightning and trackers above the packages of the tests: `make test` does not need them.
+FRAMEWORKS_VENV := .venv-frameworks
 # The same packages without PyTorch and the peers; what style, types and contracts need is in both.
 UNIT_VENV := .venv-unit
 DOCS_VENV := .venv-docs
@@ -24,7 +26,7 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: help demo test unit lint check format bytecode docs deps simulation bench bench-quick audit lock clean
+.PHONY: help demo test test-frameworks unit lint check format bytecode docs deps simulation bench bench-quick audit lock clean
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
@@ -39,6 +41,9 @@ test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, w
 		--dist load --maxschedchunk 1 --second-chance=$(AGAIN) $(PYTEST)
 	[ ! -s $(AGAIN) ] || { $(RUN_TESTS) -n 0 @$(AGAIN) && sed 's/^/failed beside others, passed alone: /' $(AGAIN); }
 	$(TEST_VENV)/bin/python -m benchmarks.history
+
+test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with Transformers and Lightning, trackers: minutes, without Slurm
+	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/test_callbacks.py tests/frameworks $(PYTEST)
 
 unit: $(UNIT_VENV)/installed  ## the quick tests: no root, no Slurm, no PyTorch
 	$(UNIT_VENV)/bin/python -m pytest -n logical -m 'not slurm and not root and not torch' $(UNIT_WITHOUT) $(UNIT)
@@ -82,7 +87,7 @@ audit:  ## known vulnerabilities of what the lock names; says so where nobody co
 lock: $(TEST_VENV)/installed  ## requirements/*.txt anew: the newest releases that pyproject.toml allows, with their hashes
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check uv
 	$(TEST_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
-		--custom-compile-command 'make lock' --extra dev --extra bench --extra stacks \
+		--custom-compile-command 'make lock' --extra dev --extra bench --extra hydra --extra stacks \
 		--output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(TEST_VENV)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --extra dev --constraint requirements/test.txt \
@@ -109,6 +114,14 @@ test-venv:
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(TEST_VENV)/installed
 
+$(FRAMEWORKS_VENV)/installed: $(TEST_VENV)/installed
+	$(TEST_VENV)/bin/python -m venv $(FRAMEWORKS_VENV)
+	echo "import site; site.addsitedir('$$($(TEST_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+		> $$($(FRAMEWORKS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth
+	$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check 'transformers==5.24.0' 'lightning==2.6.6' \
+		'tensorboard==2.21.0' 'wandb==0.31.0' 'mlflow-skinny==3.17.2' 'aim==3.29.1'
+	touch $@
+
 $(UNIT_VENV)/installed: pyproject.toml requirements/unit.txt
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(UNIT_VENV)
@@ -123,4 +136,4 @@ $(DOCS_VENV)/installed: requirements/docs.txt
 	touch $@
 
 clean:  ## remove what these targets have made
-	rm -rf .venv $(TEST_VENV) $(UNIT_VENV) $(DOCS_VENV) .venv-audit build dist safelaunch-demo
+	rm -rf .venv $(TEST_VENV) $(UNIT_VENV) $(FRAMEWORKS_VENV) $(DOCS_VENV) .venv-audit build dist safelaunch-demo

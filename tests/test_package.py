@@ -147,7 +147,8 @@ def test_the_sdist_holds_the_template_under_both_of_its_names(archives: Archives
 
 def test_the_sdist_holds_what_the_tests_need_and_no_leftovers(archives: Archives) -> None:
     names = set(archives.sdist_files())
-    assert {"pyproject.toml", "README.md", "LICENSE", "tests/test_package.py", "examples/ddp/train.yaml"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "tests/test_package.py", "examples/ddp/train.yaml",
+            "progress/safelaunch_callbacks/lightning.py"} <= names
     assert "tests/core/golden/minimal.sbatch" in names
     stray = {"__pycache__", ".venv", ".git", "runs", ".mypy_cache"}
     assert not {name for name in names if stray & set(PurePosixPath(name).parts)}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.views import runs as runviews
 from safelaunch.views.talk import Say, hush
 
 if TYPE_CHECKING:
@@ -76,8 +75,9 @@ class RunHandle:
         """How it is doing now, by its journal and by Slurm, which is asked once."""
         from safelaunch.core.status.values import status_of
         from safelaunch.views.overview import overview
+        from safelaunch.views.runs import ask_scheduler
 
-        word = runviews.ask_scheduler(self._stored, with_times=True)
+        word = ask_scheduler(self._stored, with_times=True)
         return status_of(overview(self._stored, word, time.time()))
 
     def events(self, *, follow: bool = False, all: bool = False, say: Say = hush) -> Iterator[Event]:
@@ -164,6 +164,8 @@ def load(which: str | os.PathLike[str] | None = None) -> RunHandle:
     """The run of that path, name, run id or job id, as the verbs take it; None = the newest in this folder. Raises
     UsageError when none or several are meant, RunFolderError when it cannot be read.
     """
+    from safelaunch.views import runs as runviews  # not what submit needs
+
     return RunHandle(runviews.load(None if which is None else os.fspath(which)))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.runs import ALICE, Drill, Installation
 from tests.sandboxes import make_workdir
 
@@ -27,10 +30,32 @@ jobs = executor.map_array(count, VALUES)
 print([job.results() for job in jobs], [job.state for job in jobs])
 """
 
+HANGS = """\
+import os, socket, time
+import submitit
 
-def lay_out(sandbox: Sandbox, **values: object) -> Path:
+def square(n):
+    for step in (1, 2, 3):
+        print("step", step, "loss 1.0", flush=True)
+        time.sleep(0.2)
+    ends = socket.socketpair()
+    if n in HANGING and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
+        ends[0].recv(1)
+    return n * n
+
+executor = submitit.AutoExecutor("jobs", cluster="safelaunch")
+executor.update_parameters(timeout_min=30, safelaunch_standby=False, safelaunch_hang={"no_progress": "5s"},
+                           safelaunch_restart={"backoff": "1s"})
+jobs = executor.map_array(square, range(COUNT))
+print([job.result() for job in jobs] == [n * n for n in range(COUNT)], {job.state for job in jobs})
+restarts = [job.run.status().restarts for job in jobs]
+print([(n, times, jobs[n].run.why().category) for n, times in enumerate(restarts) if times])
+"""
+
+
+def lay_out(sandbox: Sandbox, text: str = PROGRAM, **values: object) -> Path:
     """A folder with the program."""
-    folder, text = make_workdir(sandbox), PROGRAM
+    folder = make_workdir(sandbox)
     for name, value in values.items():
         text = text.replace(name, repr(value))
     (folder / "program.py").write_text(text)
@@ -48,6 +73,18 @@ def test_an_array_of_functions_returns_their_results(sandbox: Sandbox, installat
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("'1')") == 3 and "(11, " in done.stdout and "(31, " in done.stdout
     assert done.stdout.rstrip().endswith("['COMPLETED', 'COMPLETED', 'COMPLETED']")
+
+
+@pytest.mark.parametrize(("count", "hanging"), [
+    (5, (1, 3)), pytest.param(20, (3, 11), marks=long_only)], ids=["five", "twenty"])
+def test_two_functions_of_an_array_hang_and_all_return_their_results(
+    sandbox: Sandbox, installation: Installation, count: int, hanging: tuple[int, int]
+) -> None:
+    folder = lay_out(sandbox, HANGS, COUNT=count, HANGING=hanging)
+    argv, env = words(installation, folder)
+    done = sandbox.run(argv, user=ALICE, cwd=folder, env=env, timeout_s=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == ["True {'COMPLETED'}", str([(n, 1, "hang") for n in hanging])]
 
 
 def test_a_function_whose_node_dies_returns_its_result_in_the_next_attempt(

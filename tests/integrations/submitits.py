@@ -21,8 +21,8 @@ QUICK = {"safelaunch_cluster": "local", "safelaunch_restart": {"max_restarts": 1
 
 
 @pytest.fixture
-def executor(tmp_path: Path, local_env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[submitit.Executor]:
-    """An AutoExecutor whose runs end with the test."""
+def own_home(tmp_path: Path, local_env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """This process with a home of its own and without Slurm; the runs that it submits end with the test."""
     if "safelaunch" not in plugins.get_executors():
         pytest.skip("this installation of safelaunch is older than its plugin: pip install --editable . once more")
     root = str(Path(__file__).parents[2])
@@ -30,11 +30,17 @@ def executor(tmp_path: Path, local_env: dict[str, str], monkeypatch: pytest.Monk
         monkeypatch.delenv(name)
     for name, value in {**local_env, "PYTHONPATH": root}.items():
         monkeypatch.setenv(name, value)
-    made = submitit.AutoExecutor(tmp_path / "jobs", cluster="safelaunch")
-    made.update_parameters(**QUICK)
-    yield made
+    yield tmp_path
     for folder in tmp_path.glob("**/runs/*/run.json"):
         end_processes(LocalRun(tmp_path, folder.parent, local_env))
+
+
+@pytest.fixture
+def executor(own_home: Path) -> submitit.Executor:
+    """An AutoExecutor whose runs end with the test."""
+    made = submitit.AutoExecutor(own_home / "jobs", cluster="safelaunch")
+    made.update_parameters(**QUICK)
+    return made
 
 
 def end_processes(run: LocalRun) -> None:

@@ -14,6 +14,7 @@ import submitit
 from submitit.core import utils
 
 from tests.integrations.submitits import executor as executor
+from tests.integrations.submitits import own_home as own_home
 
 
 class Counting:

@@ -17,6 +17,7 @@ from safelaunch.integrations.submitit import environment, parameters
 from safelaunch.integrations.submitit.executor import SafelaunchExecutor
 from safelaunch.integrations.submitit.watcher import STATES
 from tests.integrations.submitits import executor as executor
+from tests.integrations.submitits import own_home as own_home
 
 ROOT = Path(__file__).parents[2]
 

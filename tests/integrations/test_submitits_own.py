@@ -18,6 +18,7 @@ from safelaunch.integrations.submitit.environment import SafelaunchJobEnvironmen
 from safelaunch.integrations.submitit.executor import SafelaunchExecutor
 from safelaunch.integrations.submitit.job import SafelaunchJob
 from tests.integrations.submitits import executor as executor
+from tests.integrations.submitits import own_home as own_home
 
 TAKEN = {
     "local.test_local": (

@@ -39,13 +39,9 @@ def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sba
     """The same of a config that a program has as values; its relative run_dir starts at this folder. Raises ConfigError
     and UsageError.
     """
-    own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING))
+    own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING), is_json=True)
     sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
-    try:
-        return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))
-    except ConfigError as error:   # nobody has seen the lines of that text
-        raise ConfigError([Problem(one.file, 0, 0, one.key, one.text) if one.file == MAPPING else one
-                           for one in error.problems], hint=error.hint) from error
+    return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))
 
 
 def override_words(values: Mapping[str, object]) -> list[str]:

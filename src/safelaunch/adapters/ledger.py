@@ -15,15 +15,18 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safelaunch.adapters import modes, sharedfile
+from safelaunch.adapters.ledgerfolder import folder_of as folder_of
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
-from safelaunch.core.nodeuse import NodeUse, parse_use, render_use
-from safelaunch.core.plan import Suspects
+
+if TYPE_CHECKING:
+    from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
 
 # A line has some 250 bytes: 4,000 witnesses of one user, host and month. More than that is a runaway program.
 FILE_MAX_BYTES = 1 << 20
@@ -36,27 +39,6 @@ MOST_PLACES, LEAST_PLACES = 400_000, 20
 _NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
 
 
-def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
-    """Where the ledger of a run lies: `suspects.ledger`, else in the user's state folder. Raises OSError.
-
-    The state folder: XDG Base Directory Specification, which wants an absolute path.
-    """
-    home = env.get("HOME", "")
-    if suspects.ledger is not None:
-        wanted = suspects.ledger
-        if wanted.startswith("~/") and home.startswith("/"):
-            wanted = f"{home}/{wanted[2:]}"
-        if not wanted.startswith("/"):
-            raise OSError(errno.EINVAL, f"suspects.ledger: {wanted} is no absolute path")
-        return Path(wanted)
-    state = env.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        if not home.startswith("/"):
-            raise OSError(errno.ENOENT, "no place for the ledger: HOME is not set")
-        state = f"{home}/.local/state"
-    return Path(state) / "safelaunch" / "nodes"
-
-
 def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
     """How many lines are durable now: all of them, in one write. Raises OSError."""
     found = tuple(evidences)
@@ -67,6 +49,8 @@ def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
 
 def append_use(folder: Path, use: NodeUse) -> None:
     """Write down that an attempt has used its nodes. Raises OSError."""
+    from safelaunch.core.nodeuse import render_use
+
     _append(folder, render_use(use), use.t)
 
 
@@ -129,6 +113,8 @@ def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
     """The uses of nodes from `read_raw`, each once: of each owner the newest, so many that a leader, which does nothing
     else meanwhile, has read them within half a second.
     """
+    from safelaunch.core.nodeuse import parse_use
+
     files = [(owner, content) for owner, content in raw]
     left = dict.fromkeys((owner for owner, _ in files), MOST_PLACES // max(1, len({owner for owner, _ in files})))
     found: dict[NodeUse, None] = {}

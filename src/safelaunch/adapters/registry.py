@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import clustername, journal, runpath
-from safelaunch.core.folding import fold
 
 VERSION = 1
 COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines
@@ -153,6 +152,8 @@ def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
 
 def has_job(run_dir: Path, job: str) -> bool:
     """Whether the run's journal has a job of that id; False also for a run that we may not read."""
+    from safelaunch.core.folding import fold  # not what submit needs
+
     mark = f'"job":"{job}"'.encode()
     try:
         return journal.mentions(run_dir, mark) and any(

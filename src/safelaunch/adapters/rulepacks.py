@@ -13,11 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.core.why.findings import Rule
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from importlib import metadata
+
+    from safelaunch.core.why.findings import Rule  # submit has no rules where there are no packs
 
 SITE_FOLDER = "/etc/safelaunch/rules.d"
 GROUP = "safelaunch.rules"     # an entry point that names a mapping, or a function without arguments that gives one
@@ -55,6 +56,8 @@ def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
 
 def undump(kept: object) -> tuple[Rule, ...]:
     """The rules from `dump`; malformed ones, as a later version may write them, are left out."""
+    from safelaunch.core.why.findings import Rule
+
     rules: list[Rule] = []
     for one in kept if isinstance(kept, list) else []:
         try:

@@ -11,16 +11,17 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
-from safelaunch.core.folding import fold
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
 from safelaunch.errors import RunFolderError
+
+if TYPE_CHECKING:
+    from safelaunch.core.state import State
 
 REQUESTS = (*STOPS, "hold", "release", "extend")
 FOLDERS = ("journal", "attempts", "claims")
@@ -45,6 +46,8 @@ class Run:
 
     def state(self) -> State:
         """The state computed from the journal; it keeps only the last progress line."""
+        from safelaunch.core.folding import fold  # not what submit needs
+
         return fold(journal.read(self.dir, steps_kept=1).events)
 
     @property

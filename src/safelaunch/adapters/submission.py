@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import local, slurm
+from safelaunch.adapters.ledgerfolder import folder_of
 from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
@@ -84,13 +85,13 @@ class Submission:
 
     def _kept_out(self) -> list[str]:
         """The nodes that the ledger suspects, as far as they can be excluded; [] where there are none."""
-        from safelaunch.adapters import ledger  # a dry run, and a run on this machine, need none
-
         plan = self._run.plan
         try:
-            folder = ledger.folder_of(plan.suspects, self._env)
+            folder = folder_of(plan.suspects, self._env)
             if not plan.suspects.exclude or not folder.is_dir():
                 return []
+            from safelaunch.adapters import ledger  # most submissions find none
+
             known = ledger.read(folder)
         except OSError as error:
             self._say(f"the ledger of nodes cannot be read: {error}; no node is excluded because of it")

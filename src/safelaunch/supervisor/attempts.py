@@ -104,7 +104,8 @@ def keep_resume_args(lead: Leader) -> tuple[str, ...]:
 def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
     """The environment of this attempt's script, beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
-           "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
+           "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd,
+           "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
     if lead.nodes.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
     left_out = [node for node in lead.job.nodes if node not in nodes]

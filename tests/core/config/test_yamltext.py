@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar
-from safelaunch.core.config.yamltext import parse_document, parse_value
+from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar
+from safelaunch.core.config.yamltext import parse_document, parse_json, parse_value
 from safelaunch.errors import Problem
 from tests.tables import each
 
@@ -206,3 +206,37 @@ def test_no_tangle_of_yaml_signs_makes_the_loader_do_anything_but_read_or_refuse
     node, problems = load(text)
     assert node is not None or problems
     assert all(problem.text for problem in problems)
+
+
+# In quotes YAML takes these three for line ends, and gives a blank, or a fault, where JSON keeps them.
+TEXTS = st.text(st.characters(exclude_characters="\x85\u2028\u2029"))
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | TEXTS, lambda inner: st.lists(inner)
+                    | st.dictionaries(TEXTS, inner), max_leaves=20)
+
+
+def without_places(node: Node) -> object:
+    if isinstance(node, MappingNode):
+        return {key: without_places(value) for key, value in node.entries.items()}
+    if isinstance(node, ListNode):
+        return [without_places(item) for item in node.items]
+    return repr(node.value), node.text, node.plain
+
+
+@given(st.dictionaries(TEXTS, JSON))
+def test_a_programs_json_means_what_the_yaml_reader_reads_in_it(value: dict[str, object]) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    of_yaml, problems = load(text)
+    of_json, told = parse_json(text, layer="file", file="t.yaml")
+    assert [(one.key, one.text) for one in told] == [(one.key, one.text) for one in problems]
+    assert of_json is None if of_yaml is None else of_json is not None and (
+        without_places(of_json) == without_places(of_yaml) and of_json.origin == Origin("file", "t.yaml", 0, 0))
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ('{"a": 1, "a": 2}', "given twice"), ("[" * 40 + "]" * 40, "deeper than 32"),
+    ('{"a": ' * 40 + "1" + "}" * 40, "deeper"),
+    ("[1]", "expected `key: value` lines"),
+], ids=["twice", "deep-lists", "deep-mappings", "no-mapping"])
+def test_what_json_cannot_say_of_a_fault_the_yaml_reader_says(text: str, why: str) -> None:
+    _, problems = parse_json(text, layer="file", file="t.yaml")
+    assert why in problems[0].text and problems[0].line == 0

@@ -23,7 +23,7 @@ from safelaunch.core.config.scriptlayer import RESTARTS, is_script, read_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
-from safelaunch.core.config.yamltext import parse_document
+from safelaunch.core.config.yamltext import parse_document, parse_json
 from safelaunch.errors import ConfigError, Problem
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
@@ -36,6 +36,7 @@ class ConfigLayer:
     layer: str  # site | user | file
     name: str
     text: str
+    is_json: bool = False   # of a program: it has no lines that anybody has seen
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def _read_layers(
             tree, faults, said = read_script(source.text, source.layer, source.name)
             notes += [*said, RESTARTS]
         else:
-            tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
+            parse = parse_json if source.is_json else parse_document
+            tree, faults = parse(source.text, layer=source.layer, file=source.name)
         problems += faults
         readable = readable and tree is not None
         trees += [tree] if tree is not None else []

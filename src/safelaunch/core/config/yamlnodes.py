@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
+DEPTH_MAX = 32
+SURROGATE = "[\ud800-\udfff]"
+
 Value = Union[None, bool, int, float, str]  # noqa: UP007 (an alias at run time)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import Event
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, Notice, Notices
-from safelaunch.core.state import State
+
+if TYPE_CHECKING:
+    from safelaunch.core.state import State  # submit reads these words, and no state
 
 INFO, SUCCESS, WARNING, FAILURE = "info", "success", "warning", "failure"
 SEVERITIES = (INFO, SUCCESS, WARNING, FAILURE)   # the later one counts in a message of several
