@@ -21,7 +21,7 @@ from safelaunch.adapters.probe import ChildAnswer, run_in_child
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import CLEARED, NodeEvidence, standings
 from safelaunch.core.ledgerlines import render_line
-from safelaunch.core.nodeuse import NodeUse
+from safelaunch.core.nodeuse import NodeUse, render_use
 from safelaunch.core.plan import Suspects
 from tests.frozen import FuseMount, LoopMount
 
@@ -282,3 +282,15 @@ def test_how_long_nodes_were_used_stands_beside_the_evidence(tmp_path: Path) -> 
         ledger.append_use(tmp_path / "nodes", use)
     raw = ledger.read_raw(tmp_path / "nodes")
     assert ledger.parse_uses(raw) == (use,) and [one.node for one in ledger.parse_raw(raw)] == ["n1"]
+
+
+def test_of_a_ledger_full_of_uses_the_newest_of_each_owner_are_read_and_no_line_names_nodes_without_end() -> None:
+    names = tuple(f"n{n}" for n in range(1024))
+    line = render_use(NodeUse(names, 9999.0, 60.0, "run", 1))
+    many = b"".join(line.replace(b"9999.0", b"%d.0" % t) for t in range(1000))
+    bomb = json.dumps({"v": 1, "t": 1, "used": ",".join(["n[0-65000]"] * 150), "used_s": 9, "run": "r", "attempt": 1,
+                       "cluster": ""}, separators=(",", ":"))
+    one = render_use(NodeUse(("n1",), 5.0, 60.0, "run2", 1))
+    uses = ledger.parse_uses([["ann", many.decode()], ["eve", bomb], ["bob", one.decode()]])
+    assert sum(len(use.nodes) for use in uses) < ledger.MOST_PLACES
+    assert [use.t for use in uses[:2]] == [999.0, 998.0] and uses[-1].run == "run2"

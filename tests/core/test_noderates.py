@@ -102,6 +102,16 @@ def test_a_fleet_without_failures_accuses_nobody_and_still_has_a_rate() -> None:
     assert len(rates) == 48 and all(rate.prior > 0 and rate.probability < 0.01 for rate in rates)
 
 
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 1e9)), max_size=8))
+def test_no_fleet_is_an_error(counts: list[tuple[int, float]]) -> None:
+    rates = judge_rates([NodeDays(f"n{n}", failures, days) for n, (failures, days) in enumerate(counts)])
+    assert all(0 <= rate.probability <= 1 for rate in rates)
+
+
+def test_a_node_of_next_to_no_use_beside_a_usual_one_is_no_error() -> None:
+    assert [one.node for one in judge_rates([NodeDays("a", 0, 1e-20), NodeDays("b", 0, 90)])] == ["a", "b"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.floats(0.01, 1000)), min_size=2, max_size=30))
 def test_one_more_failure_never_makes_a_node_look_better(counts: list[tuple[int, float]]) -> None:
     before = [NodeDays(f"n{n}", failures, days) for n, (failures, days) in enumerate(counts)]

@@ -64,6 +64,20 @@ def test_who_is_excluded_for_a_rate(
     assert accused(evidences, uses) == expected
 
 
+def test_a_failed_attempt_counts_once_whatever_its_verdict_and_the_checks_after_it_say() -> None:
+    checks = [failed("n1", 83.9 - 7 * number, number, "checks_failed", fingerprint=f"checks: shm {number}")
+              for number in range(12)]
+    for count in range(1, 13):
+        alone, more = (judge_fleet(found, ATTEMPTS, "", NOW)
+                       for found in (AGAIN[:count], [*AGAIN[:count], *checks[:count]]))
+        assert [one.failures for one in more] == [one.failures for one in alone]
+
+
+def test_that_a_node_was_slow_is_no_failure_of_it() -> None:
+    slow = [failed("n1", 84.0 - 7 * number, number, "slow") for number in range(12)]
+    assert not sum(rate.failures for rate in judge_fleet(slow, ATTEMPTS, "", NOW))
+
+
 def test_an_exclusion_for_a_rate_ends_a_half_life_after_the_last_failure() -> None:
     rates = judge_fleet(AGAIN, ATTEMPTS, "", NOW)
     (found,) = rate_evidence(AGAIN, ATTEMPTS, rates, NOW)

@@ -113,3 +113,50 @@ def test_a_suspect_whose_place_a_spare_has_taken_is_checked_fully_beside_the_nex
     assert "checking n1 fully beside attempt 2" in output(drill) and "n1 GPU Number: 0" in output(drill), output(drill)
     why = drill.as_user("why", str(drill.run_dir), "--attempt", "1").stdout
     assert "n1: full checks after it have failed: gpu_count" in why, why
+
+
+def test_the_node_whose_all_reduce_stands_still_is_replaced_before_the_first_step(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    work = make_workdir(sandbox)
+    env = broken_gpu(work, "nobody")
+    python = work / "bin" / "python"   # stands for PyTorch; tests/node/bench has the real one
+    python.write_text("""#!/bin/bash
+[[ $SLURMD_NODENAME == n1 ]] && kill -STOP $$
+echo '{"torch": "1", "backend": "gloo", "samples": [2.0]}'
+""")
+    python.chmod(0o755)
+    drill = submit(sandbox)(
+        FLAGS, nodes=3, folder=work, env=env,
+        extra=CHECKS.replace("boot: true, timeout: 30s", "boot: true, allreduce: true, timeout: 60s"),
+        overrides=("spare_nodes=1", "slurm.nodelist=n[0-3]", "slurm.gpus_per_node=2"))
+
+    state = drill.wait_end(timeout_s=120)
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    (failed,) = drill.events("checks_failed")
+    assert (failed.data["nodes"], failed.data["checks"]) == (["n1"], ["allreduce"]), drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n2", "n3")], drill.story()
+    assert "AllReduce Check: failed: bus with" in output(drill), output(drill)
+
+
+def test_a_suspect_that_the_next_job_did_not_get_is_checked_fully_by_a_short_job_of_its_own(
+    sandbox: Sandbox, submit: Submitter, installation: Installation
+) -> None:
+    work = make_workdir(sandbox)
+    command = (f"{installation.trainer} --steps 60 --step-time 0.2 --save-every 5 --die-at 8 --die-rank 1 --ckpt ckpt "
+               "${RESUME_ARGS} || { [[ $SLURM_PROCID != 1 ]] || echo 'NVRM: Xid (PCI:0000:90:00): 79, pid=42, "
+               "name=python, GPU has fallen off the bus.'; exit 1; }")
+    drill = submit(sandbox)(
+        command=command, folder=work, tasks=1, env=broken_gpu(work, "n1"),
+        extra=CHECKS.replace("boot: true", "boot: false, after_failure: beside"),
+        overrides=("slurm.gpus_per_node=2",))
+
+    state = drill.wait_end(timeout_s=120)
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    first, second = state.attempts
+    assert "n1" in first.nodes and "n1" not in second.nodes and first.job != second.job, drill.story()
+    (failed,) = drill.events("checks_failed")
+    assert (failed.data["nodes"], failed.data["after"], failed.data["level"]) == (["n1"], 1, "full"), drill.story()
+    assert "by short jobs of their own" in output(drill) and "n1 GPU Number: 0" in output(drill), output(drill)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim import Sim
 
 ANSWER_S = 20.0
+ENDS_S = 2.0   # of a helper that was stopped
 NOISE, SLOWER = 0.002, 0.05
 DROP = 0.08    # of the training, by one slow node: it waits for it several times a step
 
@@ -31,7 +32,8 @@ class SimBench:
         self._is_over = False
         self._look_for_ranks()
         sim.benched.append(tuple(nodes))
-        sim.clock.after(ANSWER_S, self._answer)
+        if not any(how == "hangs" and node in nodes for node, how in sim.scenario.checks):
+            sim.clock.after(ANSWER_S, self._answer)
 
     def _look_for_ranks(self) -> None:
         """Measured beside a training they would disturb it, and measure nothing."""
@@ -65,6 +67,12 @@ class SimBench:
         """Wait for nobody."""
         if not self._is_over and self._sim.clock.t - self._start_t < BENCH_S - 1.0 and not self._is_leaving():
             self._sim.violate("the measurements were stopped before their time")
+        if not self._is_over:
+            self._sim.clock.after(ENDS_S, self._end)
+
+    def _end(self) -> None:
+        """Until now its helpers have used the nodes."""
+        self._look_for_ranks()
         self._is_over = True
 
     def _is_leaving(self) -> bool:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.nodechecks import CheckedNodes
+from safelaunch.adapters.nodechecks import QUEUE_S, CheckedNodes
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
 from safelaunch.core.hangs.ranks import Silent
+from safelaunch.core.slow.fleet import TOLERANCE
+from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.checks.answer import FULL
 from safelaunch.supervisor.bootchecks import STARTS_S
 from tests.simulation.hosts import Host
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim import Sim
 
 ANSWER_S = 1.5
+PAIR_S = 2.0         # an all-reduce of a pair
 FULL_S = 40.0        # a full check: longer than most attempts of a simulated run go on
 LATE_S = 2.0         # the loop's own tick and a helper's end
 # Faults in which the one who asks stands still, so that its deadline passes unseen.
@@ -26,13 +29,64 @@ STANDS_STILL = frozenset(("leader_pauses", "leader_dies", "leader_dies_at_call",
                           "refuses"))
 
 
+class SimPairs:
+    """The all-reduces of pairs of these nodes, under way: a node that `breaks_pairs` lets its partner wait."""
+
+    def __init__(self, sim: Sim, nodes: Sequence[str], host: Host, each_s: float) -> None:
+        self._sim, self._nodes, self._host = sim, nodes, host
+        self._found: list[list[PairRate]] = []
+        self._is_over = False
+        self._each_s = each_s
+        self._start(first_pairs(nodes))
+
+    def _start(self, pairs: Sequence[Pair]) -> None:
+        running = [task for attempt in self._sim.attempts for task in attempt.tasks
+                   if task.rank in ("loading", "training") and not task.is_doomed and task.host.name in self._nodes]
+        if running:
+            self._sim.violate(f"an all-reduce beside {len(running)} ranks")
+        rates = [self._rate(pair) for pair in pairs]
+        took_s = self._each_s if any(one.gb_s is None for one in rates) else PAIR_S
+        self._sim.clock.after(took_s, lambda: self._end(rates))
+
+    def _rate(self, pair: Pair) -> PairRate:
+        how = dict(self._sim.scenario.checks)
+        is_well = all(how.get(node) != "breaks_pairs" and self._sim.hosts[node].is_running
+                      and self._sim.net.is_up(self._host, self._sim.hosts[node]) for node in pair)
+        self._sim.failed_checks.update(node for node in pair if how.get(node) == "breaks_pairs")
+        return PairRate(pair, 10.0 if is_well else None, "" if is_well else "no answer in time")
+
+    def _end(self, rates: list[PairRate]) -> None:
+        if self._is_over:
+            return
+        self._found.append(rates)
+        pairs = second_pairs(rates, self._nodes, TOLERANCE) if len(self._found) == 1 else ()
+        if pairs:
+            self._start(pairs)
+        else:
+            self._is_over = True
+
+    def poll(self) -> bool:
+        """Whether all is over."""
+        return self._is_over
+
+    def stop(self) -> None:
+        """Wait for nobody."""
+        self._is_over = True
+
+    def links(self) -> dict[str, NodeLink]:
+        """What they mean, by the project's own judge."""
+        first, second = (*self._found, [], [])[:2]
+        return judge_pairs(first, second, TOLERANCE)
+
+
 class SimChecks:
     """The checks of these nodes, under way."""
 
     def __init__(self, sim: Sim, nodes: Sequence[str], host: Host, level: str, limit_s: float) -> None:
         self._sim, self._host, self._start_t = sim, host, sim.clock.t
         self._level = level
-        self._limit_s = limit_s + STARTS_S   # of all of it, as the supervisor counts
+        # Of all of it, as the supervisor counts; a full check may wait for a job of its own, and nobody waits for it.
+        self._limit_s = limit_s + STARTS_S + (STARTS_S + QUEUE_S if level == FULL else 0.0)
         self._reports: list[CheckReport] = []
         self._open = list(nodes)
         self._is_stopped = False
@@ -58,7 +112,8 @@ class SimChecks:
         if is_bad:
             self._sim.failed_checks.add(node)
         return CheckReport(node, self._level, (
-            CheckResult("shm", "", FAILED if is_bad else OK, "it is missing" if is_bad else "", {}),))
+            CheckResult("shm", "", FAILED if is_bad else OK, "it is missing" if is_bad else "", {}),),
+            addresses=(node,))
 
     def poll(self) -> bool:
         """Whether all have answered, or nobody waits any more."""

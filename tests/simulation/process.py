@@ -33,7 +33,7 @@ from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
 from tests.simulation.bench import SimBench
-from tests.simulation.checks import SimChecks
+from tests.simulation.checks import SimChecks, SimPairs
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.delivery import SimDelivery
@@ -379,6 +379,10 @@ class SimWorld(World):
     def bench(self, target: Any, env: Any, question: Any, tolerance: float) -> Any:
         """As the scenario's nodes are (tests/simulation/bench.py)."""
         return SimBench(self._sim, target.nodes, self._host)
+
+    def pairs(self, target: Any, env: Any, question: Any, tolerance: float, addresses: Any) -> Any:
+        """As the scenario's nodes are."""
+        return SimPairs(self._sim, target.nodes, self._host, question.deadline_s)
 
     def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
         """A message to people."""

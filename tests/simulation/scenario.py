@@ -93,6 +93,7 @@ class Scenario:
     words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
     checks: tuple[tuple[str, str], ...] = ()   # node, how it answers its checks, of CHECKS
     has_checks: bool = False         # checks.boot
+    allreduce: bool = False          # checks.allreduce
     after_failure: str = "auto"      # checks.after_failure
     slow: str = ""                   # why steps take longer from slow_step on, of SLOW; "": they do not
     slow_node: str = ""              # the node that is slow by its measurements
@@ -195,8 +196,8 @@ def _slower(scenario: Scenario) -> Scenario:
         return scenario
     node = f"n{rng.randrange(scenario.nodes + scenario.spare_nodes)}"
     return replace(scenario, slow=rng.choice(("healthy", *SLOW)), slow_node=node, slow_step=rng.randrange(55, 110),
-                   slow_then=rng.choice(("exclude_next", "restart", "restart")), steps=rng.randrange(170, 260),
-                   step_s=rng.choice((0.7, 1.0)), save_every=rng.choice((10, 20, 50)))
+                   slow_then=rng.choice(("exclude_next", "restart", "restart")), steps=rng.randrange(250, 330),
+                   step_s=rng.choice((2.0, 2.5)), save_every=rng.choice((10, 20, 50)))
 
 
 def _with_checks(scenario: Scenario) -> Scenario:
@@ -213,6 +214,12 @@ def _with_checks(scenario: Scenario) -> Scenario:
             if f"n{node}" not in known and rng.random() < 0.2]
     deaths = tuple(_fault(rng, "gpu_dies", 60.0) for _ in range(rng.choice((0, 1, 2, 3))))
     spare = 1 if scenario.nodes > 1 and deaths and rng.random() < 0.7 else scenario.spare_nodes
+    paired = random.Random(f"allreduce {scenario.seed}")   # apart, too
+    if paired.random() < 0.3:
+        known |= dict(more)
+        well = [f"n{node}" for node in range(scenario.pool) if f"n{node}" not in known]
+        more += [(node, "breaks_pairs") for node in well[:1] if paired.random() < 0.7]
+        scenario = replace(scenario, allreduce=True)
     return replace(scenario, after_failure=rng.choice(AFTER_FAILURE), checks=(*scenario.checks, *more),
                    spare_nodes=spare, pool=scenario.pool + spare - scenario.spare_nodes,
                    faults=tuple(sorted((*scenario.faults, *deaths), key=lambda fault: fault.t)))

@@ -35,14 +35,15 @@ restart: {{via: {via}{restart}}}
 
 @functools.lru_cache(maxsize=256)
 def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, preserve_s: float,
-           after_failure: str, notify: str, slow_then: str, has_nan: bool,
+           after_failure: str, notify: str, slow_then: str, has_nan: bool, allreduce: bool,
            min_nodes: int, before_resize: str) -> tuple[str, str]:
     """run.json and job.sbatch, with PLACE for the run folder."""
     more = (f"spare_nodes: {spare}\n" if spare else "") + f"standby: {'true' if standby and nodes > 1 else 'false'}\n"
     if preserve_s:
         more += f"preserve_site: {{for: {preserve_s:.0f}s, when: [unknown, user_code, hang]}}\n"
     if after_failure:
-        more += f"checks: {{boot: true, after_failure: {after_failure}, timeout: 20s}}\n"
+        more += (f"checks: {{boot: true, after_failure: {after_failure}, "
+                 f"{'allreduce: true, timeout: 60s' if allreduce else 'timeout: 20s'}}}\n")
     if notify:
         more += f"notify: {{to: [env:URL], when: [{', '.join(words.WORDS)}]}}\n"
     if has_nan:
@@ -67,7 +68,8 @@ def make_run(sim: Sim) -> Plan:
     scenario = sim.scenario
     meta, job = _texts(scenario.nodes, scenario.spare_nodes, scenario.limit_min, scenario.standby, scenario.via,
                        scenario.preserve_s, scenario.after_failure if scenario.has_checks else "", scenario.notify,
-                       scenario.slow_then, bool(scenario.nan), scenario.min_nodes, scenario.before_resize)
+                       scenario.slow_then, bool(scenario.nan), scenario.allreduce, scenario.min_nodes,
+                       scenario.before_resize)
     for name in ("journal", "attempts", "claims", "control"):
         (sim.run_dir / name).mkdir(parents=True)
     sim.checkpoints.mkdir(parents=True)

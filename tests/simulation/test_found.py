@@ -21,6 +21,10 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "measurements of which one hangs have ended before the next attempt starts": (
+        replace(_PLAIN, nodes=3, pool=4, steps=100, step_s=2.0, save_every=20, slow="other", slow_node="n1",
+                slow_step=55, slow_then="exclude_next", checks=(("n2", "hangs"),),
+                faults=(Fault("rank_dies", 150.0),)), "completed", 2),
     "a requeued job whose nodes fail their checks in turn ends": (
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",

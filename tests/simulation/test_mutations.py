@@ -52,7 +52,7 @@ from tests.simulation.run import run, run_seed
 from tests.simulation.scenario import Fault, Scenario
 
 # Three nodes and a spare; one of the three slows them down from step 60 on.
-_SLOW = replace(GOLDEN["nothing goes wrong"], nodes=3, spare_nodes=1, pool=5, steps=160, step_s=1.0, save_every=20,
+_SLOW = replace(GOLDEN["nothing goes wrong"], nodes=3, spare_nodes=1, pool=5, steps=280, step_s=2.5, save_every=20,
                 slow="node", slow_node="n1", slow_step=60, slow_then="restart")
 _NAN = replace(GOLDEN["nothing goes wrong"], steps=90, step_s=1.0, save_every=10, nan="always", nan_step=28)
 ALONE = {"watchers": 0}   # a watch would put right what the mutation breaks

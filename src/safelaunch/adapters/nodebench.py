@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -15,11 +14,11 @@ from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, parse_report
 from safelaunch.core.slow.bench import JudgedSpeed, add_links, judge_speed, measure_again
 from safelaunch.core.slow.fleet import rounds_of
-from safelaunch.core.slow.pairs import Pair, PairRate, first_pairs, judge_pairs, second_pairs
+from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
 PAIR_MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair")
-MODULES = (*PAIR_MODULES, "bench.main")
+MODULES = ("addresses", "children", "checks.answer", "checks.disk", "bench.work", "bench.main")
 DEADLINE_S = 180.0
 PAIR_S = 90.0          # of a pair: half of it to meet, half for PyTorch
 PAIRS_AT_ONCE = 32     # both nodes of a pair must run at the same time
@@ -81,13 +80,13 @@ def node_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion,
             rounds.append(asked.answers)
             took_s += asked.took_s
             silent.update({one.node: f"answered once; in round {number}: {one.why}" for one in asked.silent})
-    addresses = {node: _addresses(line) for node, line in first.lines.items()}
-    return BenchedNodes(tuple(rounds), silent, took_s, addresses)
+    return BenchedNodes(tuple(rounds), silent, took_s, {report.node: report.addresses for report in first.answers})
 
 
 def pair_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
-                addresses: Mapping[str, tuple[str, ...]], begin: StartCommand = Command) -> Rounds[PairRounds]:
-    """The same of pairs."""
+                addresses: Mapping[str, tuple[str, ...]], begin: StartCommand = Command,
+                keep: Callable[[int, list[PairRate]], None] = lambda number, rates: None) -> Rounds[PairRounds]:
+    """The same of pairs. `keep` gets what is known, before all is."""
     nodes = tuple(addresses)
 
     def measure(pairs: Sequence[Pair], number: int) -> Rounds[tuple[PairRate, ...]]:
@@ -96,24 +95,22 @@ def pair_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion,
             some = pairs[at:at + PAIRS_AT_ONCE]
             asked = _start_pairs(target, env, question, some, addresses, begin)
             yield asked, f"pairs, round {number}"
-            found += _rates_of(some, asked)
+            rates = _rates_of(some, asked)
+            keep(number, rates)
+            found += rates
         return tuple(found)
 
     first = yield from measure(first_pairs(nodes), 1)
     return first, (yield from measure(second_pairs(first, nodes, tolerance), 2))
 
 
-class NodeBench:
-    """All rounds while they are under way: of all nodes, of the slowest again, of pairs."""
+class RoundsUnderWay:
+    """Rounds, one after the other, while they are under way."""
 
-    def __init__(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
-                 begin: StartCommand = Command) -> None:
-        self._tolerance = tolerance
-        self._benched: BenchedNodes | None = None
-        self._pairs: PairRounds = ((), ())
+    def __init__(self, rounds: Rounds[Any]) -> None:
+        self._rounds = rounds
         self._round: NodeRound[CheckReport] | None = None
         self._is_over = self._is_stopped = False
-        self._rounds = self._all(target, env, question, begin)
 
     def poll(self) -> bool:
         """Whether all is measured, or was stopped and its helpers have ended. Never blocks."""
@@ -133,6 +130,32 @@ class NodeBench:
         self._is_stopped = True
         if self._round is not None:
             self._round.stop()
+
+
+class PairBench(RoundsUnderWay):
+    """The pairs of these nodes, both rounds."""
+
+    def __init__(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                 addresses: Mapping[str, tuple[str, ...]], begin: StartCommand = Command) -> None:
+        self._tolerance = tolerance
+        self._found: tuple[list[PairRate], list[PairRate]] = ([], [])
+        super().__init__(pair_rounds(target, env, question, tolerance, addresses, begin,
+                                     lambda number, rates: self._found[number - 1].extend(rates)))
+
+    def links(self) -> dict[str, NodeLink]:
+        """What is known so far of each node that was in a pair."""
+        return judge_pairs(*self._found, self._tolerance)
+
+
+class NodeBench(RoundsUnderWay):
+    """All rounds: of all nodes, of the slowest again, of pairs."""
+
+    def __init__(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                 begin: StartCommand = Command) -> None:
+        self._tolerance = tolerance
+        self._benched: BenchedNodes | None = None
+        self._pairs: PairRounds = ((), ())
+        super().__init__(self._all(target, env, question, begin))
 
     def judged(self) -> tuple[JudgedSpeed, ...]:
         """All nodes, the worst first; () = not even one measurement of each was to be had in time."""
@@ -188,11 +211,6 @@ def _rate_of(pair: Pair, answers: Mapping[str, CheckReport], mute: Mapping[str, 
                         or "could not be measured", is_unmeasured=True)
     return PairRate(pair, None, "; ".join([*(result.why for result in results if result.outcome == FAILED),
                                            *(f"{node} {mute[node]}" for node in pair if node in mute)]))
-
-
-def _addresses(line: str) -> tuple[str, ...]:
-    told = json.loads(line).get("addresses")
-    return tuple(one for one in told if isinstance(one, str)) if isinstance(told, list) else ()
 
 
 def _start(target: Target, env: Mapping[str, str], question: BenchQuestion,

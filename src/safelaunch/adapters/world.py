@@ -21,7 +21,7 @@ from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
-from safelaunch.adapters.nodebench import BenchQuestion, NodeBench
+from safelaunch.adapters.nodebench import BenchQuestion, NodeBench, PairBench
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
@@ -159,6 +159,11 @@ class World:
     def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
         """The measurements of nodes, started (adapters.nodebench); poll them."""
         return NodeBench(target, env, question, tolerance, begin=self.command)
+
+    def pairs(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+              addresses: Mapping[str, tuple[str, ...]]) -> PairBench:
+        """The all-reduces of pairs of nodes, started (adapters.nodebench); poll them."""
+        return PairBench(target, env, question, tolerance, addresses, begin=self.command)
 
     def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
                 env: Mapping[str, str]) -> Delivery:

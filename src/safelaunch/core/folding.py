@@ -19,6 +19,7 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
+from safelaunch.core.slow.search import begins
 from safelaunch.core.state import Attempt, Ended, Intent, Job, Resize, State
 
 MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
@@ -104,6 +105,8 @@ def _decision(state: State, event: Event) -> State:
     row = str(event.data.get("row"))
     state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None,
                     pause_until=_time(event.data.get("until")) if row == "back_off" else None)
+    if row == "bench_nodes" and state.slower is not None:
+        state = replace(state, search=begins(state.search, state.slower.t, event.t))
     if row == "ask_to_end" and "until" in event.data:
         heard = event.data.get("heard")
         return _change_attempt(state, event, heard=None if heard is None else int(heard),

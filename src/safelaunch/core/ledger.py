@@ -159,11 +159,14 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
 
 
 def blaming(evidences: Iterable[NodeEvidence], now: float) -> tuple[NodeEvidence, ...]:
-    """Evidence of failures that blame a node, oldest first: of runs, MEDIUM or more, not void, not cleared since."""
+    """Evidence of failures that blame a node, oldest first: of runs, MEDIUM or more, not void, not cleared since. That
+    a node is slow is no failure.
+    """
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void, cleared = _void_causes(believed), last_cleared(believed)
     return tuple(one for one in believed
-                 if one.run and one.kind != RATE and _weight(one) >= MEDIUM and one.t > cleared.get(one.node, -math.inf)
+                 if one.run and one.kind not in (RATE, "slow") and _weight(one) >= MEDIUM
+                 and one.t > cleared.get(one.node, -math.inf)
                  and (one.is_fact or (one.run, one.fingerprint) not in void))
 
 

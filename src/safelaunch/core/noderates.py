@@ -16,6 +16,7 @@ TIMES, SURE = 10.0, 0.95      # a node is bad where P(rate > TIMES × prior mean
 # still get a bad node (it assumes 0.6 % of nodes above TIMES the mean; 0.1 assumes 2.4 %).
 LEAST_SHAPE, MOST_SHAPE = 0.1, 0.3
 HALF = 0.5                    # failures added to the others' (Jeffreys): a fleet without any still has a rate
+_LEAST_DAYS = 1e-9            # of the others: a difference of sums can be 0
 _STEPS, _ENOUGH, _TINY = 10_000, 1e-15, 1e-300
 
 
@@ -52,7 +53,7 @@ def judge_rates(fleet: Sequence[NodeDays]) -> list[NodeRate]:
         return []
     shape = fit_shape(used)
     failures, days = sum(one.failures for one in used), math.fsum(one.days for one in used)
-    rates = [_judge(one, shape, (failures - one.failures + HALF) / (days - one.days)) for one in used]
+    rates = [_judge(one, shape, (failures - one.failures + HALF) / max(_LEAST_DAYS, days - one.days)) for one in used]
     return sorted(rates, key=lambda rate: (-rate.probability, -rate.posterior, rate.node))
 
 

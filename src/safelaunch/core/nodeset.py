@@ -31,11 +31,14 @@ def expand_own(text: str | None) -> tuple[str, ...]:
         return ()
 
 
-def _check_size(text: str) -> None:
-    """Raise before ClusterShell makes all names of "n[0-99999999]", which takes hours."""
-    counts = [sum(map(_count, found[1].split(","))) for found in _BRACKET.finditer(text)]
-    if prod(counts) > MOST_NAMES or len(text) > MOST_NAMES * 64:
+def _check_size(text: str, before: int) -> int:
+    """How many names there are with this part. Raises before ClusterShell makes all of "n[0-99999999]", which takes
+    hours.
+    """
+    count = before + prod(sum(map(_count, found[1].split(","))) for found in _BRACKET.finditer(text))
+    if count > MOST_NAMES or len(text) > MOST_NAMES * 64:
         raise NodeSetParseError(text, f"names more than {MOST_NAMES} nodes")
+    return count
 
 
 def _count(piece: str) -> int:
@@ -45,14 +48,14 @@ def _count(piece: str) -> int:
 
 def _ordered(text: str) -> Iterable[str]:
     """Part by part: a NodeSet sorts, and Slurm's order is the topology's."""
-    depth, part = 0, ""
+    depth, part, count = 0, "", 0
     for char in text + ",":
         depth += (char == "[") - (char == "]")
         if char in "!&^@*?":
             raise NodeSetParseError(part, f"{char!r} is ClusterShell's own notation, not Slurm's")
         if char == "," and depth == 0:
             if part.strip():
-                _check_size(part)
+                count = _check_size(part, count)
                 yield from map(str, NodeSet(part.strip(), resolver=RESOLVER_NOGROUP))
             part = ""
         else:

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from safelaunch.core import nodefold, nodeset
@@ -58,7 +59,7 @@ def parse_use(line: bytes) -> NodeUse | None:
         return None
     try:
         raw: Any = json.loads(line[start:])
-        nodes = nodeset.expand(raw["used"]) if raw["v"] == VERSION and isinstance(raw["used"], str) else ()
+        nodes = _expand(raw["used"]) if raw["v"] == VERSION and isinstance(raw["used"], str) else ()
         use = NodeUse(nodes, float(raw["t"]), float(raw["used_s"]), raw["run"], int(raw["attempt"]), raw["cluster"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, ParseError):
         return None
@@ -66,9 +67,12 @@ def parse_use(line: bytes) -> NodeUse | None:
     return use if nodes and is_sane and is_word(use.run) and use.run and is_word(use.cluster) else None
 
 
+_expand = lru_cache(256)(nodeset.expand)   # a run's attempts use the same nodes, mostly
+
+
 def judge_fleet(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], cluster: str, now: float) -> list[NodeRate]:
     """The rates of all nodes with known days of use, the worst first. `evidences` are of that cluster alone."""
-    known = [use for use in dict.fromkeys(uses) if use.cluster == cluster and use.t <= now + SKEW_S]
+    known = [use for use in dict.fromkeys(uses) if use.cluster == cluster and now - WINDOW_S < use.t <= now + SKEW_S]
     days = _days(known, last_cleared(evidences), now)
     counts = {node: len(found) for node, found in _failures(evidences, known, now).items()}
     return judge_rates([NodeDays(node, counts.get(node, 0), used) for node, used in days.items()])
@@ -102,14 +106,18 @@ def _days(uses: Iterable[NodeUse], cleared: Mapping[str, float], now: float) -> 
 
 
 def _failures(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], now: float) -> dict[str, tuple[float, ...]]:
-    """node → when it has failed. One cause in a run counts once a day: a run that restarts on a broken node all day has
-    met one fault.
+    """node → when it has failed. A failed attempt counts once, whatever its verdict and the checks after it say of the
+    node, and one cause in a run once a day: a run that restarts on a broken node all day has met one fault.
     """
     of_attempt: dict[tuple[str, int], set[str]] = defaultdict(set)
     for use in uses:
         of_attempt[use.run, use.attempt].update(use.nodes)
     found: dict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
+    met: set[tuple[str, str, int]] = set()
     for one in blaming(evidences, now):
-        if one.t > now - WINDOW_S and one.attempt is not None and one.node in of_attempt[one.run, one.attempt]:
+        if one.attempt is None or one.t <= now - WINDOW_S or (one.node, one.run, one.attempt) in met:
+            continue
+        if one.node in of_attempt.get((one.run, one.attempt), ()):
+            met.add((one.node, one.run, one.attempt))
             found[one.node][one.run, one.fingerprint or one.kind, int(one.t // DAY_S)] = one.t
     return {node: tuple(times.values()) for node, times in found.items()}

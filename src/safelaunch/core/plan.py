@@ -129,6 +129,7 @@ class ChecksPlan:
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
     programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.plugins.CheckPlugin
+    allreduce: bool = False
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
     if after == "auto":
         after = "beside" if section["boot"] else "off"
     return ChecksPlan(section["boot"], after, tuple(section["disk"]), section["timeout"], section["on_bad_node"],
-                      tuple(section["skip"]), tuple(section.get("programs", ())))
+                      tuple(section["skip"]), tuple(section.get("programs", ())), section.get("allreduce", False))
 
 
 def _slow(section: Mapping[str, Any] | None) -> SlowPlan:

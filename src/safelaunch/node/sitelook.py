@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from safelaunch.node import children
+from safelaunch.node import addresses, children
 from safelaunch.node.bench import pair
 from safelaunch.node.checks.answer import CheckRequest, failed, ok, skipped, unknown
 
@@ -116,7 +116,7 @@ def main(text: str) -> int:
         words = json.loads(text)
         told["node"] = CheckRequest({"node": words.get("node")}).node
         told["checks"] = meet(words) if words.get("peer") else look(words)
-        told["addresses"] = pair.own_addresses()
+        told["addresses"] = addresses.own_addresses()
     except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's answer with it
         told["notes"] = ["the look failed: %r" % (error,)]
     told["took_s"] = round(time.monotonic() - start_s, 3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.core import nodefold
@@ -22,7 +23,7 @@ from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import node_suspected
 from safelaunch.core.model import Event
 from safelaunch.node.checks.answer import LIGHT
-from safelaunch.supervisor import overlap
+from safelaunch.supervisor import allreduce, overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import change_exclusions, share
@@ -30,6 +31,7 @@ from safelaunch.supervisor.suspicion import change_exclusions, share
 POLL_S = 0.05
 STARTS_S = 3.0        # of the time for all, for the helper's start and its answer
 LEAST_S = 1.0
+LIGHT_SHARE = 0.3      # of the time for all, where all-reduces follow
 MOST_SHOWN = 4        # nodes whose checks the job's output shows one by one: those that failed, else one of all
 # `setup:` may be what brings the training's Python, so its absence before that says nothing.
 NEVER = ("python", "torch")
@@ -55,13 +57,18 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     if lead.nodes.no_overlap is not None:
         take_in(lead, asking, nobody(action.nodes, lead.nodes.no_overlap))
         return
-    until_s = lead.now_s + limit_s
-    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, limit_s - STARTS_S))
-    while not asked.poll() and lead.now_s < until_s and not lead.tasks.is_leaving:
+    has_pairs = lead.plan.checks.allreduce and action.after is None
+    until_s, light_s = lead.now_s + limit_s, limit_s * LIGHT_SHARE if has_pairs else limit_s
+    light_until_s = lead.now_s + light_s
+    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_s - STARTS_S))
+    while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
         yield POLL_S
     asked.stop()
+    checked = asked.checked()
+    if has_pairs and not lead.tasks.is_leaving:
+        checked = yield from allreduce.measure(lead, checked, until_s)
     if not lead.tasks.is_leaving:
-        take_in(lead, asking, asked.checked())
+        take_in(lead, asking, checked)
     while not asked.poll() and lead.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
         yield POLL_S
 
@@ -71,12 +78,17 @@ def nobody(nodes: tuple[str, ...], why: str) -> CheckedNodes:
     return CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in nodes))
 
 
-def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float) -> NodeChecks:
-    """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs."""
+def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float,
+        own_job: tuple[str, ...] | None = None) -> NodeChecks:
+    """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs. `own_job`: srun's
+    options where each node gets a short job of its own.
+    """
     wanted, job = lead.plan.checks, lead.job
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": [*wanted.skip, *NEVER],
              "gpus": lead.plan.gpus_per_node, "programs": list(wanted.programs)}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
+    if own_job is not None:
+        return lead.world.check(Target("", nodes, options=own_job), slurm.outside_job(job.env), question)
     return lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
 
 

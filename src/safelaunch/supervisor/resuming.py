@@ -94,7 +94,7 @@ def _plain(found: Any, has_times: bool) -> dict[str, Any]:
 
 
 def _finished_t(path: str) -> float:
-    """0 = it is just being removed."""
+    """0 = it is just being removed, or does not answer."""
     with contextlib.suppress(OSError):
         return checkpoints.finished_t(path)
     return 0.0

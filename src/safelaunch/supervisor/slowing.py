@@ -39,7 +39,7 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     lead.running.goes_so_fast(known)
     for change in changes:
         _report(lead, known, change, text)
-    slowsearch.judge(lead, number, known.values)
+    slowsearch.judge(lead, number, known)
     level = pace.level_of(known)
     if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
         lead.record(lead.writer.event("step_time", **to_event(level)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.nodebench import BenchQuestion
 from safelaunch.adapters.noderound import Target
 from safelaunch.core.decide.actions import BenchNodes
@@ -11,16 +12,21 @@ from safelaunch.core.decide.slowness import BENCH_S
 from safelaunch.core.ledger import DISPROVED, NodeEvidence
 from safelaunch.core.ledgerlines import node_suspected
 from safelaunch.core.model import Event
+from safelaunch.core.progress.steplines import Patterns
+from safelaunch.core.progress.steps import cut_lines
 from safelaunch.core.slow.bench import JudgedSpeed, Speed, speed_table
-from safelaunch.core.slow.condition import Condition, compare
+from safelaunch.core.slow.condition import Condition, compare, with_times
 from safelaunch.core.slow.fleet import TOLERANCE
+from safelaunch.core.slow.pace import LogPace, newest_s
+from safelaunch.core.slow.ranktimes import node_times
 from safelaunch.core.slow.search import judge_swap
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.listening import LISTEN_S
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import change_exclusions, share
 
-POLL_S = 0.05
+POLL_S = 0.2
 ENDS_S = 3.0          # for helpers that were stopped to end
 EACH_S = 120.0        # of a node's measurements
 DISKS = ("disk_write", "disk_read")   # they depend on who else uses them, and name no slow node
@@ -28,6 +34,7 @@ MOST_SHOWN = 8        # rows of the table in the job's output, the worst first
 MOST_WHY = 300
 MOST_KEPT = 64        # nodes whose figures the journal keeps; system/condition.json has all
 LOOK_S = 0.25
+RANKS_BYTES = 64 << 10   # of the log's end: a line of each of 500 ranks
 
 
 def look(lead: Leader) -> Step:
@@ -37,12 +44,13 @@ def look(lead: Leader) -> Step:
         return
     target = Target(lead.job.id, live.nodes, is_local=lead.job.is_local, has_gpus=lead.job.has_gpus)
     asked = lead.world.conditions(target, lead.job.env)
+    times = _rank_times(lead, live.nodes)
     while not asked.poll():
         yield LOOK_S
     silent = {one.node: one.why for one in asked.silent}
     for why in silent.values():
         overlap.note_words(lead, why)
-    found = compare(asked.answers, silent)
+    found = compare(with_times(asked.answers, times), silent)
     lead.record(lead.writer.event("slow_evidence", attempt=live.number, drop_t=slower.t, odd=dict(found.odd),
                                   nodes={node: found.lines[node] for node in _shown(found)}, why=found.verdict))
     lead.put(live.number, "system/condition.json", {"v": 1, "nodes": dict(found.lines), "odd": dict(found.odd),
@@ -50,6 +58,19 @@ def look(lead: Leader) -> Step:
     for node in _shown(found)[:MOST_SHOWN]:
         lead.say(f"{node}: {found.lines[node]}")
     lead.say(f"the nodes when steps became longer: {found.verdict}")
+
+
+def _rank_times(lead: Leader, nodes: tuple[str, ...]) -> dict[str, float]:
+    """Of the log's end, as far as it can be read within a limit of processor time."""
+    size, plan = lead.running.size, lead.plan
+    if lead.process is None:
+        return {}
+    start = max(0, size - RANKS_BYTES)
+    text = cut_lines(lead.process.read(start, size - start))
+    try:
+        return within(LISTEN_S, lambda: node_times(text, Patterns(step_time=plan.step_time_pattern), nodes))
+    except TookTooLong:   # a hint, and no reason to give a pattern up
+        return {}
 
 
 def _shown(found: Condition) -> list[str]:
@@ -69,12 +90,12 @@ def bench(lead: Leader, row: str, action: BenchNodes) -> Step:
     while not asked.poll() and lead.now_s < start_s + BENCH_S and not lead.tasks.is_leaving:
         yield POLL_S
     asked.stop()
+    until_s = lead.now_s + ENDS_S
+    while not asked.poll() and lead.now_s < until_s:   # one that was stopped holds a GPU that the next attempt needs
+        yield POLL_S
     if not lead.tasks.is_leaving:
         judged = asked.judged()
         _take_in(lead, action.nodes, judged, "" if judged else f"they have not all answered within {BENCH_S:g} s")
-    until_s = lead.now_s + ENDS_S
-    while not asked.poll() and lead.now_s < until_s:   # helpers that were stopped are this one's children
-        yield POLL_S
 
 
 def _take_in(lead: Leader, nodes: tuple[str, ...], judged: tuple[JudgedSpeed, ...], why_not: str) -> None:
@@ -110,12 +131,13 @@ def _say(slow: dict[str, str], judged: tuple[JudgedSpeed, ...], why_not: str) ->
             "until its speed changes again")
 
 
-def judge(lead: Leader, number: int, values: int) -> None:
+def judge(lead: Leader, number: int, known: LogPace) -> None:
     """The swap as the last proof: has the speed come back without the nodes that were found slow?"""
     search, live = lead.state.search, lead.running.live
     if live is None:
         return
-    won = judge_swap(search, number, live.nodes, lasts=lead.state.slower is not None, values=values)
+    won = judge_swap(search, number, live.nodes, lasts=lead.state.slower is not None, values=known.values,
+                     now_s=newest_s(known))
     if won is None:
         return
     names = [node for node, _ in search.slow]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ def plan_restarts(asked: AskedPlan, names_of: Callable[[str], tuple[str, ...]], 
     """The exit code; raises UsageError."""
     if len(asked.nodes) < 2:
         raise UsageError("--plan needs the nodes of the job", hint="safelaunch nodes bench --plan 'n[1-48]' …")
+    if not all(map(math.isfinite, (asked.normal_s, asked.slow_s, asked.noise))):
+        raise UsageError("--normal, --slow and --noise are numbers")
     if asked.slow_s <= asked.normal_s:
         raise UsageError("--slow is not more than --normal: seconds a step with all nodes, and before")
     search = GroupSearch(asked.nodes, asked.spares, asked.normal_s, asked.slow_s, asked.noise)

@@ -121,7 +121,6 @@ def test_an_override_obeys_the_rules_of_the_file(override: str, path: tuple[str,
         ("slurm.nodes=four", 'command line: slurm.nodes: expected an integer ≥ 1, got "four"'),
         ("slurmm.nodes=4", 'command line: slurmm: unknown key; did you mean "slurm"?'),
         ("srun.extra=[a", "command line: srun.extra: not YAML"),
-        ("checks.allreduce=true", "command line: checks.allreduce: not built yet"),
     ],
 )
 def test_an_override_that_is_wrong_says_so_without_a_line(override: str, said: str) -> None:

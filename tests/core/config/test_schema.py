@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
+from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
 from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
 from safelaunch.core.config.schema import train_schema
 from safelaunch.core.config.yamltext import parse_document
@@ -79,11 +79,6 @@ def test_the_schema_knows_every_option_in_both_spellings_and_refuses_safelaunchs
 def test_every_key_has_its_row_in_the_docs(path: str) -> None:
     assert path not in KEYS or f"| {KEYS[path].doc} |" in PAGE
     assert f"| `{path}` |" in PAGE
-
-
-@each("path", NOT_BUILT)
-def test_every_key_that_is_not_built_is_named_in_the_docs(path: str) -> None:
-    assert f"`{path.replace('=', ': ')}`" in PAGE
 
 
 @each("name", REFUSED)

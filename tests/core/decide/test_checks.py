@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.checks.results import CheckReport, CheckResult
 from safelaunch.core.decide.actions import CheckNodes, Finish, HandOver, Launch, Wait
-from safelaunch.core.decide.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, weigh
+from safelaunch.core.decide.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, suspects_elsewhere, weigh
 from safelaunch.core.folding import fold
 from safelaunch.core.model import CHECK_FAILED, Event
 from safelaunch.core.plan import ChecksPlan, Plan
@@ -192,6 +192,17 @@ def test_suspects_that_nobody_uses_are_checked_fully(
     blamed: list[str], used: list[str], lost: list[str], expected: tuple[str, ...]
 ) -> None:
     assert suspects_beside(blamed, NODES, used, lost) == expected
+
+
+@pytest.mark.parametrize(("job", "blamed", "late_s", "expected"), [
+    ("12", ["n1", "n9", "n1"], 60.0, ("n9",)), ("11", ["n9"], 60.0, ()), ("12", ["n9"], 7 * 3600.0, ()),
+    ("12", [f"m{n}" for n in range(9)], 60.0, ("m0", "m1", "m2", "m3")), ("12", [], 60.0, ()),
+], ids=["one-that-the-next-job-did-not-get", "in-place", "it-waited-for-long", "many", "nobody"])
+def test_suspects_of_the_job_before_get_a_short_job_each(
+    job: str, blamed: list[str], late_s: float, expected: tuple[str, ...]
+) -> None:
+    failed = replace(state(RAN, ENDED).attempts[0], job="11", ended_t=NOW)
+    assert suspects_elsewhere(failed, job, blamed, NODES, NOW + late_s) == expected
 
 
 @pytest.mark.parametrize(("checks", "is_suspect", "expected"), [

@@ -66,7 +66,17 @@ def test_a_checkpoint_behind_the_last_finite_loss_is_left_out_until_it_is_writte
     assert fold([event], after) == after and nanback.open_cut(after) is None
     assert [nanback.is_cut_off(after, one) for one in found] == [True, True, False, False, True]
     assert not nanback.is_cut_off(after, found[0]._replace(t=2222.0))
+    assert nanback.is_cut_off(after, found[0]._replace(t=0.0)), "its time cannot be read now"
     assert not nanback.cut_off(NanCut(1, 100, 10), found).is_left
+
+
+def test_a_checkpoint_whose_time_could_not_be_read_stays_left_out() -> None:
+    state = lived({"nan": 100, "before": 90, "from": 40})
+    cut = nanback.cut_off(NanCut(1, 100, 90), [SavedAt("/c/95", 95, 0.0)])
+    data = {**cut._asdict(), "checkpoints": [list(one) for one in cut.taken]}
+    after = fold([Event(2000.0, 1, 90, "n0", "checkpoints_cut", data)], state)
+    assert nanback.is_cut_off(after, SavedAt("/c/95", 95, 1095.0))
+    assert not nanback.is_cut_off(after, SavedAt("/c/90", 90, 1090.0))
 
 
 def test_nothing_is_cut_off_while_the_attempt_lives_or_where_its_loss_was_a_number() -> None:

@@ -31,7 +31,7 @@ def told(*more: tuple[str, dict[str, Any]], drop: dict[str, Any] | None = DROP, 
     names = [f"n{number}" for number in range(nodes)]
     said: Said = [("submitted", {"job": "11"}), ("job_started", {"job": "11", "nodes": names}),
                   ("attempt_started", {"attempt": 1, "job": "11", "nodes": names[:2]}),
-                  ("progress", {"attempt": 1, "step": 60}), ("checkpoint", {"attempt": 1, "step": 50})]
+                  ("progress", {"attempt": 1, "step": 160}), ("checkpoint", {"attempt": 1, "step": 50})]
     said += [("slower", drop)] if drop is not None else [("slurm", {"version": "23"})]
     return fold(events_of([*said, *more]))
 
@@ -50,6 +50,7 @@ def at(live: Live | None = None, nodes: int = 4, **more: Any) -> Observation:
 
 RESTART, NEXT = with_then("restart"), with_then("exclude_next")
 BENCHED = ("nodes_benched", {"job": "11", "attempt": 1, "drop_t": DROP_T, "nodes": ["n0", "n1", "n2"], "slow": {}})
+BEGUN = ("decision", {"row": "bench_nodes", "why": "…"})
 ASKED = ("decision", {"row": "slow_restart", "action": "end", "attempt": 1, "why": "…"})
 
 
@@ -73,7 +74,11 @@ def test_when_the_run_stops_for_an_experiment_and_when_it_does_not() -> None:
         "the job's end is near": (slow, at(ALIVE, limit_near=True), RESTART, "limit_near"),
         "a person wants it to end": (slow, at(ALIVE, requests=(KILL,)), RESTART, "kill"),
         "a node is lost": (slow, at(ALIVE, lost=LOST), RESTART, "node_lost"),
-        "40 steps are left, of 6 s each": (told(drop={**DROP, "total": 100}), at(ALIVE), RESTART, "watch"),
+        "only for some steps so far": (told(("progress", {"attempt": 1, "step": 113})), at(ALIVE), RESTART, "watch"),
+        "only for a minute so far": (slow, replace(at(ALIVE), now=DROP_T + 60), RESTART, "watch"),
+        "over a restart": (told(("attempt_started", {"attempt": 2, "job": "11", "nodes": ["n0", "n1"]})),
+                           at(replace(ALIVE, number=2)), RESTART, "slow_restart"),
+        "40 steps are left, of 6 s each": (told(drop={**DROP, "total": 200}), at(ALIVE), RESTART, "watch"),
         "nobody knows how many are left": (told(drop={**DROP, "total": None}), at(ALIVE), RESTART, "slow_restart"),
     }
     assert MOST_PLANNED == 3
@@ -85,12 +90,13 @@ def test_the_price_is_told_before_anything_is_ended() -> None:
     assert isinstance(asked, AskToEnd) and asked.signal == "SIGUSR2"
     assert asked.why == (
         "steps take 5.7 % longer since step 50; experiment 1 of 3 at most: it costs about 5 min (steps behind its "
-        "checkpoint: 35 s at most, measurements: 4 min at most, until the first step: 1 s); it would win: about 167 h")
+        "checkpoint: 35 s at most, measurements: 4 min at most, until the first step: 1 s); it would win: about 166 h")
     alone = action(told(), at(ALIVE), RESTART)
     assert isinstance(alone, AskToEnd) and "without a spare the time in the queue for a job without" in alone.why
     wide, narrow = replace(RESTART, nodes=4), replace(NEXT, nodes=4)
-    assert what_follows(told(), wide).startswith("an experiment is made at the next checkpoint: it costs")
-    assert what_follows(told(drop={**DROP, "total": 100}), wide).startswith("no experiment is made: it costs")
+    assert what_follows(told(), wide).startswith(
+        "if they do for 64 steps and 5 min, an experiment is made at the next checkpoint: it costs")
+    assert what_follows(told(drop={**DROP, "total": 200}), wide).startswith("no experiment is made: it costs")
     assert what_follows(told(), narrow) == "all nodes are measured before the next attempt"
     assert what_follows(told(), PLAN) == "nothing is ended"
     assert what_follows(told(), NEXT) == "nothing is ended: fewer than 3 nodes, with nothing to compare"
@@ -104,7 +110,11 @@ def test_a_planned_stop_waits_for_a_fresh_checkpoint_however_long_it_takes() -> 
         asked = replace(mark_asked(ALIVE, "slow_restart", NOW - 20 * 86400), heard=heard)
         assert row(told(), at(asked), RESTART) == "watch"
         assert patience_of(asked, at(asked), RESTART).is_checkpoint
-        assert row(told(), at(replace(asked, saved="/c/60", saved_t=NOW - 31)), RESTART) == "grace_over"
+        saved = replace(asked, saved="/c/60", saved_t=NOW - 31)
+        assert row(told(), at(saved), RESTART) == "grace_over"
+        assert row(told(("slower_over", DROP)), at(saved), RESTART) == "watch", "the drop has passed meanwhile"
+        assert row(told(), at(saved, requests=(HOLD,)), RESTART) == "watch", "a run on hold would not go on"
+        assert row(told(), at(replace(saved, saved_t=NOW - 300)), RESTART) == "watch", "it has made steps since"
 
 
 def test_who_may_overrule_a_planned_stop() -> None:
@@ -141,6 +151,10 @@ def test_nodes_are_measured_once_for_a_drop_whatever_the_restart_is_for() -> Non
         "report": (ended_after(), at(), PLAN, "launch"),
         "on this machine alone": (ended_after(), at(), replace(NEXT, cluster="local"), "launch"),
         "done": (ended_after(BENCHED), at(), NEXT, "launch"),
+        "once broken off": (ended_after(BEGUN), at(), NEXT, "bench_nodes"),
+        "twice broken off, as jobs end": (ended_after(BEGUN, BEGUN), at(), NEXT, "launch"),
+        "twice for an earlier drop": (ended_after(BEGUN, BEGUN, ("slower", {**DROP, "since_step": 58})), at(), NEXT,
+                                      "bench_nodes"),
         "the drop is over": (ended_after(("slower_over", DROP)), at(), NEXT, "launch"),
         "in the next job": (ended_after(("submitted", {"job": "12"}), ("job_started", {"job": "12", "nodes": ["n5"]})),
                             at(), NEXT, "bench_nodes"),

@@ -76,6 +76,21 @@ def test_an_evaluation_of_many_logged_steps_is_left_out_where_the_log_names_it()
     assert len(play([pace._replace(phase="") for pace in paces])[1]) == 2   # else it is a drop, and a recovery
 
 
+@pytest.mark.parametrize(("every", "lasts"), [(500, 20), (200, 30), (100, 50)])
+def test_a_phase_that_no_log_names_is_told_once_and_not_each_time_it_comes(every: int, lasts: int) -> None:
+    rng = random.Random(every)
+    _, told = play(StepTime(step, rng.gauss(10, 0.1) * (1.2 if step % every >= every - lasts else 1.0))
+                   for step in range(4000))
+    assert [change.is_recovery for change in told] in ([False, True], [])
+
+
+def test_a_drop_after_one_that_was_mended_is_told_as_soon_as_the_first() -> None:
+    rng = random.Random(5)
+    _, told = play(StepTime(step, rng.gauss(10, 0.03) * (1.06 if 400 <= step < 800 or step >= 1200 else 1.0))
+                   for step in range(1300))
+    assert [change.is_recovery for change in told] == [False, True, False] and told[2].seen_step < 1220
+
+
 def test_a_recovery_is_told_once_and_with_the_step_at_which_it_began() -> None:
     rng = random.Random(5)
     speeds = [1.0] * 300 + [1.06] * 300 + [1.0] * 300

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 
 import pytest
@@ -37,6 +39,12 @@ def test_healthy_pairs_accuse_nobody(pairs: int, least: float) -> None:
     nodes = [f"n{number}" for number in range(2 * pairs)]
     told = judged(nodes, lambda pair: PairRate(pair, least if pair.first == "n0" else 10.0))
     assert set(told.values()) == {BusVerdict.GOOD}
+
+
+def test_on_a_network_that_others_use_hardly_a_healthy_node_is_accused() -> None:
+    rng, nodes = random.Random(3), [f"n{number}" for number in range(64)]
+    told = [judged(nodes, lambda pair: PairRate(pair, 10 * math.exp(rng.gauss(0, 0.15)))) for _ in range(100)]
+    assert sum(one == BusVerdict.BAD for found in told for one in found.values()) <= 6, "0.1 % of 6,400"
 
 
 @pytest.mark.parametrize("nodes", [4, 5, 9])

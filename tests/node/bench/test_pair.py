@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.node.bench import pair
+from safelaunch.node import addresses
 from tests.handmade import fake_command
 
 PROGRAM = "import sys; from safelaunch.node.bench import pair; pair.main(sys.stdin.read())"
@@ -29,7 +29,7 @@ def free_ports(count: int = 3) -> list[int]:
 
 def start(is_first: bool, ports: list[int], python: str, **words: Any) -> subprocess.Popen[str]:
     request = {"node": "ab"[not is_first], "peer": "ab"[is_first], "is_first": is_first, "token": "t", "ports": ports,
-               "addresses": pair.own_addresses(), "python": python, "deadline_s": 60, "repeats": 2, **words}
+               "addresses": addresses.own_addresses(), "python": python, "deadline_s": 60, "repeats": 2, **words}
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True)
     assert process.stdin is not None
@@ -79,7 +79,7 @@ def test_a_taken_port_and_a_stranger_without_the_token_stop_no_pair(tmp_path: Pa
         stranger = None
         while stranger is None:
             try:
-                stranger = socket.create_connection((pair.own_addresses()[0], ports[1]))
+                stranger = socket.create_connection((addresses.own_addresses()[0], ports[1]))
             except ConnectionRefusedError:
                 assert first.poll() is None
         with stranger:

@@ -20,7 +20,7 @@ class NodeState(Enum):
 
 
 # Failures of these slow a training down, and do not stop it.
-SLOWING = frozenset(("load", "memory", "stuck", "clock", "limits", "gpu_clocks", "gpu_pcie"))
+SLOWING = frozenset(("load", "memory", "stuck", "clock", "limits", "gpu_clocks", "gpu_pcie", "bandwidth"))
 
 
 class JudgedNode(NamedTuple):

@@ -57,6 +57,7 @@ class CheckReport(NamedTuple):
     results: tuple[CheckResult, ...]
     notes: tuple[str, ...] = ()
     took_s: float = 0.0
+    addresses: tuple[str, ...] = ()   # where other nodes reach it, by its own word
 
     def count(self, outcome: str) -> int:
         """How many checks ended so."""
@@ -73,10 +74,11 @@ def parse_report(line: str, node: str = "") -> CheckReport:
         raise ParseError(f"not an answer of node {node or '?'}: {line[:200]!r} ({error})") from error
     if not isinstance(told, dict) or not isinstance(told.get("checks"), list):
         raise ParseError(f"not an answer of node {node or '?'}: {line[:200]!r}")
-    notes = told.get("notes")
+    notes, there = told.get("notes"), told.get("addresses")
     return CheckReport(node or _text(told.get("node")), _text(told.get("level")),
                        tuple(_result(row) for row in told["checks"][:MOST_RESULTS] if isinstance(row, dict)),
-                       tuple(map(_text, notes[:16])) if isinstance(notes, list) else (), _seconds(told.get("took_s")))
+                       tuple(map(_text, notes[:16])) if isinstance(notes, list) else (), _seconds(told.get("took_s")),
+                       tuple(filter(None, map(_text, there[:16]))) if isinstance(there, list) else ())
 
 
 def _result(row: Mapping[str, Any]) -> CheckResult:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from safelaunch.core import nodefold
+from safelaunch.core.checks import allreduce
 from safelaunch.core.checks.judge import JudgedNodes, NodeState
-from safelaunch.core.checks.results import FAILED, OK, OUTCOMES, UNKNOWN, CheckReport, CheckResult
+from safelaunch.core.checks.results import FAILED, OK, OUTCOMES, SKIPPED, UNKNOWN, CheckReport, CheckResult
 from safelaunch.core.plaintext import clean, columns
 
 # (check, fact, words): what a log of nodes tells of each, whatever the outcome.
@@ -47,6 +48,10 @@ def _lines(report: CheckReport) -> Iterable[str]:
     for result in report.results:
         if result.name == "rw" and result.item:
             yield from _disk_lines(result)
+        elif result.name in (allreduce.NAME, allreduce.SLOW_NAME) and result.outcome != SKIPPED:
+            yield f"AllReduce Check: {'Succeed' if result.outcome == OK else f'{result.outcome}: {result.why}'}"
+            if (gb_s := result.number("gb_s")) is not None:
+                yield f"AllReduce BusBW: {_rate(gb_s)}"
         elif result.outcome in (FAILED, UNKNOWN):
             yield f"{result.title}: {result.outcome}: {result.why}"
         for check, fact, words in _FACTS:

@@ -205,6 +205,10 @@ KEYS: dict[str, Key] = {
         TextLines(), (), "Folders that each node must write and read back; a relative one starts at the job's working "
         "directory."
     ),
+    "checks.allreduce": Key(
+        Flag(), "false", "With checks.boot, also try the communication between the nodes, pair by pair (PyTorch; NCCL, "
+        "or gloo without GPUs), in what is left of checks.timeout."
+    ),
     "checks.timeout": Key(
         Duration(), "60s", "The most that the checks may delay an attempt. Tools that are slower than this count as "
         "failed or unknown."
@@ -266,9 +270,4 @@ KEYS: dict[str, Key] = {
         Text("host:port of a mail server", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[0-9]{1,5}"), None,
         "The mail server for mailto:, such as mail.example.org:25; by default the node's own sendmail.",
     ),
-}
-
-# Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
-NOT_BUILT: dict[str, str] = {
-    "checks.allreduce": "the test of the communication between nodes",
 }

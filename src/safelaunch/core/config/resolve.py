@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.config.handed import BASHS_OWN
-from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
+from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
 from safelaunch.core.config.kinds import WrongValue, expected, handed
 from safelaunch.core.config.layers import (
     COMMAND_LINE,
@@ -171,7 +171,7 @@ class _ConfigReading:
         for path, key in KEYS.items():
             node = _at(tree, path)
             self._keep(path, None, node.origin if node is not None else DEFAULT)
-            if node is not None and not self._is_not_built(path, node):
+            if node is not None:
                 try:
                     self._keep(path, key.kind.read(node), node.origin)
                     self._keep_places(path, node)
@@ -193,20 +193,12 @@ class _ConfigReading:
         for name, inner in node.entries.items() if isinstance(node, MappingNode) else ():
             self.origins[f"{path}.{name}"] = inner.origin
 
-    def _is_not_built(self, path: str, node: Node) -> bool:
-        if not isinstance(node, Scalar) or (what := NOT_BUILT.get(f"{path}={node.text}")) is None:
-            return False
-        self._note(node.origin, path, f"not built yet: {what}")
-        return True
-
     def _refuse_unknown(self, mapping: MappingNode, section: str) -> None:
         known = _known_keys(section)
         for key, node in mapping.entries.items():
             path = f"{section}.{key}" if section else key
             place = mapping.key_origins.get(key, node.origin)
-            if path in NOT_BUILT:
-                self._note(place, path, f"not built yet: {NOT_BUILT[path]}")
-            elif key not in known:
+            if key not in known:
                 self._note(place, path, f"unknown key{_guess(key, section, known)}")
             elif path not in KEYS and not isinstance(node, MappingNode):
                 self._note(node.origin, path, str(expected("a section of keys", node)))
@@ -255,7 +247,7 @@ def _env_value(name: str, node: Node) -> str:
 
 def _known_keys(section: str) -> frozenset[str]:
     prefix = f"{section}." if section else ""
-    paths = (path for path in (*KEYS, *OPEN_SECTIONS, *NOT_BUILT) if path.startswith(prefix) and "=" not in path)
+    paths = (path for path in (*KEYS, *OPEN_SECTIONS) if path.startswith(prefix))
     return frozenset(path[len(prefix) :].partition(".")[0] for path in paths)
 
 

@@ -67,6 +67,8 @@ def _grace_over(state: State, seen: Observation, plan: Plan) -> Action | None:
         return None
     if not patience.is_over(patience.of(live, seen, plan), seen.now, live.heard, live.saved_t):
         return None
+    if live.end_row == "slow_restart" and not slowness.is_wanted_still(state, seen):
+        return None   # a training that goes on is worth more
     if live.saved_t is not None:
         return Kill(FAILED_GRACE_S, f"its next checkpoint is complete: {live.saved}")
     return Kill(FAILED_GRACE_S, f"still running {seen.now - live.end_asked_t:.0f} s after it was asked to end")

@@ -21,7 +21,7 @@ from safelaunch.core.decide.nodes import begins_nothing, good_nodes
 from safelaunch.core.decide.resize import next_size
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
+from safelaunch.core.state import Attempt, State
 
 MOST_WHY = 300   # characters of one node's reasons
 # Checks by which the node itself says that a GPU is broken. Not gpu_xid: the kernel's log goes back to the node's boot.
@@ -31,6 +31,7 @@ LIGHT_S = 5.0    # all of a light check after a failure
 # In a pause they begin so long before its end: memory of dead ranks' GPUs has had time to become free, and they end in
 # time for the launch.
 BEGIN_S, END_S = 8.0, 0.5
+MOST_ELSEWHERE, FRESH_S = 4, 6 * 3600.0   # jobs for suspects of the job before, and how old its failure may be
 LEAST_S = 2.0    # in less no node answers: two looks at one thing are a second apart
 
 
@@ -80,6 +81,17 @@ def _light_limit_s(mode: str, pause_s: float) -> float | None:
     if pause_s >= LEAST_S + END_S:
         return min(LIGHT_S, pause_s - END_S)
     return LIGHT_S if mode == BEFORE else None
+
+
+def suspects_elsewhere(failed: Attempt, job: str, blamed: Sequence[str], job_nodes: Collection[str],
+                       now: float) -> tuple[str, ...]:
+    """The nodes to check fully by short jobs of their own: blamed for the failure that made the run go on in this job,
+    which has got other nodes; () when it waited for long, since a node is another's by then.
+    """
+    is_fresh = failed.ended_t is not None and abs(now - failed.ended_t) < FRESH_S
+    if failed.job == job or not is_fresh:
+        return ()
+    return tuple(node for node in dict.fromkeys(blamed) if node not in job_nodes)[:MOST_ELSEWHERE]
 
 
 def suspects_beside(blamed: Sequence[str], job_nodes: Collection[str], used: Collection[str],

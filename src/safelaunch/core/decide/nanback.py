@@ -34,8 +34,9 @@ def cut_off(cut: NanCut, found: Sequence[SavedAt]) -> NanCut:
 
 
 def is_cut_off(state: State, one: SavedAt) -> bool:
-    """Whether a checkpoint is one of those; not if it was written again since."""
-    return any(one in cut.taken for cut in state.nan_cuts)
+    """Whether a checkpoint is one of those; not if it was surely written again since."""
+    return any(one == cut or (one[:2] == cut[:2] and 0.0 in (one.t, cut.t))
+               for known in state.nan_cuts for cut in known.taken)
 
 
 def why_no_further(state: State, last: Attempt, nan: ToldFigure) -> str | None:

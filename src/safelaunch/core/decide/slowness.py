@@ -1,9 +1,11 @@
 """What follows when steps take longer for good (slow.then): measure the nodes, perhaps after a planned stop.
 
 Laws:
-- The nodes are measured once for each drop, between two attempts.
+- The nodes are measured once for each drop, between two attempts. A job that ends meanwhile makes that twice, and no
+  more: a run whose jobs are shorter than a round would never train again.
 - A planned stop loses no step that a checkpoint could have kept: it waits for the next complete one, however long.
 - It is made at most MOST_PLANNED times a run, and never where it costs more than it would win.
+- It is made of a drop that has lasted (an evaluation that no log names passes), and not any more once that is over.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.fleet import LEAST_NODES
 from safelaunch.core.state import Slower, State
 
-MOST_PLANNED = 3
+MOST_PLANNED, MOST_BEGUN = 3, 2
+LASTS_S, LASTS_STEPS = 300.0, 64   # of a drop that was reported, before anything is ended for it
 BENCH_S = 240.0      # the most that the measurements may take
+STALE_S = LEAVES_S + 60.0  # after its checkpoint nothing is ended for an experiment any more
 STOPS_S = LEAVES_S + 5.0   # of steps behind the checkpoint at which the training stops
 
 
@@ -72,10 +76,26 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
     if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or seen.frozen or seen.asked("hold"):
         return None   # nothing to go on from; or an end now would be no restart
     known = price(state, state.slower, plan)
-    if not known.is_worth_it:
+    if not known.is_worth_it or not _has_lasted(state, state.slower, seen.now):
         return None
     return (f"steps take {_longer(state.slower)} longer since step {state.slower.step}; experiment "
             f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
+
+
+def is_wanted_still(state: State, seen: Observation) -> bool:
+    """Whether an attempt that was asked to stop for an experiment is to be ended at its checkpoint: not if the drop is
+    over, the run would be on hold, or steps were made since (a hold that was taken back).
+    """
+    saved_t = seen.attempt.saved_t
+    return state.slower is not None and not seen.asked("hold") and (saved_t is None or seen.now <= saved_t + STALE_S)
+
+
+def _has_lasted(state: State, slower: Slower, now: float) -> bool:
+    """Over a restart only the time tells."""
+    last = state.attempt
+    is_same = last is not None and last.number == slower.attempt
+    steps = last.step - slower.step if is_same and last is not None and last.step is not None else LASTS_STEPS
+    return now >= slower.t + LASTS_S and steps >= LASTS_STEPS
 
 
 def what_follows(state: State, plan: Plan) -> str:
@@ -84,7 +104,8 @@ def what_follows(state: State, plan: Plan) -> str:
     if slower is None or then == "report":
         return "nothing is ended"
     if not _is_open(state):
-        return "the nodes have been measured for it; nothing more is ended"
+        done = "the nodes have been measured" if state.search.drop_t == slower.t else "two rounds were broken off"
+        return f"{done} for it; nothing more is ended"
     if plan.cluster == "local" or plan.allocated_nodes < LEAST_NODES:
         return f"nothing is ended: fewer than {LEAST_NODES} nodes, with nothing to compare"
     next_time = "all nodes are measured before the next attempt"
@@ -95,12 +116,15 @@ def what_follows(state: State, plan: Plan) -> str:
     known = price(state, slower, plan)
     if not known.is_worth_it:
         return f"no experiment is made: {known.text}; {next_time}"
-    return f"an experiment is made at the next checkpoint: {known.text}"
+    return (f"if they do for {LASTS_STEPS} steps and {span(LASTS_S)}, an experiment is made at the next checkpoint: "
+            f"{known.text}")
 
 
 def _is_open(state: State) -> bool:
-    """Whether a drop lasts for which nothing was measured."""
-    return state.slower is not None and state.search.drop_t != state.slower.t
+    """Whether a drop lasts for which nothing was measured, and no two rounds were broken off."""
+    slower, search = state.slower, state.search
+    return (slower is not None and search.drop_t != slower.t
+            and sum(drop_t == slower.t for drop_t, _ in search.begun) < MOST_BEGUN)
 
 
 def _longer(slower: Slower) -> str:

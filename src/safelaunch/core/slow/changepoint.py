@@ -24,6 +24,7 @@ MEMORY = 1000               # values in which the level follows a creeping chang
 ALARM = math.log(1e6)
 LASTING = 8                 # values that must agree
 CLIP = ALARM / LASTING
+MOST_DOUBT = 256            # values that a drop must last at most, where others have passed
 SURE = 0.999
 FLOOR = 0.001               # least noise: logs print two decimals of a second
 BLOCK, BLOCKS = 16, 8       # values whose medians show noise that lasts, and how many at least
@@ -70,7 +71,9 @@ class Excursion:
 class PaceWatch:
     """All that is known of a run's speed; levels and noise are of logarithms. `tolerance` is above 0, such as 0.05.
 
-    `normal` is the level before a drop that was reported and lasts; None = there is none.
+    `normal` is the level before a drop that was reported and lasts; None = there is none. `passed`: how many values the
+    longest one that was over lasted: an evaluation, or a filesystem that others use, comes again, so the next drop must
+    last twice as long before it counts.
     """
 
     tolerance: float
@@ -83,6 +86,7 @@ class PaceWatch:
     slower: Excursion = Excursion()
     faster: Excursion = Excursion()
     normal: float | None = None
+    passed: int = 0
 
 
 def restart(watch: PaceWatch) -> PaceWatch:
@@ -166,7 +170,7 @@ def _lower(watch: PaceWatch, level: float, shift: float) -> float:
 
 def _judge(watch: PaceWatch, level: float) -> tuple[PaceWatch, PaceChange | None]:
     shift = math.log1p(watch.tolerance)
-    if watch.slower.score >= ALARM:
+    if watch.slower.score >= ALARM and watch.slower.count >= min(MOST_DOUBT, 2 * watch.passed):
         after, error = _level_now(watch, watch.slower.count, shift)
         confidence = _normal((after - _upper(level, shift)) / error)
         if after >= level + shift and confidence >= SURE:
@@ -196,8 +200,11 @@ def _moved(
     since = watch.recent[-count:][start:]
     change = PaceChange(since[0][0], since[-1][0], math.exp(level), math.exp(after), confidence, normal is None)
     is_news = normal is not None or watch.normal is not None
+    passed = len(watch.recent) - len(since) if normal is None and watch.normal is not None else 0
+    if passed > MOST_DOUBT / 2:
+        passed = 0   # somebody has mended what was no passing thing
     watch = replace(watch, level=after, learned=LEARN, recent=since, slower=Excursion(), faster=Excursion(),
-                    normal=normal)
+                    normal=normal, passed=max(watch.passed, passed))
     return watch, change if is_news else None
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.checks.results import OK, CheckReport
+from safelaunch.core.checks.results import OK, CheckReport, CheckResult
 from safelaunch.core.progress.figures import median, robust_deviation
+from safelaunch.core.slow import ranktimes
 from safelaunch.core.slow.fleet import LEAST_NODES
 
 Z = 6.0
@@ -34,6 +35,7 @@ FIGURES: dict[str, Figure] = {
     "steal": Figure("CPU time stolen", "%", True, 2.0),
     "foreign_cpu": Figure("CPU of other users", "cores", True, 0.5),
     "cpu_throttled": Figure("CPU throttled", "times/s", True, 1.0),
+    ranktimes.NAME: Figure("step time of its ranks", "s", True, 0.0, 0.01),
     "cpu_clock": Figure("CPU clock", "MHz", False, 0.0, 0.1),
     "temperature": Figure("temperature", "C", True, 15.0),
     "nic_errors": Figure("network errors", "", True, 1000.0, 1.0),
@@ -50,6 +52,13 @@ class Condition(NamedTuple):
     lines: Mapping[str, str]
     odd: Mapping[str, str]
     verdict: str
+
+
+def with_times(reports: Sequence[CheckReport], times: Mapping[str, float]) -> list[CheckReport]:
+    """The reports with what a step takes on their nodes (core.slow.ranktimes)."""
+    return [report._replace(results=(*report.results, CheckResult(
+        ranktimes.NAME, "", OK, "", {"value": times[report.node]}))) if report.node in times else report
+        for report in reports]
 
 
 def compare(reports: Sequence[CheckReport], silent: Mapping[str, str]) -> Condition:

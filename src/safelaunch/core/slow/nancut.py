@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class SavedAt(NamedTuple):
     """A checkpoint as it was then; one that is written again has another time. The file server's, so that nothing is
-    compared with a clock.
+    compared with a clock. 0 = it could not be read.
     """
 
     path: str

@@ -9,11 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from safelaunch.core.progress.figures import median
 from safelaunch.core.progress.steplines import StepLine
-from safelaunch.core.slow.changepoint import LEARN, PaceChange, PaceWatch, StepTime, follow, restart
+from safelaunch.core.slow.changepoint import LEARN, SETTLE, PaceChange, PaceWatch, StepTime, follow, restart
 from safelaunch.core.slow.steppace import StepPace
 
 BY_LOG, BY_CLOCK = "log", "clock"
+NEWEST = 32
 WINDOW_S = 100.0   # of one value by the clock: the supervisor sees a line up to a second late, twice
 
 
@@ -30,7 +32,7 @@ class LogPace:
     source: str = ""
     phase: str = ""
     since: tuple[int, float] | None = None
-    values: int = 0   # of the newest attempt
+    values: int = 0   # of the newest attempt, without those of a phase
 
 
 def go_on(known: StepPace | None, tolerance: float) -> LogPace:
@@ -60,12 +62,18 @@ def take_in(
     changes = []
     is_by_log = pace.source == BY_LOG or any(line.seconds is not None for line in lines)
     pace, times = _by_log(pace, lines) if is_by_log else _by_clock(pace, lines, phase, read_s)
-    pace = replace(pace, values=pace.values + len(times))
+    pace = replace(pace, values=pace.values + sum(not time.phase for time in times))
     for time in times:
         watch, change = follow(pace.watch, time)
         pace = replace(pace, watch=watch)
         changes += [change] if change else []
     return replace(pace, phase=pace.phase or phase), tuple(changes)
+
+
+def newest_s(pace: LogPace) -> float | None:
+    """The middle of the newest values of this attempt, seconds; None = its first values are not over."""
+    count = min(NEWEST, pace.values - SETTLE)
+    return math.exp(median([value for _, value in pace.watch.recent[-count:]])) if count > 0 else None
 
 
 def level_of(pace: LogPace) -> StepPace | None:

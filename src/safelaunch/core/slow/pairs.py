@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from safelaunch.core.progress.figures import median
+from safelaunch.core.progress.figures import median, robust_deviation
 
+MANY, Z = 8, 3.0   # pairs that tell how much the bandwidth of healthy ones differs, and deviations of that
 LEAST_DROP = 0.2   # of the bandwidth: one of two rails lost is a half, and two pairs of healthy nodes differ by less
 
 
@@ -54,8 +55,10 @@ def first_pairs(nodes: Sequence[str]) -> tuple[Pair, ...]:
 
 
 def bad_pairs(rates: Sequence[PairRate], level: float | None, tolerance: float) -> tuple[PairRate, ...]:
-    """Those that failed, or lie below the level by more than the tolerance."""
-    least = (level or 0.0) * (1 - max(LEAST_DROP, tolerance))
+    """Those that failed, or lie below the level by more than the tolerance, and than chance where that is known."""
+    known = [one.gb_s for one in rates if one.gb_s is not None]
+    chance = Z * robust_deviation(known, level) if level is not None and len(known) >= MANY else 0.0
+    least = (level or 0.0) - max((level or 0.0) * max(LEAST_DROP, tolerance), chance)
     return tuple(one for one in rates if not one.is_unmeasured and (one.gb_s is None or one.gb_s < least))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Step times of an attempt without the slow node, before its speed counts as not come back: the first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
@@ -27,15 +28,24 @@ class SlowSearch:
     from_s: float = 0.0
     to_s: float = 0.0
     has_won: bool | None = None
+    begun: tuple[tuple[float, float], ...] = ()   # for which drop rounds of measurements have begun, and when
     seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
     seen_why: str = ""                       # and whether one of them differs
 
 
-def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int) -> bool | None:
+def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:
+    """With one more round of measurements that has begun."""
+    known = tuple(one for one in search.begun if one[0] == drop_t)
+    return search if (drop_t, t) in known else replace(search, begun=(*known, (drop_t, t)))
+
+
+def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int,
+               now_s: float | None) -> bool | None:
     """Whether the speed has come back in this attempt, on these nodes, without those that were found slow.
 
     None = it cannot be told: nobody was found slow, they are used all the same, it is told already, or this is too
-    early. `lasts`: the drop does; `values`: the step times of this attempt so far.
+    early. `lasts`: the drop does; `values`: the step times of this attempt so far; `now_s`: the middle of the newest.
+    In noise that lasts a recovery is told late: nothing is taken back while steps are nearer to what they took before.
     """
     if not search.slow or search.has_won is not None or attempt <= search.attempt:
         return None
@@ -43,4 +53,6 @@ def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, last
         return None
     if not lasts:
         return True
-    return False if values >= PROOF_VALUES else None
+    if values < PROOF_VALUES or now_s is None:
+        return None
+    return False if now_s >= math.sqrt(search.from_s * search.to_s) else None

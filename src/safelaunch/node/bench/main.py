@@ -4,7 +4,7 @@ One measurement after another, each in a disposable child with a deadline: what 
 program: `python3 -I -S main.py '{"paths": ["/scratch"]}'`. Standard library, Python 3.9.
 
 The line has the form of node/checks/main.py: its rows are measurements, their facts {"value", "unit", "device",
-"samples"}. Beside them: "addresses", where other nodes reach this one (node/bench/pair.py).
+"samples"}. Beside them: "addresses", where other nodes reach this one (node/addresses.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
-from safelaunch.node import children
-from safelaunch.node.bench import pair, work
+from safelaunch.node import addresses, children
+from safelaunch.node.bench import work
 from safelaunch.node.checks.answer import CheckRequest, failed, unknown
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ def answer(words: Any) -> dict[str, Any]:
     """The node's answer to a request."""
     host, start_s = os.uname().nodename.split(".")[0], time.monotonic()
     told = {"v": 1, "node": host, "host": host, "t": time.time(), "took_s": 0.0, "level": "bench", "checks": [],
-            "notes": [], "addresses": pair.own_addresses()}
+            "notes": [], "addresses": addresses.own_addresses()}
     bench: Optional[Bench] = None
     try:
         if not isinstance(words, dict):

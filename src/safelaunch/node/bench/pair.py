@@ -12,7 +12,6 @@ import fcntl
 import hmac
 import json
 import os
-import re
 import socket
 import struct
 import sys
@@ -65,16 +64,6 @@ class PairRequest:
             self.repeats = int(words.get("repeats", 5))
         except (LookupError, TypeError) as error:
             raise ValueError("not a pair: %s" % error) from error
-
-
-def own_addresses() -> list[str]:
-    """This host's IPv4 addresses, without loopback where there are others: proc(5), net/fib_trie."""
-    try:
-        with open("/proc/net/fib_trie") as file:
-            found = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", file.read(1 << 20))
-    except OSError:
-        found = []
-    return list(dict.fromkeys(one for one in found if not one.startswith("127.")))[:8] or ["127.0.0.1"]
 
 
 def interface_of(address: str) -> str:

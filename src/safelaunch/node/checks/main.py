@@ -5,7 +5,7 @@ sleeps in D state is left behind. As a program: `python3 -I -S main.py '{"paths"
 Standard library, Python 3.9.
 
 The line: {"v": 1, "node", "host", "t", "took_s", "level", "checks": [{"name", "item", "outcome", "why", "facts",
-"took_s"}], "notes": [text]}.
+"took_s"}], "notes": [text], "addresses": where other nodes reach this one}.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
-from safelaunch.node import children, devices
+from safelaunch.node import addresses, children, devices
 from safelaunch.node.checks.answer import CheckRequest, failed, ok, skipped, unknown
 from safelaunch.node.checks.table import CHECKS, SOURCES, Check
 
@@ -55,7 +55,7 @@ def run(request: CheckRequest) -> dict[str, Any]:
             for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
     rows += [_plugin_row(one, outcomes[("plugin", one["name"])], request.deadline_s) for one in programs]
     return {**_head(request.node), "took_s": round(time.monotonic() - start_s, 3), "level": request.level,
-            "checks": rows}
+            "checks": rows, "addresses": addresses.own_addresses()}
 
 
 def _head(node: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from safelaunch.core.why.verdict import Verdict
 
 EARLY_STEPS = 3                    # optimizer states and caches come with the first ones; from the fourth on it is open
 EARLY_BYTES = 16 << 20             # of a log that is longer, its beginning may not have been read
+# Where no line names a step, it may be that none was read: then a log is early while it is short in bytes and in time.
+EARLY_S, NO_STEPS_BYTES = 1800.0, 4 << 20
 LATE_STEPS = 100                   # sizes that fit so often fit
 LATE_S, LATE_FEW_STEPS = 3600.0, 10   # of trainings with steps of minutes
 
@@ -39,7 +41,9 @@ def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
     made = steps[-1] - steps[0] if steps else 0
     is_late = made >= LATE_STEPS or (made >= LATE_FEW_STEPS and lasted_s >= LATE_S)
     # A log that names each tenth step, or goes on from a checkpoint, does not tell how many came before the first one.
-    is_early = found.offset < EARLY_BYTES and (not steps or (steps[0] <= EARLY_STEPS and made < EARLY_STEPS))
+    is_short = lasted_s < EARLY_S and found.offset < NO_STEPS_BYTES
+    is_early = found.offset < EARLY_BYTES and (
+        steps[0] <= EARLY_STEPS and made < EARLY_STEPS if steps else is_short)
     if not is_late and not is_early:
         return verdict
     hours = f" and {lasted_s / 3600:.1f} h" if lasted_s >= LATE_S else ""
@@ -49,8 +53,8 @@ def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
 
 
 def _steps_before(found: Finding, episode: Episode) -> tuple[list[int], float]:
-    """The steps of this launch that were logged before the error, sorted, and the seconds since the first; 0 = no clock
-    tells. Of long logs only the first, the last and some more are known.
+    """The steps of this launch that were logged before the error, sorted, and the seconds since the first sign of life;
+    0 = no clock tells. Of long logs only the first, the last and some more are known.
     """
     at = order_of(found, episode.is_timed)
     signs = [one for one in episode.progress
