@@ -105,6 +105,12 @@ def test_the_attempts_exit_code_is_the_trainings(run: Run, env: dict[str, str], 
     assert "[local0:0]:trained\n" in done.stdout
 
 
+def test_a_training_that_ends_at_once_keeps_its_exit_code(run: Run) -> None:
+    """Bash forgets the end of a child that comes with a trapped signal: here with the word that its guard runs."""
+    ends = {**WHOLE, "SAFELAUNCH_GUARD": "import os; os._exit(97)"}
+    assert [run("true", environ=ends).returncode for _ in range(40)] == [97] * 40
+
+
 @with_and_without
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT], ids=lambda number: number.name)
 def test_a_training_that_dies_of_a_signal_gives_128_and_its_number(
