@@ -61,6 +61,9 @@ class SafelaunchLauncherConf:
 
     cluster: str | None = None
     spare_nodes: int | None = None
+    min_nodes: int | None = None
+    nodes_multiple_of: int | None = None
+    before_resize: str | None = None
     standby: bool | None = None
     on_nan: str | None = None
     checks: Section = field(default_factory=dict)

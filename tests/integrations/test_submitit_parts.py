@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import submitit
 import tomllib
 from submitit.core import utils
 
+from safelaunch.core.config.keys import KEYS
 from safelaunch.integrations.submitit import environment, parameters
 from safelaunch.integrations.submitit.executor import SafelaunchExecutor
 from safelaunch.integrations.submitit.watcher import STATES
@@ -44,6 +47,19 @@ def test_without_parameters_it_is_submitits_job_of_five_minutes() -> None:
 
 def test_no_section_has_the_name_of_an_option_of_sbatch() -> None:
     assert not parameters.SECTIONS & (parameters.SBATCH | parameters.OTHERS)
+
+
+def test_every_key_of_train_yaml_is_a_parameter_or_none_that_a_function_can_have() -> None:
+    sections = {"env", "slurm", *(key.partition(".")[0] for key in KEYS)}
+    assert sections == parameters.SECTIONS | parameters.NOT_FOR_FUNCTIONS
+    assert not parameters.SECTIONS & parameters.NOT_FOR_FUNCTIONS
+
+
+def test_a_program_that_uses_another_cluster_of_submitit_loads_little_of_safelaunch() -> None:
+    code = ("import submitit, sys; submitit.AutoExecutor('logs', cluster='debug'); "
+            "print(*(name for name in sys.modules if name.startswith('safelaunch.')))")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"safelaunch.core.plan", "safelaunch.core.config.keys", "safelaunch.api"} & set(said.stdout.split())
     assert not parameters.VALID & set(parameters.NOT_TAKEN)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
-from safelaunch.core.script import time_limit_s
 
 NAME, MINUTES = "submitit", 5   # submitit's own defaults: a job's name, and its minutes
 
-_EXECUTORS_OWN = ("version", "name", "run_dir", "command", "setup", "launch", "slurm")
-SECTIONS = frozenset(("env", *(key.partition(".")[0] for key in KEYS))).difference(_EXECUTORS_OWN)
+# Keys of train.yaml that the executor sets, or that a function cannot have.
+NOT_FOR_FUNCTIONS = frozenset((
+    "version", "name", "run_dir", "command", "setup", "launch", "slurm", "script", "sweep", "max_parallel"))
+# All others, in words: every program that uses submitit reads them, and the table of keys takes 20 ms to import.
+SECTIONS = frozenset((
+    "before_resize", "checks", "cluster", "container", "env", "hang", "kill_switch", "min_nodes", "nodes_multiple_of",
+    "notify", "on_nan", "preserve_site", "progress", "restart", "resume", "slow", "spare_nodes", "srun", "standby",
+    "suspects"))
 OTHERS = frozenset(("job_name", "setup", "srun_args", "additional_parameters", "stderr_to_stdout"))
 # What submitit's slurm executor takes and this one does not, with what to do.
 NOT_TAKEN = {
@@ -35,6 +39,8 @@ def read_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         reasons = [f"{name}: {NOT_TAKEN.get(name, 'no parameter of this executor')}" for name in unknown]
         raise ValueError("\n".join([*reasons, f"Valid parameters are: {', '.join(sorted(VALID))}"]))
+    from safelaunch.core.script import time_limit_s
+
     read = dict(given)
     limit_s = time_limit_s(str(given.get("time", MINUTES)))
     if limit_s is None:
