@@ -29,6 +29,7 @@ def imports_in_texts() -> Iterator[tuple[str, str, str]]:
 
 
 def is_there(module: str, name: str) -> bool:
+    module = module.replace("safelaunch_callbacks", "safelaunch.callbacks")   # the name where it is installed alone
     try:
         return hasattr(import_module(module), name) or bool(import_module(f"{module}.{name}"))
     except ModuleNotFoundError:

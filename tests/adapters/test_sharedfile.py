@@ -138,7 +138,7 @@ def test_what_lies_under_a_claims_name_is_not_ours(make: Callable[[Path], object
 OTHERS = {
     "this user's own, and the site's": (
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
-        "adapters/rulepacks.py:_File.__call__", "adapters/rulepacks.py:_may_have_packs",
+        "adapters/rulepacks.py:_File.__call__",
         "adapters/sitefiles.py:read_template", "watch/memory.py:load", "commands/policy.py:_layers_below",
         "views/benchplan.py:_lines",
     ),
@@ -153,7 +153,7 @@ OTHERS = {
         "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",
         "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
         "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/noderound.py:_text",
-        "adapters/probe.py:_close_files_but",
+        "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:show_page",
         "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
     ),

@@ -242,6 +242,13 @@ def test_a_file_that_is_cut_swapped_zeroed_or_lost_never_counts_as_complete(
     assert_the_older_is_chosen(layout, tree, (name, damage, at, other))
 
 
+def test_zeros_behind_the_first_bytes_of_a_part_of_orbax_are_seen() -> None:
+    name = "4/default/ocdbt.process_0/d/47454e68cd4fe1ce0ac30933e57110c2"
+    before = files("orbax")[name]
+    for place in range(12):
+        assert_the_older_is_chosen("orbax", {**files("orbax"), name: before[:place].ljust(len(before), b"\0")}, place)
+
+
 def test_a_cut_within_the_first_bytes_of_a_part_of_orbax_is_seen() -> None:
     name = "4/default/ocdbt.process_0/d/a5148f3401ffb4f71a4bffd8549ba872"
     before = files("orbax")[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -162,13 +163,13 @@ def test_a_log_of_somebody_else_is_left_out_of_a_folder_and_refused_by_name(here
                               text=True, timeout=60)
 
     folder = Path("/tmp") / f"why-odd-{os.getpid()}"
-    (here / "logs").rename(folder)
+    shutil.move(here / "logs", folder)
     try:
         both, closed = as_nobody(str(folder)), as_nobody(str(folder / "closed.log"))
         (folder / "own.log").unlink()
         none = as_nobody(str(folder))
     finally:
-        folder.rename(here / "logs")
+        shutil.rmtree(folder)
     assert both.returncode == 0 and "1 of the 2 logs" in both.stderr and "cuda_oom" in both.stdout, both.stderr
     assert closed.returncode == 2 and "Permission denied" in closed.stderr
     assert none.returncode == 2 and "none of its 1 logs are readable for you" in none.stderr

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -385,18 +386,18 @@ def test_words_on_parallel_groups_are_reported_however_long_the_command_line_is(
 # --- what the kernel says --------------------------------------------------------------------------------------------
 
 
-def test_call_is_shown_with_its_file_and_mount(spawn: Spawn, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    writer = os.open(tmp_path / "pipe", os.O_RDWR)
-    pid = spawn([sys.executable, "-c", f"print('up', flush=True)\nopen({str(tmp_path / 'pipe')!r}, 'rb').read()"]).pid
-    wait_until(lambda: evidence.look(pid)["call"] == "read", 30, "it does not read")
-
-    said = evidence.look(pid)
-
-    os.close(writer)
-    assert said["path"] == str(tmp_path / "pipe") and str(tmp_path).startswith(said["mount"])
+def test_call_is_shown_with_its_file_and_mount(spawn: Spawn) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:   # files below /dev are devices, and not shown
+        pipe = f"{folder}/pipe"
+        os.mkfifo(pipe)
+        writer = os.open(pipe, os.O_RDWR)
+        pid = spawn([sys.executable, "-c", f"print('up', flush=True)\nopen({pipe!r}, 'rb').read()"]).pid
+        wait_until(lambda: evidence.look(pid)["call"] == "read", 30, "it does not read")
+        said = evidence.look(pid)
+        os.close(writer)
+    assert said["path"] == pipe and pipe.startswith(said["mount"])
     assert said["wchan"] and said["state"] == "S"
-    assert {"fd": "3", "path": str(tmp_path / "pipe"), "mount": said["mount"], "fs": said["fs"]} in said["files"]
+    assert {"fd": "3", "path": pipe, "mount": said["mount"], "fs": said["fs"]} in said["files"]
 
 
 def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touched(

@@ -163,7 +163,10 @@ def _judge_ocdbt(folder: CheckpointTree, path: str) -> str | None:
             return f"truncated: {size - at} bytes of a part that begins at byte {at}"
         else:
             # Values without compression, or large ones: no more than that they are there.
-            return "reads as zeros" if not folder.read(path, at, _CHUNK_BYTES).strip(b"\0") else None
+            written = folder.read(path, at, _CHUNK_BYTES).rstrip(b"\0")
+            is_none = len(written) < len(_ZSTD_MAGIC) and any(
+                magic.startswith(written) for magic in (_NODE_MAGIC, _ZSTD_MAGIC))   # or the first bytes of a part
+            return "reads as zeros" if is_none else None
     return None
 
 

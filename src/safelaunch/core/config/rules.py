@@ -16,6 +16,7 @@ from safelaunch.core.plugins import FindPlugin
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)
+_WAIT_FOR_NODES_S = 600.0   # the default of restart.wait_for_nodes
 
 
 class Values(Protocol):
@@ -159,9 +160,12 @@ def _resize_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     least, step, nodes = config["min_nodes"], config["nodes_multiple_of"], config["slurm"].get("nodes")
     resume = config["resume"]
     if least is None:
-        keys = ("before_resize", "nodes_multiple_of", "restart.wait_for_nodes")
+        # `config` prints the defaults, too, and what it prints is a train.yaml.
+        chosen = {"before_resize": config["before_resize"] is not None, "nodes_multiple_of": step != 1,
+                  "restart.wait_for_nodes": config["restart"]["wait_for_nodes"] != _WAIT_FOR_NODES_S}
         return [(key, ("min_nodes",), "needs min_nodes: with how few nodes the run may go on")
-                for key in keys if key in origins and origins[key].layer in ("file", "command line")]
+                for key, is_chosen in chosen.items()
+                if is_chosen and key in origins and origins[key].layer in ("file", "command line")]
     faults: list[Fault] = []
     if isinstance(nodes, int) and least >= nodes:
         faults.append(("min_nodes", ("slurm.nodes",), f"must be below slurm.nodes, which is {nodes}"))
