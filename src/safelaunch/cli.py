@@ -44,6 +44,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "extend": ("safelaunch.commands.extend", "Keep nodes for inspection for longer"),
     "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
     "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and exit with its code"),
+    "attach": ("safelaunch.commands.attach", "Watch a job that safelaunch did not submit"),
     "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
     "notify": ("safelaunch.commands.notify", "Send a test message to those whom notify names"),
     "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),

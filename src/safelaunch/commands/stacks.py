@@ -10,19 +10,18 @@ from pathlib import Path
 
 import click
 
-from safelaunch.adapters import collect, runfolder, slurm
+from safelaunch.adapters import collect, slurm
 from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import jobstates, nodefold, nodeset
+from safelaunch.core import nodefold
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.secretmask import mask, mask_all
-from safelaunch.core.slurmtext import is_unknown_job, parse_squeue
-from safelaunch.errors import ParseError, UsageError
-from safelaunch.views import runs, talk
+from safelaunch.errors import UsageError
+from safelaunch.views import foreignjob, runs, talk
 
 SQUEUE_DEADLINE_S = 10.0
 DEADLINE_S = 8.0
@@ -90,7 +89,7 @@ def _find_target(which: str | None) -> tuple[Target, Mapping[str, str]]:
     except UsageError:
         if which is None or not which.replace("_", "").replace("+", "").isdigit():
             raise
-        return _foreign_target(which, env), env
+        return foreignjob.target_of(foreignjob.find(which, "stacks", env), env), env
     runs.check_here(run)
     runs.check_mine(run, "look at the ranks", "stacks")
     return _run_target(run, env), env
@@ -108,29 +107,7 @@ def _run_target(run: Run, env: Mapping[str, str]) -> Target:
     mark = f"{run.plan.run_id}.{job.id}."
     if run.plan.cluster == "local":
         return Target(job.id, nodes, mark, is_local=True)
-    return Target(job.id, nodes, mark, has_gpus=_has_gpus(job.id, env))
-
-
-def _foreign_target(job: str, env: Mapping[str, str]) -> Target:
-    result = slurm.run(slurm.squeue_job(job), env, SQUEUE_DEADLINE_S)
-    if not result.is_ok and is_unknown_job(result.stderr):
-        raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
-    try:
-        jobs = parse_squeue(result.check().stdout)
-    except ParseError as error:
-        raise UsageError(f"squeue's answer on job {job} is not understood: {error.message}") from error
-    found = next((one for one in jobs if one.state in jobstates.ON_NODES), None)
-    if found is None:
-        raise UsageError(f"job {job} is not running" + (f": it is {jobs[0].state}" if jobs else ""))
-    if found.user != runfolder.name_of(os.getuid()):
-        raise UsageError(f"job {job} belongs to {found.user}, and Slurm lets nobody else into it",
-                         hint=f"ask {found.user} to type: safelaunch stacks {job}")
-    return Target(found.id, nodeset.expand(found.nodelist), has_gpus=_has_gpus(found.id, env))
-
-
-def _has_gpus(job: str, env: Mapping[str, str]) -> bool:
-    result = slurm.run(slurm.squeue_gpus(job), env, SQUEUE_DEADLINE_S)
-    return "gpu" in result.stdout
+    return Target(job.id, nodes, mark, has_gpus=foreignjob.has_gpus(job.id, env))
 
 
 def _write_raw(folder: Path, collected: Collected) -> None:

@@ -40,6 +40,13 @@ def compose(name: str, run_dir: str, state: State, told: Sequence[Notice]) -> Me
                    tuple(one.word for one in told), "".join(f"{_plain(line)}\n" for line in lines))
 
 
+def of_job(job: str, name: str, word: str, lines: Sequence[str]) -> Message:
+    """The message on a job that safelaunch did not submit."""
+    title = _plain(f"safelaunch: {name} (job {job}) {WORDS[word].headline}")
+    return Message(name, title, WORDS[word].severity, (word,),
+                   "".join(f"{_plain(line)}\n" for line in lines))
+
+
 def trial(name: str) -> Message:
     """What `safelaunch notify --test` sends."""
     return Message(name, _plain(f"safelaunch: test message of {name}"), "info", ("test",),

@@ -1,0 +1,45 @@
+"""A job of Slurm that safelaunch did not submit: is it there, is it mine, and how are its nodes reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.noderound import Target
+from safelaunch.core import jobstates, nodeset
+from safelaunch.core.slurmtext import QueuedJob, is_unknown_job, parse_squeue
+from safelaunch.errors import ParseError, UsageError
+
+SQUEUE_DEADLINE_S = 10.0
+
+
+def find(job: str, verb: str, env: Mapping[str, str]) -> QueuedJob:
+    """My own job as squeue shows it; raises UsageError for none and for another user's, SlurmUnreachable, SlurmRefused.
+    """
+    result = slurm.run(slurm.squeue_job(job), env, SQUEUE_DEADLINE_S)
+    if not result.is_ok and is_unknown_job(result.stderr):
+        raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
+    try:
+        jobs = parse_squeue(result.check().stdout)
+    except ParseError as error:
+        raise UsageError(f"squeue's answer on job {job} is not understood: {error.message}") from error
+    if not jobs:
+        raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
+    found = next((one for one in jobs if one.state in jobstates.ON_NODES), jobs[0])
+    if found.user != runfolder.name_of(os.getuid()):
+        raise UsageError(f"job {job} belongs to {found.user}, and Slurm lets nobody else into it",
+                         hint=f"ask {found.user} to type: safelaunch {verb} {job}")
+    return found
+
+
+def target_of(found: QueuedJob, env: Mapping[str, str]) -> Target:
+    """Where its ranks are; raises UsageError for a job that is not running."""
+    if found.state not in jobstates.ON_NODES:
+        raise UsageError(f"job {found.id} is not running: it is {found.state}")
+    return Target(found.id, nodeset.expand(found.nodelist), has_gpus=has_gpus(found.id, env))
+
+
+def has_gpus(job: str, env: Mapping[str, str]) -> bool:
+    """Whether a job has GPUs, as far as squeue says."""
+    return "gpu" in slurm.run(slurm.squeue_gpus(job), env, SQUEUE_DEADLINE_S).stdout
