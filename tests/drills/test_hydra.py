@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
+
+import pytest
 
 from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.runs import ALICE, Drill, Installation
 from tests.sandboxes import make_workdir
+
+# Its own argument parser does not start there: the help of --shell-completion is no text.
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="hydra-core 1.3 does not run on Python 3.14")
 
 PROGRAM = """\
 import os, pathlib, time
