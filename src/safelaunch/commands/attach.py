@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import click
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.configfiles import read_mapping
 from safelaunch.core import plan as plans
 from safelaunch.errors import UsageError
@@ -26,7 +28,7 @@ def command(job: str, overrides: tuple[str, ...], logs: tuple[Path, ...], as_jso
     """
     _refuse_run(job)
     plan = plans.make(read_mapping({"command": "true", "name": "attached"}, overrides, ())[0].config, "")
-    attached = attaching.Attachment(job, plan, logs, attaching.outside_job())
+    attached = attaching.Attachment(job, plan, logs, slurm.outside_job(os.environ))
     talk.say(f"watching job {job} by {', '.join(map(str, attached.logs))}; Ctrl-C ends the watch, and not the job")
     code = 0
     for note in attached.follow():

@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from safelaunch.adapters import collect, sharedfile, slurm
-from safelaunch.adapters.notify import Delivery
+from safelaunch.adapters import collect, sharedfile
 from safelaunch.core import jobstates, nodeset
 from safelaunch.core.hangs.proof import BETWEEN_LOOKS_S, Examination, is_certain, pause_before_last_s, verdict_of
 from safelaunch.core.hangs.scene import HangVerdict
@@ -32,6 +31,7 @@ from safelaunch.errors import RunFolderError, SafelaunchError, SlurmUnreachable,
 from safelaunch.supervisor.hangs import FIRST, LAST, LOOKS, SECOND
 from safelaunch.supervisor.state.hangs import HangWatch
 from safelaunch.views import foreignjob, talk, whyevidence, whyrun, whyverdict
+from safelaunch.views.trialmessage import deliver
 from safelaunch.views.whysubject import Subject
 
 LOOK_S = 1.0
@@ -39,7 +39,6 @@ ASK_S, SOON_S = 60.0, 5.0   # Slurm; where it is ending
 PULSE_S = 600.0          # between two lines while all is well
 LOST_ANSWERS = 2         # in a row that Slurm knows no such job
 CHUNK_BYTES, TAIL_BYTES = 1 << 20, 64 << 10
-SEND_S = 0.1
 _ENDS = b"*** JOB "      # Slurm's own word in the job's output (core/slurmoutput.py)
 
 
@@ -201,23 +200,18 @@ class Attachment:
 
     def tell(self, note: AttachNote) -> list[str]:
         """Send a note to those whom notify names, if they want it; what failed."""
-        word = {"hang": "hang"}.get(note.kind) or {DONE: "completed", STOPPED: "stopped"}.get(note.code, "gave_up")
+        if note.kind not in ("hang", "end"):
+            return []
+        word = "hang" if note.kind == "hang" else {DONE: "completed", STOPPED: "stopped"}.get(note.code, "gave_up")
         to = targets(self._plan.notify.to, self._plan.notify.command)
-        if note.kind not in ("hang", "end") or word not in self._plan.notify.when or not to:
+        if word not in self._plan.notify.when or not to:
             return []
         lines = [note.text, *(f"Output: {path}" for path in self.logs),
                  f"Next: safelaunch {'stacks' if note.kind == 'hang' else 'why'} {self.job.id}"]
-        delivery = Delivery(to, of_job(self.job.id, self.job.name, word, lines), self._plan.notify.smtp, os.environ)
-        while (results := delivery.poll()) is None:
-            time.sleep(SEND_S)
+        results = deliver(to, of_job(self.job.id, self.job.name, word, lines), self._plan.notify.smtp)
         return [f"{label} was not told: {why}" for label, why in results.items() if why]
 
 
 def _tell_hang(job: QueuedJob, silent: str, found: HangVerdict) -> str:
     on = f" on {', '.join(found.suspects)}" if found.suspects else ""
     return f"job {job.id} ({job.name}) hangs: {silent}; {found.summary}{on}. See: safelaunch stacks {job.id}"
-
-
-def outside_job() -> dict[str, str]:
-    """The environment of helpers, without that of a job around this shell."""
-    return dict(slurm.outside_job(os.environ))

@@ -1,16 +1,17 @@
-"""A test message to the targets of a run or of a train.yaml, sent from here."""
+"""Messages that are sent from here: a test message to the targets of a run or of a train.yaml."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.notify import Delivery
 from safelaunch.core import plan as plans
-from safelaunch.core.notify.message import trial
-from safelaunch.core.notify.targets import targets
+from safelaunch.core.notify.message import Message, trial
+from safelaunch.core.notify.targets import NotifyTarget, targets
 from safelaunch.core.plan import Plan
 from safelaunch.errors import UsageError
 from safelaunch.views import runs
@@ -34,7 +35,12 @@ def send(plan: Plan) -> dict[str, str]:
     if not to:
         raise UsageError(f"{plan.name} tells nobody: notify.to and notify.command are empty",
                          hint="see docs/notify.md, such as notify: {to: [mailto:me@example.org]}")
-    delivery = Delivery(to, trial(plan.name), plan.notify.smtp, os.environ)
+    return deliver(to, trial(plan.name), plan.notify.smtp)
+
+
+def deliver(to: Sequence[NotifyTarget], message: Message, smtp: str | None) -> dict[str, str]:
+    """Send a message from here, and wait for that: for each target why it did not take it; "" = it did."""
+    delivery = Delivery(to, message, smtp, os.environ)
     while (results := delivery.poll()) is None:
         time.sleep(POLL_S)
     return results
