@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch import cli
+from tests.browser import dump_dom, find_browser
 from tests.handmade import Made, make_run
 
 SECRET = "hf_abcdefghij0123456789"
@@ -128,17 +128,13 @@ def test_submit_and_the_library_do_not_load_the_templates(made: Made) -> None:
 
 
 def test_a_browser_shows_every_part_and_asks_for_nothing(made: Made, tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    browser = find_browser()
     if browser is None:
         if os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1" and platform.freedesktop_os_release()["ID"] == "debian":
             pytest.fail("there is no Chromium, which scripts/install-test-deps installs")
         pytest.skip("there is no Chromium")
     assert cli.run(["report", "bloom", "-o", "page.html"]) == 0
-    argv = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom",
-            f"file://{tmp_path / 'page.html'}"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(tmp_path)})
+    done = dump_dom(browser, tmp_path / "page.html", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "<title>bloom · safelaunch report</title>" in done.stdout, "no script has changed it"
     for part in ("goodput", "steps", "timeline", "verdicts", "stacks", "curves", "nodes", "attempts", "events",

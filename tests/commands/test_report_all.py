@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from safelaunch import cli
 from safelaunch.adapters import registry
+from tests.browser import dump_dom, find_browser
 from tests.handmade import Made, fake_command, make_run
 
 DAY_S = 86400.0
@@ -135,15 +134,11 @@ def test_the_teams_page_has_runs_of_others(month: Path, capsys: pytest.CaptureFi
 
 
 def test_a_browser_shows_every_part(month: Path, tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    browser = find_browser()
     if browser is None:
         pytest.skip("there is no Chromium; tests/commands/test_report.py requires it where it must be")
     assert cli.run(["report", "--all", "-o", "page.html"]) == 0
-    argv = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom",
-            f"file://{tmp_path / 'page.html'}"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(tmp_path)})
+    done = dump_dom(browser, tmp_path / "page.html", tmp_path)
     assert done.returncode == 0, done.stderr
     for part in ("goodput", "causes", "nodes", "mtbf", "advice", "runs"):
         assert f'<section id="{part}">' in done.stdout
