@@ -1,4 +1,5 @@
-"""Submitting a sweep, several points at a time: what is written before each sbatch, and what a cut leaves behind.
+"""Submitting a sweep, several points at a time: what is written before each sbatch, and what a cut leaves behind. And
+its table, which stays on the screen.
 
 The fake sbatch keeps a list of jobs, which the fake squeue shows; each can be told to fail, or to kill who called it.
 """
@@ -6,17 +7,23 @@ The fake sbatch keeps a list of jobs, which the fake squeue shows; each can be t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
+import select
+import struct
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from safelaunch.adapters import submission
+from safelaunch.adapters import journal, submission
 from safelaunch.cli import run
 from tests.runs import is_so_within
 
@@ -35,9 +42,14 @@ echo $number
 """
 SQUEUE = """\
 #!/bin/bash
-for word; do [[ $word == --name=* ]] && names=${word#--name=}; done
+for word; do
+    [[ $word == --name=* ]] && names=${word#--name=}
+    [[ $word == --format=* ]] && format=${word#--format=}
+done
 while read -r number name _; do
-    [[ ,$names, == *,$name,* ]] && echo "$number|PENDING|me|$name|Priority|"
+    line=${format/\\%i/$number} line=${line/\\%T/PENDING} line=${line/\\%u/me} line=${line/\\%j/$name}
+    line=${line/\\%r/Priority} line=${line/\\%N/}
+    [[ -z $names || ,$names, == *,$name,* ]] && sed 's/%[A-Za-z]/N\\/A/g' <<<"$line"
 done <"$HOME/jobs"
 exit 0
 """
@@ -69,8 +81,8 @@ def _a_folder_with_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     Path("train.yaml").write_text(TRAIN)
 
 
-def words(parallel: int | None) -> list[str]:
-    return ["submit", "train.yaml", f"sweep={{lr: 1-{POINTS}}}", *([f"max_parallel={parallel}"] if parallel else [])]
+def words(parallel: int | None, points: int = POINTS) -> list[str]:
+    return ["submit", "train.yaml", f"sweep={{lr: 1-{points}}}", *([f"max_parallel={parallel}"] if parallel else [])]
 
 
 def jobs() -> dict[str, list[str]]:
@@ -154,3 +166,44 @@ def test_a_users_own_file_of_that_name_is_kept(capsys: pytest.CaptureFixture[str
     Path("own", "job.sbatch").write_text("mine")
     assert run(["submit", "train.yaml", "run_dir=own"]) != 0
     assert Path("own", "job.sbatch").read_text() == "mine" and "File exists" in capsys.readouterr().err
+
+
+def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
+    assert run(words(None, 12)) == 0
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 100, 0, 0))
+    watching = subprocess.Popen([sys.executable, "-m", "safelaunch", "status", "many", "--watch"], stdin=terminal,
+                                stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"})
+    os.close(terminal)
+    try:
+        seen = read_until(main, "12 runs: 12 queued")
+        assert "and 5 more: a larger window shows them" in seen and seen.count("many-lr") == 0
+        for number in range(1, 13):
+            writer = journal.Writer(journal.Direct(Path(f"runs/many-lr{number}")), 1, "n1", pid=2)
+            writer.write(writer.event("gave_up" if number == 12 else "completed", why="a bug"))
+        seen = read_until(main, "12 runs: 11 completed, 1 gave up")
+        assert len(re.findall(r"(?m)^\d+ +\d+ +(?:completed|gave up)", seen)) >= 12
+        assert watching.wait(20) == 0
+    finally:
+        watching.kill()
+        watching.wait()
+        os.close(main)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """What a terminal shows, up to this text, without its colours and moves."""
+    seen, end_s = "", time.monotonic() + 30
+    while text not in (plain := re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)):
+        assert time.monotonic() < end_s and select.select([terminal], [], [], 30)[0], seen
+        seen += os.read(terminal, 65536).decode(errors="replace")
+    return plain
+
+
+def test_in_a_pipe_the_watch_ends_with_the_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words(None, 2)) == 0
+    for number in (1, 2):
+        writer = journal.Writer(journal.Direct(Path(f"runs/many-lr{number}")), 1, "n1", pid=2)
+        writer.write(writer.event("completed"))
+    capsys.readouterr()
+    assert run(["status", "many", "--watch"]) == 0
+    assert "2 runs: 2 completed" in capsys.readouterr().out.splitlines()[-1]
