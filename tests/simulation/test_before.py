@@ -41,7 +41,6 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         replace(WAITS, before="moves_unsaid"), [(after, "judge", lambda before: May(True))], "starts before the end"),
     "a pause between two jobs is a loss": (
         replace(WAITS, before="returns", before_any=True), [(after, "ABSENT_S", 1.0)], "starts before the end"),
-    "no loss is seen": (replace(WAITS, before="vanishes"), [(after, "ABSENT_S", 1e9)], "is lost"),
     "a loss is seen late": (replace(WAITS, before="vanishes"), [(after, "ABSENT_S", 900.0)], "waits on"),
     "any end will do": (replace(WAITS, before="gives_up"), [(after, "judge", lambda before: May(True))],
                         "has not ended well"),
