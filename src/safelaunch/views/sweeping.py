@@ -102,12 +102,12 @@ def _newest(wanted: Path) -> Run | None:
     return None if newest is None else runfolder.load(newest)
 
 
-class _Place(Lane):
+class _LanePlace(Lane):
     """A point's place in its lane. The next one is made once this one's run is on disk: a submission that is killed
     leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
     """
 
-    def __init__(self, point: Resolved, last: _Place | None, is_followed: bool) -> None:
+    def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
         from concurrent.futures import Future   # a run of its own has no time for it
 
         self.point, self.is_followed, self._last = point, is_followed, last
@@ -154,17 +154,17 @@ class _Sweep:
         from concurrent.futures import ThreadPoolExecutor
 
         lanes = points[0].config["max_parallel"] or len(points)
-        places: list[_Place] = []
+        places: list[_LanePlace] = []
         for number, point in enumerate(points):
             last = places[number - lanes] if number >= lanes else None
-            places.append(_Place(point, last, is_followed=number + lanes < len(points)))
+            places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
         with ThreadPoolExecutor(AT_ONCE) as pool:   # it begins them in order: none waits for one that is not begun
             try:
                 list(pool.map(self._submit_point, places))
             finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
 
-    def _submit_point(self, place: _Place) -> None:
+    def _submit_point(self, place: _LanePlace) -> None:
         try:
             if not self._is_over:
                 number = _number(place.point)
@@ -175,13 +175,13 @@ class _Sweep:
         finally:
             place.give_up()
 
-    def _keep(self, place: _Place, there: Run) -> Submitted:
+    def _keep(self, place: _LanePlace, there: Run) -> Submitted:
         state = there.state()
         job = "" if state.ended is not None else state.jobs[-1].id
         place.is_there(there.plan if job else None)
         place.is_sent(job)
         return Submitted(there, job)
 
-    def _send(self, place: _Place, number: int) -> Submitted:
+    def _send(self, place: _LanePlace, number: int) -> Submitted:
         sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number, "of": self._sweep.of}
         return self._sending.submit(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
