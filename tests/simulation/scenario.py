@@ -40,8 +40,8 @@ AFTER_FAILURE = ("auto", "before", "before", "off")
 SLOW = ("node", "other", "wrong")
 # before_resize: works, ends by an error, never ends, or is killed in the middle the first time.
 RESIZES = ("works", "works", "fails", "hangs", "dies")
-# What becomes of another run, for whose end this one waits: it ends in one of three ways; it goes on in a second job, of
-# which Slurm was told or not; it dies without a word; or its second job comes a while after the first one's end.
+# What becomes of another run, for whose end this one waits: it ends in one of three ways; it goes on in a second job,
+# of which Slurm was told or not; it dies without a word; or its second job comes a while after the first one's end.
 BEFORE = ("completes", "gives_up", "is_stopped", "moves", "moves_unsaid", "vanishes", "returns")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from safelaunch.adapters import modes
 
-
 Sync = Callable[[int], object]   # what makes an open file durable
 
 

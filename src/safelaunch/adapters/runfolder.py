@@ -221,7 +221,7 @@ def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _end_of(run: Run) -> dict[str, Any]:
-    from safelaunch.core.folding import fold   # not what submit needs
+    from safelaunch.core.folding import fold  # not what submit needs
 
     events = journal.read(run.dir, steps_kept=1).events
     state, jobs = fold(events), None
@@ -345,8 +345,8 @@ def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *,
 
 
 def _render_meta(meta: Mapping[str, Any]) -> bytes:
-    """run.json for people to read, a line for each key; escaped where something in it, such as the folder of the submit,
-    is not UTF-8. By hand: `indent` makes the encoder ten times slower.
+    """run.json for people to read, a line for each key; escaped where something in it, such as the folder of the
+    submit, is not UTF-8. By hand: `indent` makes the encoder ten times slower.
     """
     try:
         return _lines(meta, json.JSONEncoder(ensure_ascii=False).encode).encode()

@@ -108,7 +108,7 @@ class _LanePlace(Lane):
     """
 
     def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
-        from concurrent.futures import Future   # a run of its own has no time for it
+        from concurrent.futures import Future  # a run of its own has no time for it
 
         self.point, self.is_followed, self._last = point, is_followed, last
         self._plan: Future[Plan | None] = Future()   # None: it has ended
