@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 
@@ -25,7 +24,6 @@ def syntax_fault(text: str) -> str:
     return ended.err.decode(errors="replace").partition("\n")[0].removeprefix("bash: ")
 
 
-@functools.lru_cache(64)   # the points of a sweep have one command
 def is_complete(text: str) -> bool:
     """Whether a list of commands may begin after this text. False where there is no bash, or it cannot tell."""
     # `!` stands only before a pipeline: after a `|` it is an error. Bash only warns of an open here-document.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -40,6 +41,7 @@ from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+_is_complete = functools.lru_cache(64)(bashtext.is_complete)   # the points of a sweep have one command
 Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster's name
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
@@ -96,7 +98,7 @@ def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, st
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
                          python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
-                         is_complete=bashtext.is_complete, cluster=cluster)
+                         is_complete=_is_complete, cluster=cluster)
     return plan, text
 
 
