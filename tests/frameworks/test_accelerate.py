@@ -31,8 +31,8 @@ model, last = torch.nn.Linear(4, 1), int(sys.argv[1])
 model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
 done = 0
 if len(sys.argv) > 3:
-    accelerator.load_state(sys.argv[3])
-    done = int(sys.argv[3].rpartition("_")[2])
+    accelerator.load_state(sys.argv[4])
+    done = int(sys.argv[4].rpartition("_")[2])
 loop = AccelerateLoop(accelerator) if AccelerateLoop else None
 for step in range(done + 1, last + 1):
     points = torch.randn(8, 4, generator=torch.Generator().manual_seed(step * 2 + accelerator.process_index))
