@@ -143,6 +143,7 @@ def test_a_submission_that_is_killed_in_the_middle_is_finished_by_the_next(paral
     for name in ("journal", "attempts", "claims", "control"):
         (begun / name).mkdir(parents=True)
     (begun / "job.sbatch").write_text("half of it")
+    (begun / ".begun").write_text(f"{os.uname().nodename} 99999999")
     assert run(words(parallel)) == 0
     all_is_right(parallel)
 
@@ -159,6 +160,15 @@ def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
     Path("refuse").write_text("")
     assert run(words(parallel)) == 0
     all_is_right(parallel)
+
+
+def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own").mkdir()
+    Path("own", "job.sbatch").write_text("another's")
+    Path("own", ".begun").write_text(f"{os.uname().nodename} {os.getpid()}")
+    assert run(["submit", "train.yaml", "run_dir=own"]) == 2
+    assert "is being made by process" in capsys.readouterr().err
+    assert Path("own", "job.sbatch").read_text() == "another's" and not Path("jobs").read_text()
 
 
 def test_a_users_own_file_of_that_name_is_kept(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import runends
 from safelaunch.core.decide import after
 from safelaunch.core.decide.after import May
 from tests.simulation.golden import GOLDEN
@@ -45,7 +45,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "any end will do": (replace(WAITS, before="gives_up"), [(after, "judge", lambda before: May(True))],
                         "has not ended well"),
     "an unreadable end is none": (
-        FROZEN, [(runfolder, "read_ends", lambda names, read=runfolder.read_ends: {name: {} for name in names})],
+        FROZEN, [(runends, "read_ends", lambda names: {name: {} for name in names})],
         "gives up"),
 }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import durable, journal, local, modes, sharedfile
+from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FOLLOWED = "followed"   # another run waits for this one's end
 REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
+BEGUN = ".begun"   # who makes the folder, until run.json is there
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def create(
     try:
         if _is_there(run_dir / "run.json"):
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
-        _remove_begun(run_dir)
         _make_folders(run_dir, plan, made)
+        _begin(run_dir, made)
         variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
         with durable.SyncLater() as sync:   # all at once: a filesystem writes files that wait together in one go
             _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync.add)
@@ -83,6 +84,7 @@ def create(
             _write(run_dir / "run.json", _render_meta(meta), made, for_group=True, sync=sync.add)
             when_there()
             sync.now()
+        (run_dir / BEGUN).unlink()
     except RunFolderError:
         _unmake(made)
         raise
@@ -103,7 +105,7 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed")),
+            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed", BEGUN)),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -204,33 +206,6 @@ def folder_id(run_dir: Path) -> list[int]:
     return [status.st_dev, status.st_ino]
 
 
-def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """How these runs have ended, by which way they get their next jobs, and of local ones the jobs that live on this
-    machine (null: it is not theirs). {}: its folder is gone; nothing of one that cannot be read. Runs in a child: it
-    blocks where a folder does.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for name in run_dirs:
-        with contextlib.suppress(OSError):
-            try:
-                found[name] = _end_of(load(Path(name)))
-            except RunFolderError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    found[name] = {}
-    return found
-
-
-def _end_of(run: Run) -> dict[str, Any]:
-    from safelaunch.core.folding import fold  # not what submit needs
-
-    events = journal.read(run.dir, steps_kept=1).events
-    state, jobs = fold(events), None
-    if run.plan.cluster == "local" and local.host_of(events) in ("", os.uname().nodename.split(".")[0]):
-        jobs = local.living_jobs(run.dir, events)
-    return {"ended": state.ended.how if state.ended else None, "why": state.ended.why if state.ended else "",
-            "via": state.via, "local_jobs": jobs}
-
-
 def requests_of(found: list[Any]) -> tuple[Request, ...]:
     """Requests from `read_requests`, whose answer has gone through JSON."""
     return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)
@@ -252,11 +227,19 @@ def group_of(gid: int) -> str:
         return str(gid)
 
 
-def _remove_begun(run_dir: Path) -> None:
-    """Delete what a submission that was killed here has left: its folders are there, and no run.json yet."""
-    if all((run_dir / name).is_dir() for name in (*FOLDERS, "control")):
-        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}"):
+def _begin(run_dir: Path, made: list[Path]) -> None:
+    """Note who makes this run, and delete what one that was killed meanwhile has left. Raises RunFolderError where that
+    one may live.
+    """
+    mark, host = run_dir / BEGUN, os.uname().nodename
+    if mark.exists():
+        who, _, pid = sharedfile.read(mark).decode(errors="replace").partition(" ")
+        if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
+            raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
+                                 hint=f"if that one has ended: rm {mark}")
+        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}", BEGUN):
             (run_dir / name).unlink(missing_ok=True)
+    _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
 
 
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:

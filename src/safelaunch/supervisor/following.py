@@ -7,7 +7,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import runends, runfolder, slurm
 from safelaunch.adapters.slurm import Command, Result, said
 from safelaunch.core import acts, slurmtext
 from safelaunch.core import via as ways
@@ -31,7 +31,7 @@ def look_at_others(lead: Leader) -> Step:
 
     def read() -> dict[str, Any]:
         fresh.see(*(f"{folder}/journal" for folder in folders))
-        return runfolder.read_ends(folders)
+        return runends.read_ends(folders)
 
     while True:
         answer = lead.ask_folder(read, READ_S)
