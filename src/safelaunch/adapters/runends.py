@@ -31,8 +31,6 @@ def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _end_of(run: Run) -> dict[str, Any]:
-    from safelaunch.core.folding import fold  # not what submit needs
-
     events = journal.read(run.dir, steps_kept=1).events
     state, jobs = fold(events), None
     if run.plan.cluster == "local" and local.host_of(events) in ("", os.uname().nodename.split(".")[0]):
