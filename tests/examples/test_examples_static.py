@@ -15,7 +15,7 @@ from safelaunch.adapters.checkpoints import find
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import make
-from tests.torchbin import needs_torch
+from tests.torchbin import needs_accelerate, needs_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/train.yaml"))
@@ -152,9 +152,9 @@ def test_all_ranks_of_ddp_save_and_end_together_when_the_kill_switch_is_touched(
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_00000001.pt"]
 
 
+@needs_accelerate
 @pytest.mark.torch
 def test_accelerate_skips_a_save_that_was_cut_off_and_goes_on_with_equal_losses(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate", reason="Accelerate is not installed")
     train = (sys.executable, EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 48)
     first = run(tmp_path, *train)   # 6 steps an epoch
     assert first.returncode == 0, first.stderr
