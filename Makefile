@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # An interpreter that ordinary users can run as well: the tests' jobs belong to one.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
-WORKERS ?= 8
+WORKERS ?= 10
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
