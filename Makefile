@@ -34,7 +34,9 @@ help:  ## this list
 demo: .venv/installed  ## five failures and what becomes of them, on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
 
-test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
+# What is to be installed comes at once, where the interpreter is there already; else `deps` brings it.
+test:  ## everything; installs Slurm and the like, which takes root or sudo
+	$(MAKE) --no-print-directory $(if $(PYTHON),-j3 $(DOCS_VENV)/installed) deps $(TEST_VENV)/installed
 	$(MAKE) --no-print-directory -j2 check bytecode docs
 	rm -f $(AGAIN)
 	scripts/beside $(SIMULATE) -- env $(RUN_TESTS) -n $(WORKERS) \
