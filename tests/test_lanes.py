@@ -44,8 +44,8 @@ def test_one_worker_of_three_computes_while_the_others_wait_and_every_test_is_ru
     workers = [Worker() for _ in range(3)]
     lanes = Lanes(config)
     for worker in workers:
-        lanes.add_node(worker)   # type: ignore[arg-type]
-        lanes.add_node_collection(worker, names)   # type: ignore[arg-type]
+        lanes.add_node(worker)
+        lanes.add_node_collection(worker, names)
     lanes.schedule()
     first = [list(worker.told) for worker in workers]
     while pending := [(worker, index) for worker, found in lanes.node2pending.items() for index in found[:1]]:

@@ -84,7 +84,8 @@ def test_a_healthy_log_has_no_cause(shape: Shape) -> None:
 
 @pytest.mark.parametrize("plant", BY_NAME)
 def test_tens_of_thousands_of_echoes_of_384_ranks_do_not_hide_it(plant: Plant) -> None:
-    log = make_log(plant, Shape(echoes=100_000 if LONG else 20_000, skew_s=30.0, delay_s=2.0, scare=True), seed=hash_of(plant))
+    shape = Shape(echoes=100_000 if LONG else 20_000, skew_s=30.0, delay_s=2.0, scare=True)
+    log = make_log(plant, shape, seed=hash_of(plant))
     verdict = explain(log)
     assert is_right(log, verdict) and verdict.cause is not None and log.line in verdict.cause.text, describe(verdict)
 
