@@ -72,9 +72,10 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that computes lets those that wait go first, with all that it starts."""
+    """A test that computes lets those that wait go first, with all that it starts; a sandbox may outlive it."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    if is_waiting(item.nodeid) or os.geteuid() != 0 or "PYTEST_XDIST_WORKER" not in os.environ:
+    goes_first = is_waiting(item.nodeid) or item.get_closest_marker("slurm") is not None
+    if goes_first or os.geteuid() != 0 or "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     os.setpriority(os.PRIO_PROCESS, 0, max(before, STEP_BACK))
     try:
