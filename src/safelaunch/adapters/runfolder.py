@@ -9,9 +9,8 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
@@ -28,8 +27,7 @@ REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run on disk: its folder, the request (run.json), and the plan made of it."""
 
     dir: Path
@@ -147,8 +145,7 @@ def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]
     return found
 
 
-@dataclass(frozen=True)
-class _Touched:
+class _Touched(NamedTuple):
     who: str
     t: float
     is_plain: bool   # a regular file, as `touch` makes
