@@ -131,7 +131,7 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
 
 def _warnings(plan: Plan, state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
-            "slower": {**vars(state.slower), "follows": what_follows(state, plan)} if state.slower else None,
+            "slower": {**state.slower._asdict(), "follows": what_follows(state, plan)} if state.slower else None,
             "slow_search": _slow_search(state),
             "odd_figures": [dict(vars(one)) for one in state.odd]}
 
@@ -184,7 +184,7 @@ def _slurm(state: State, word: SchedulerAnswer) -> dict[str, Any]:
 
 def _queued(job: QueuedJob) -> dict[str, Any]:
     """A job as squeue tells it; its times are of this machine's zone (squeue(1), SLURM_TIME_FORMAT)."""
-    row = {key: value for key, value in vars(job).items() if key not in ("start", "script")}
+    row = {key: value for key, value in job._asdict().items() if key not in ("start", "script")}
     try:
         start_t = datetime.fromisoformat(job.start).timestamp() if job.start else None
     except (ValueError, OverflowError, OSError):
