@@ -16,12 +16,12 @@ SOURCE = Path(safelaunch.__file__).parent
 # What is imported → our modules, and dataclasses, at most. A dataclass takes 0.2 to 1 ms: what nobody compares, hashes
 # or mixes with other types is a NamedTuple, at a third of it. What few runs need is imported where it is used.
 MOST = {
-    "safelaunch": (4, 0),
-    "safelaunch.loop": (240, 60),
-    "safelaunch.commands.submit": (85, 12),
-    "safelaunch.commands.status": (85, 30),
-    "safelaunch.commands.logs": (90, 25),
-    "safelaunch.commands.why": (97, 25),
+    "safelaunch": (3, 0),
+    "safelaunch.loop": (240, 44),
+    "safelaunch.commands.submit": (85, 10),
+    "safelaunch.commands.status": (85, 16),
+    "safelaunch.commands.logs": (90, 17),
+    "safelaunch.commands.why": (97, 17),
 }
 COUNT = """
 import importlib, json, sys
