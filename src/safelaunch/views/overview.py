@@ -80,7 +80,7 @@ def overview(
         "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
-        "requests": [vars(one) for one in requests],
+        "requests": [one._asdict() for one in requests],
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
         "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
@@ -133,7 +133,7 @@ def _warnings(plan: Plan, state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
             "slower": {**state.slower._asdict(), "follows": what_follows(state, plan)} if state.slower else None,
             "slow_search": _slow_search(state),
-            "odd_figures": [dict(vars(one)) for one in state.odd]}
+            "odd_figures": [one._asdict() for one in state.odd]}
 
 
 def _slow_search(state: State) -> dict[str, Any] | None:
@@ -242,7 +242,7 @@ def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]
     found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
     return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
             "goodput": None if found.goodput is None else round(found.goodput, 4),
-            "restarts": [{**vars(one), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
+            "restarts": [{**one._asdict(), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
                          for one in found.restarts]}
 
 
