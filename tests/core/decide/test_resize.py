@@ -154,6 +154,23 @@ def test_three_jobs_in_a_row_without_an_attempt_go_on_with_what_they_have() -> N
     assert row(state, seen(missing=free(0.0)), FREELY) == "launch"
 
 
+def test_a_job_that_got_fewer_nodes_from_the_queue_begins_with_them_at_once_and_asks_at_its_next_restart() -> None:
+    def small(*attempts: dict[str, Any]) -> State:
+        said: Said = [("submitted", {"job": "11"}), ("job_started", {"job": "11", "nodes": NODES}),
+                      ("attempt_started", {"attempt": 1, "job": "11", "nodes": NODES}),
+                      ("attempt_ended", {"attempt": 1, "how": "interrupted"}), ("submitted", {"job": "12"}),
+                      ("job_started", {"job": "12", "nodes": NODES[:3]})]
+        for number, one in enumerate(attempts, 2):
+            said += [("attempt_started", {"attempt": number, "job": "12", "nodes": NODES[:3], **one}),
+                     ("attempt_ended", {"attempt": number, "how": "failed"})]
+        return fold(Event(NOW - 100 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
+
+    three = replace(seen(lost=()), nodes=NODES[:3])
+    launch = action(small(), three, FREELY)
+    assert isinstance(launch, Launch) and launch.nodes == NODES[:3]
+    assert row(small({}), three, FREELY) == "ask_nodes"
+
+
 NEVER = free(math.inf)
 
 

@@ -73,6 +73,18 @@ def is_barred(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
         known.ended in (AttemptEnd.UNCONVERTED, AttemptEnd.CONVERTED) for known in tries)   # its output was rejected
 
 
+def may_wait_smaller(state: State, plan: Plan) -> bool:
+    """Whether a job in the queue may start with fewer nodes. Not where before_resize could not make the newest
+    checkpoint fit these: then the run waits for the full set.
+    """
+    hooks = [known for known in state.attempts if known.resize is not None
+             and (known.resume_step or 0) >= (state.best_step or 0)]
+    bad = [known for known in hooks if known.ended == AttemptEnd.UNCONVERTED or (
+        known.resize is not None and (known.resize.output, known.resume_step) in state.rejected)]
+    return plan.min_nodes is not None and not bad and sum(
+        known.ended != AttemptEnd.CONVERTED for known in hooks) < MOST_TRIES
+
+
 def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) -> str | None:
     """What before_resize has made of a checkpoint for so many nodes; None = it has not, or that did not load."""
     if resume is None or resume.step is None:
@@ -94,9 +106,9 @@ def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[At
 def has_to_ask(state: State, seen: Observation, plan: Plan) -> int:
     """How many nodes to ask Slurm for, because they are missing; 0 = it is settled, or was asked just now."""
     good = len(good_nodes(state, seen))
-    if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state):
+    if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state, seen, plan):
         return 0
-    return 0 if _answer(state, seen) is not None else plan.allocated_nodes - good   # the next job has its spares, too
+    return 0 if _answer(state, seen, plan) is not None else plan.allocated_nodes - good   # the next job has its spares, too
 
 
 def nodes_to_avoid(state: State, seen: Observation) -> tuple[str, ...]:
@@ -109,9 +121,9 @@ def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
 
     Only before the first attempt of this job that has fewer: later ones take a full set that is there, or go on.
     """
-    answer = _answer(state, seen)
+    answer = _answer(state, seen, plan)
     until = since_t(state) + plan.restart.wait_for_nodes_s
-    if answer is None or has_full_set(state, seen) or _is_small_here(state, plan):
+    if answer is None or has_full_set(state, seen, plan) or _is_small_here(state, plan):
         return None
     # A clock that has jumped must not make it longer.
     is_over = not seen.now < until <= seen.now + plan.restart.wait_for_nodes_s
@@ -120,20 +132,20 @@ def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
     return min(until, answer.t + ASK_EVERY_S)
 
 
-def has_full_set(state: State, seen: Observation) -> bool:
+def has_full_set(state: State, seen: Observation, plan: Plan) -> bool:
     """Whether Slurm has the missing nodes by now, so that the next job gets them."""
-    answer = _answer(state, seen)
+    answer = _answer(state, seen, plan)
     return answer is not None and answer.free_t is not None and answer.free_t <= seen.now + SOON_S
 
 
-def _answer(state: State, seen: Observation) -> MissingNodes | None:
+def _answer(state: State, seen: Observation, plan: Plan) -> MissingNodes | None:
     """Slurm's last word, unless it is old, or would change nothing. An attempt that has ended in the future tells of a
     clock that was set back, and not that the word is older (a simulated leader asked Slurm at each tick).
     """
     answer, since = seen.missing, since_t(state)
     is_new = answer is not None and (since <= answer.t or since > seen.now) and (
         answer.t <= seen.now < answer.t + ASK_EVERY_S)
-    return answer if is_new and not _is_settled(state) else None
+    return answer if is_new and not _is_settled(state, seen, plan) else None
 
 
 def since_t(state: State) -> float:
@@ -143,11 +155,15 @@ def since_t(state: State) -> float:
     return started_t if last is None or last.ended_t is None else max(started_t, last.ended_t)
 
 
-def _is_settled(state: State) -> bool:
-    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing."""
+def _is_settled(state: State, seen: Observation, plan: Plan) -> bool:
+    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing, nor by a
+    job that has waited in the queue and got fewer (core.decide.watch).
+    """
     last = state.attempt
     is_new = last is not None and state.job is not None and last.job == state.job.id
-    return begins_nothing(state) or (is_new and last is not None and last.ended == AttemptEnd.CONVERTED)
+    is_small = len(seen.nodes) < plan.nodes and bool(state.lives) and state.lives[-1][2] == len(state.attempts)
+    return begins_nothing(state) or is_small or (
+        is_new and last is not None and last.ended == AttemptEnd.CONVERTED)
 
 
 def _is_small_here(state: State, plan: Plan) -> bool:

@@ -19,6 +19,7 @@ from safelaunch.core.state import State
 CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
 CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
 NOTE = "note_cancelled"                 # the act by which a watcher writes that down
+SMALLER = "make_smaller"                # the act by which a watcher lets a job start with fewer nodes
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Notes:
     is_needed: bool = False                # a leader whose job ends has left the next one to a watch
     needs_excluded: tuple[str, ...] = ()   # ... without these nodes
     refused: tuple[str, ...] = ()          # what watchers' sbatch was refused with, in a row
+    smaller: tuple[str, ...] = ()          # jobs that may start with fewer nodes, by a watch
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class SlurmAnswer:
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
     reserved: tuple[str, ...] | None = None   # nodes of the run's own reservation; None = it has none, or nobody says
     trouble: str = ""
+    short_s: float = 0.0                   # for how long its waiting job has lacked nodes, and nothing else
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,16 @@ class Relax:
     job: str
     keep: tuple[str, ...]
     drop: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class MakeSmaller:
+    """Let a waiting job start with `least` nodes, or with as many as are free then, `most` of them."""
+
+    job: str
+    least: int
+    most: int
     why: str
 
 
@@ -142,8 +155,9 @@ class Note:
     why: str
 
 
-Act = Queue | Relax | Free | Cancel | StartNow | WriteEnd | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, WriteEnd, Note)}
+Act = Queue | Relax | MakeSmaller | Free | Cancel | StartNow | WriteEnd | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (
+    Queue, Relax, MakeSmaller, Free, Cancel, StartNow, WriteEnd, Note)}
 
 
 @dataclass(frozen=True)
@@ -159,6 +173,7 @@ class Judgement:
 def read_notes(events: Iterable[Event]) -> Notes:
     """The notes of a merged journal."""
     cancelled, requeued, last_seq = [], 0, 0
+    smaller: list[str] = []
     needed: tuple[str, ...] | None = None
     answers: list[tuple[float, str | None]] = []   # of sbatch, by time: generation 0 stands before all others
     queueing: set[tuple[int, str]] = set()         # generation and host of watchers: "queue" is the watch's word
@@ -173,6 +188,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
         elif event.event == "outcome" and act == "queue_successor" and (event.gen, event.host) in queueing:
             requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
             answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
+        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True:
+            smaller.append(str(data.get("job")))
         elif event.event == "intent" and act == NOTE:
             cancelled.append(str(data.get("job")))
         elif event.event == "need_successor":
@@ -183,7 +200,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
     refused: list[str] = []
     for _, why in sorted(answers, key=lambda answer: answer[0]):
         refused = [] if why is None else [*refused, why]
-    return Notes(tuple(cancelled), requeued, last_seq, needed is not None, needed or (), tuple(refused))
+    return Notes(tuple(cancelled), requeued, last_seq, needed is not None, needed or (), tuple(refused),
+                 tuple(smaller))
 
 
 def _names(value: Any) -> tuple[str, ...]:
