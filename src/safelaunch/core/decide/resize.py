@@ -108,7 +108,8 @@ def has_to_ask(state: State, seen: Observation, plan: Plan) -> int:
     good = len(good_nodes(state, seen))
     if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state, seen, plan):
         return 0
-    return 0 if _answer(state, seen, plan) is not None else plan.allocated_nodes - good   # the next job has its spares, too
+    is_told = _answer(state, seen, plan) is not None
+    return 0 if is_told else plan.allocated_nodes - good   # the next job has its spares, too
 
 
 def nodes_to_avoid(state: State, seen: Observation) -> tuple[str, ...]:
