@@ -5,6 +5,7 @@ Laws:
 - A checkpoint goes to another number of nodes only through before_resize, where the run has that, and only once it has
   ended well. After a failure of it that checkpoint stays with the number of nodes that has written it.
 - One failure is enough, and so are three tries that did not come to their end; what has been converted is used again.
+- An output is removed only when no attempt goes on from it; that it is gone is journalled first.
 """
 
 from __future__ import annotations
@@ -94,10 +95,25 @@ def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
                  and (known.resize.output, resume.step) not in state.rejected), None)
 
 
+def spent_outputs(state: State, resume: Checkpoint | None) -> tuple[Attempt, ...]:
+    """The hooks whose outputs nothing goes on from any more: not of the newest checkpoint, not loaded by the last
+    attempt, not the newest that is whole.
+    """
+    hooks = [known for known in state.attempts if known.resize is not None and known.ended is not None]
+    whole = [known for known in hooks if known.ended == AttemptEnd.CONVERTED]
+    point = None if resume is None else (resume.path, resume.step)
+    kept = [*whole[-1:], *(known for known in whole if (known.resume_path, known.resume_step) == point)]
+    loaded = None if state.attempt is None else state.attempt.resume_path
+    return tuple(known for known in hooks
+                 if known not in kept and known.resize is not None and known.resize.output != loaded)
+
+
 def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[Attempt]:
+    """An output that was removed is no more: the checkpoint can be converted again."""
     point = (resume.path, resume.step)
     return (known for known in state.attempts if known.resize is not None and known.resize[:2] == (own, size)
-            and (known.resume_path, known.resume_step) == point)
+            and (known.resume_path, known.resume_step) == point
+            and not (known.resize.is_removed and known.ended == AttemptEnd.CONVERTED))
 
 
 # --- waiting for a full set -----------------------------------------------------------------------------------------
