@@ -248,7 +248,7 @@ def test_a_next_job_that_lacks_nodes_in_the_queue_is_made_smaller_by_a_watch_and
     assert hook.ended == "converted" and (len(small["nodes"]), small["job"] != first.job) == (3, True), drill.story()
     assert small["resume_path"] == hook.resize.output if hook.resize else False, drill.story()
     acts = [event.data for event in drill.events("outcome") if event.data["act"] == "make_smaller"]
-    assert [(act["ok"], act["job"]) for act in acts] == [(True, small["job"])], drill.story()
+    assert [(act["ok"], act["job"], act["nodes"]) for act in acts] == [(True, small["job"], 3)], drill.story()
     drill.wait_step((small["resume_step"] or 0) + 20, attempt=3)
 
     sandbox.slurm(["scontrol", "update", "NodeName=n3", "State=RESUME"])

@@ -55,7 +55,6 @@ class Job:
     may_requeue: bool = False   # --no-requeue, until its owner sets Requeue=1
     is_requeued: bool = False   # it ends in order to be queued again
     held: bool = False
-    nodes_least: int = 0        # of NumNodes=least-wanted; 0: all that it wants
     begin_t: float = 0.0
     start_t: float = 0.0        # StartTime, as its owner set it
     state: str = "PENDING"
@@ -69,11 +68,6 @@ class Job:
     by: str = ""                # who cancelled it
     leaving: set[str] = field(default_factory=set)   # nodes whose epilog slurmctld waits for
     restarts: int = 0
-
-    @property
-    def least(self) -> int:
-        """With how few nodes it starts."""
-        return self.nodes_least or self.nodes_wanted
 
     @property
     def is_live(self) -> bool:
@@ -207,7 +201,7 @@ class Controller:
             if job.state == "PENDING" and self._may_start(job):
                 names = [host.name for host in self.sim.nodes]
                 free = [name for name in names if self._is_free(name) and name not in job.exclude]
-                if len(free) >= job.least:
+                if len(free) >= job.nodes_wanted:
                     self._start(job, free[:job.nodes_wanted])
         now_t = self.sim.clock.t
         begins_t = [job.begin_t for job in self.jobs.values() if job.state == "PENDING" and job.begin_t > now_t]

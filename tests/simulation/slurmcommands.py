@@ -198,7 +198,7 @@ class Slurm(Controller):
             return "BeginTime"
         if not self._may_start(job):
             return "Dependency"
-        return "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.least else "Resources"
+        return "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.nodes_wanted else "Resources"
 
     def _watch_line(self, job: Job) -> str:
         before = self.jobs.get(job.after or "")
@@ -276,7 +276,7 @@ class Slurm(Controller):
             if job.state == "PENDING":
                 job.begin_t = job.start_t
         if "NumNodes" in words:
-            job.nodes_least = int(words["NumNodes"].partition("-")[0])
+            job.nodes_wanted = int(words["NumNodes"])
         if "Requeue" in words:
             job.may_requeue = words["Requeue"] == "1"
         if "NodeList" in words and job.state == "RUNNING":

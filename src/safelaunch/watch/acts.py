@@ -21,6 +21,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ActOutcome
+from safelaunch.core.decide.resize import size_in_slurm
 from safelaunch.core.decide.watched import (
     NOTE,
     SMALLER,
@@ -194,11 +195,11 @@ class WatchAct:
             lambda: self.writer.event("successor_relaxed", job=act.job, exclude=kept, why=act.why)))
 
     def _make_smaller(self, act: MakeSmaller) -> Effect:
-        """A range: Slurm starts the job with the most nodes that are free then."""
-        result = yield from self._update(act.job, None, NumNodes=f"{act.least}-{act.most}")
+        result = yield from self._update(act.job, None, **size_in_slurm(self.plan, act.nodes))
         if not result.is_ok:
             return _failed(result, f"could not make job {act.job} smaller")
-        return ActOutcome(True, f"job {act.job} may start with {act.least} nodes: {act.why}", {"job": act.job})
+        return ActOutcome(True, f"job {act.job} asks for {act.nodes} nodes now: {act.why}",
+                          {"job": act.job, "nodes": act.nodes})
 
     def _free(self, act: Free) -> Effect:
         """The exclusions first: else the next attempt could meet the last one's ranks on a silent node."""

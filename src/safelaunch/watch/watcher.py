@@ -295,6 +295,8 @@ class Watcher:
             return False
         if said is None:
             return False
+        if row["act"][0] == "MakeSmaller":
+            known.short_s = None   # it may wait as long for so many
         if row["act"][0] != "Note":
             known.absences = 0   # two new answers before the next conclusion
         known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()

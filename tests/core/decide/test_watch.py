@@ -534,7 +534,7 @@ def smaller(watched: Watched, reason: str, nodes: Any = DOWN, short_s: float = L
 def test_a_job_that_lacks_nodes_for_longer_than_its_run_waits_may_start_with_fewer(reason: str) -> None:
     judged = smaller(run(plan=SMALL), reason)
     assert isinstance(judged.act, MakeSmaller), judged
-    assert (judged.act.job, judged.act.least, judged.act.most) == ("13", 2, 4)
+    assert (judged.act.job, judged.act.nodes) == ("13", 3)
     assert act_of("MakeSmaller", asdict(judged.act)) == judged.act
 
 
@@ -549,17 +549,20 @@ def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> 
 @pytest.mark.parametrize(("watched", "nodes", "more"), [
     (run(), DOWN, {}),
     (run(plan=SMALL), DOWN, {"short_s": 599.0}),
-    (run(plan=SMALL, notes=Notes(smaller=("13",))), DOWN, {}),
+    (run(plan=SMALL, notes=Notes(smaller=(("13", 3),))), DOWN, {}),
+    (run(plan=SMALL), UP, {}),
     (run(plan=SMALL), (("idle", "n0"), ("down", "n[1-3]")), {}),
     (run(plan=SMALL), DOWN, {"excluded": "n[0-1]"}),
     (run(BEGUN, plan=SMALL), UP, {}),
     (run(hooked("unconverted"), plan=SMALL), DOWN, {}),
     (run(hooked("lost", "lost", "lost"), plan=SMALL), DOWN, {}),
+    (run(replace(RAN, via="requeue"), plan=SMALL), DOWN, {}),
     (run(plan=SMALL, requests=(KILL,)), DOWN, {}),
     (run(plan=SMALL, mine=False), DOWN, {}),
-], ids=["without min_nodes", "not yet", "it may already", "too few for that", "... without those kept out",
+], ids=["without min_nodes", "not yet", "it is already", "all are idle", "too few for that",
+        "... without those kept out",
         "busy nodes, before the run has begun", "its checkpoint cannot be converted", "... or was not, three times",
-        "a person has stopped it", "another user's"])
+        "it is to be requeued", "a person has stopped it", "another user's"])
 def test_a_job_keeps_its_size(watched: Watched, nodes: Any, more: dict[str, Any]) -> None:
     assert not isinstance(smaller(watched, "Resources", nodes, **more).act, MakeSmaller)
 
@@ -573,9 +576,26 @@ def test_a_job_is_made_smaller(watched: Watched) -> None:
     assert isinstance(smaller(watched, "Resources").act, MakeSmaller)
 
 
-def test_busy_nodes_are_missing_ones_for_a_run_that_has_begun() -> None:
-    assert isinstance(smaller(run(plan=SMALL), "Resources", (("allocated", "n[0-1]"), ("idle", "n[2-3]"))).act,
-                      MakeSmaller)
+@pytest.mark.parametrize(("plan", "nodes", "more", "size"), [
+    (SMALL, (("allocated", "n[0-1]"), ("idle", "n[2-3]")), {}, 2),
+    (SMALL, (("allocated", "n0"), ("planned", "n[1-3]")), {}, 3),
+    (SMALL, (("allocated", "n[0-3]"),), {}, 2),
+    (SMALL, (("allocated", "n[0-2]"), ("idle*", "n3")), {}, 2),
+    (replace(SMALL, nodes_multiple_of=2), DOWN, {}, 2),
+    (SMALL, UP, {"excluded": "n3"}, 3),
+], ids=["those that are idle", "... or kept for a job", "the fewest, where all are busy", "silent ones are not idle",
+        "a multiple", "without those kept out"])
+def test_a_job_of_a_run_that_has_begun_asks_for_the_nodes_that_are_idle(
+    plan: Any, nodes: Any, more: dict[str, Any], size: int
+) -> None:
+    judged = smaller(run(plan=plan), "Resources", nodes, **more)
+    assert isinstance(judged.act, MakeSmaller) and judged.act.nodes == size, judged
+
+
+def test_a_smaller_job_that_waits_as_long_again_asks_for_fewer() -> None:
+    known = run(plan=SMALL, notes=Notes(smaller=(("13", 3),)))
+    act = smaller(known, "Resources", (("allocated", "n[0-1]"), ("idle", "n[2-3]"))).act
+    assert isinstance(act, MakeSmaller) and act.nodes == 2
 
 
 def test_states_of_nodes_are_asked_for_before_a_job_is_made_smaller() -> None:
@@ -590,6 +610,6 @@ def test_exclusions_give_way_only_where_fewer_nodes_would_not_do() -> None:
 
 
 def test_a_job_that_was_made_smaller_is_known_from_the_journal() -> None:
-    said = [("outcome", {"claim": 4, "act": "make_smaller", "ok": True, "job": "13"}),
+    said = [("outcome", {"claim": 4, "act": "make_smaller", "ok": True, "job": "13", "nodes": 3}),
             ("outcome", {"claim": 5, "act": "make_smaller", "ok": False, "why": "no"})]
-    assert read_notes(events(*said)).smaller == ("13",)
+    assert read_notes(events(*said)).smaller == (("13", 3),)

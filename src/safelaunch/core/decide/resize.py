@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from safelaunch.core import via
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.decide.nodes import bad_nodes, begins_nothing, good_nodes
 from safelaunch.core.decide.seen import MissingNodes, Observation
@@ -74,16 +75,26 @@ def is_barred(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
         known.ended in (AttemptEnd.UNCONVERTED, AttemptEnd.CONVERTED) for known in tries)   # its output was rejected
 
 
-def may_wait_smaller(state: State, plan: Plan) -> bool:
-    """Whether a job in the queue may start with fewer nodes. Not where before_resize could not make the newest
-    checkpoint fit these: then the run waits for the full set.
+def size_in_slurm(plan: Plan, nodes: int) -> dict[str, str]:
+    """What of a pending job `scontrol update` must change for so many nodes: with tasks or processors of more it waits
+    for ever (22.05, measured).
     """
+    tasks = nodes * plan.ntasks_per_node
+    return {"NumNodes": str(nodes), "NumTasks": str(tasks), "NumCPUs": str(tasks * (plan.cpus_per_task or 1))}
+
+
+def may_wait_smaller(state: State, plan: Plan) -> bool:
+    """Whether a job in the queue may ask for fewer nodes. Not where before_resize could not make the newest checkpoint
+    fit these: then the run waits for the full set. Nor a job that is to be requeued: Slurm lets it keep its size for
+    ever (22.05, measured).
+    """
+    if plan.min_nodes is None or (state.via or plan.restart.via) == via.REQUEUE:
+        return False
     hooks = [known for known in state.attempts if known.resize is not None
              and (known.resume_step or 0) >= (state.best_step or 0)]
     bad = [known for known in hooks if known.ended == AttemptEnd.UNCONVERTED or (
         known.resize is not None and (known.resize.output, known.resume_step) in state.rejected)]
-    return plan.min_nodes is not None and not bad and sum(
-        known.ended != AttemptEnd.CONVERTED for known in hooks) < MOST_TRIES
+    return not bad and sum(known.ended != AttemptEnd.CONVERTED for known in hooks) < MOST_TRIES
 
 
 def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) -> str | None:

@@ -35,6 +35,7 @@ from safelaunch.core.decide.watchfacts import (
     describe,
     ended_well,
     expand,
+    idle_nodes,
     is_ours,
     is_queued_here,
     is_requeued,
@@ -267,27 +268,28 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         return Judgement("waiting", f"{text}: slurm.dependency can no longer hold; to give it up: safelaunch stop")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
-    if lacks_nodes(job.reason) and job.number not in run.notes.smaller and resize.may_wait_smaller(run.state, run.plan):
+    if lacks_nodes(job.reason) and resize.may_wait_smaller(run.state, run.plan):
         return _smaller(run, word, job, text)
     return _impossible(run, word, job, text)
 
 
 def _smaller(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
-    """An allocation expired, and no full set was to be had again: the run goes on with fewer nodes, as it may
-    (min_nodes). Busy nodes count as missing only for a run that has begun: it goes on, and does not begin, with fewer.
-    """
+    """An allocation expired, and no full set was to be had again. A run that has not begun waits for busy nodes."""
     plan, wait_s = run.plan, run.plan.restart.wait_for_nodes_s
     if word.short_s < wait_s:
         return Judgement("waiting", f"{text}; with fewer nodes after {render_elapsed(wait_s)} of it")
     if word.nodes is None:
         return Judgement("waiting", text, asks=NODES)
-    usable, least = usable_nodes(run, word), plan.min_nodes or plan.nodes
-    left = 0 if usable is None else successor.make_room(plan, run.state, expand(job.excluded) or (), usable).left
-    if left < least or (not run.state.attempts and left >= plan.allocated_nodes):
+    excluded = expand(job.excluded) or ()
+    left = successor.make_room(plan, run.state, excluded, usable_nodes(run, word) or ()).left
+    if left < (plan.min_nodes or 0) or (not run.state.attempts and left >= plan.allocated_nodes):
         return _impossible(run, word, job, text)
-    return _unless_announced(run, "smaller", MakeSmaller(
-        job.id, least, plan.allocated_nodes,
-        f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"))
+    # Those that are busy may be so for long: the idle ones are taken, or the fewest.
+    size = resize.most_nodes(plan, len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
+    if size >= dict(run.notes.smaller).get(job.number, plan.nodes):
+        return Judgement("waiting", text)
+    why = f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
+    return _unless_announced(run, "smaller", MakeSmaller(job.id, size, why))
 
 
 def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:

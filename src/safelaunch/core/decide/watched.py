@@ -32,7 +32,7 @@ class Notes:
     is_needed: bool = False                # a leader whose job ends has left the next one to a watch
     needs_excluded: tuple[str, ...] = ()   # ... without these nodes
     refused: tuple[str, ...] = ()          # what watchers' sbatch was refused with, in a row
-    smaller: tuple[str, ...] = ()          # jobs that may start with fewer nodes, by a watch
+    smaller: tuple[tuple[str, int], ...] = ()   # jobs that a watch has made smaller, and for how many nodes they ask
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,10 @@ class Relax:
 
 @dataclass(frozen=True)
 class MakeSmaller:
-    """Let a waiting job start with `least` nodes, or with as many as are free then, `most` of them."""
+    """Let a waiting job ask for so many nodes, fewer than it asks for."""
 
     job: str
-    least: int
-    most: int
+    nodes: int
     why: str
 
 
@@ -173,7 +172,7 @@ class Judgement:
 def read_notes(events: Iterable[Event]) -> Notes:
     """The notes of a merged journal."""
     cancelled, requeued, last_seq = [], 0, 0
-    smaller: list[str] = []
+    smaller: list[tuple[str, int]] = []
     needed: tuple[str, ...] | None = None
     answers: list[tuple[float, str | None]] = []   # of sbatch, by time: generation 0 stands before all others
     queueing: set[tuple[int, str]] = set()         # generation and host of watchers: "queue" is the watch's word
@@ -189,7 +188,7 @@ def read_notes(events: Iterable[Event]) -> Notes:
             requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
             answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
         elif event.event == "outcome" and act == SMALLER and data.get("ok") is True:
-            smaller.append(str(data.get("job")))
+            smaller.append((str(data["job"]), int(data["nodes"])))
         elif event.event == "intent" and act == NOTE:
             cancelled.append(str(data.get("job")))
         elif event.event == "need_successor":

@@ -122,6 +122,13 @@ def usable_nodes(run: Watched, word: SlurmAnswer) -> tuple[str, ...] | None:
     return slurmtext.usable_of(readable, word.reserved)
 
 
+def idle_nodes(run: Watched, word: SlurmAnswer) -> set[str]:
+    """Those of them that no job has. One that backfill keeps for a job is called planned, of a reservation reserved."""
+    states = ("idle", "planned", "reserved")
+    idle = {node for state, nodes in word.nodes or () if state in states for node in expand(nodes) or ()}
+    return idle.intersection(usable_nodes(run, word) or ())
+
+
 def expand(text: str) -> tuple[str, ...] | None:
     """Node names of Slurm's list; None where it cannot be read."""
     try:
