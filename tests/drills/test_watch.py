@@ -244,6 +244,7 @@ def test_a_next_job_that_lacks_nodes_in_the_queue_is_made_smaller_by_a_watch_and
     watching = watch(drill)
 
     small = drill.wait_event("attempt_started", 3, timeout_s=120).data
+    assert f"job {small['job']} asks for 3 nodes now" in said(watching), drill.story()
     first, hook, _ = drill.state().attempts
     assert hook.ended == "converted" and (len(small["nodes"]), small["job"] != first.job) == (3, True), drill.story()
     assert small["resume_path"] == hook.resize.output if hook.resize else False, drill.story()
@@ -256,4 +257,3 @@ def test_a_next_job_that_lacks_nodes_in_the_queue_is_made_smaller_by_a_watch_and
     full = drill.wait_event("attempt_started", 5, timeout_s=90).data
     assert (len(full["nodes"]), full["job"] != small["job"]) == (4, True), drill.story()
     proofs.check_completes(drill)
-    assert watching.poll() is None or watching.returncode == 0
