@@ -3,9 +3,9 @@
 All nodes are measured once. Of many nodes the slowest few are measured again, of a few all of them, and more often. A
 node is slow where its own rates lie below the median of the others by the tolerance at least, and by more than chance.
 Chance among many is the spread between the nodes (1.4826 × the median absolute deviation; Iglewicz and Hoaglin 1993). A
-few nodes do not show that: healthy ones are assumed to differ by a third of the tolerance, if they do not differ more,
-and the noise of a measurement is what the rates of each node vary by. `python -m benchmarks.slow fleet` measures how
-often that is right.
+few nodes do not show that: healthy ones are assumed to differ by a third of the tolerance (from 16 nodes on by more,
+where they show it), and the noise of a measurement is what the rates of each node vary by. `python -m benchmarks.slow
+fleet` measures how often that is right.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ TOLERANCE = 0.015      # least effect; the chronicle's slow node was slower by 2
 LEAST_NODES = 3        # of two nobody can say which is slow
 LARGE = 48             # nodes whose spread is known: its estimate of 16 missed 4 % of the slow nodes (benchmarks.slow)
 Z, FEW_Z = 3.0, 3.2
-ROUNDS, FEW_ROUNDS = 3, 9
+ROUNDS, FEW_ROUNDS = 3, 10
+SHOWN = 16             # nodes that show their spread roughly; the MAD of 4 hid half of the slow nodes (benchmarks.slow)
 LOOK = 3               # rounds of a few nodes after which it is looked whether one may be slow
 SPREAD_SHARE = 1 / 3   # of the tolerance: how much healthy nodes differ, at least
 AGAIN, SHARE_AGAIN = 4, 50   # of many the slowest four, or one of fifty, are measured again
@@ -71,7 +72,7 @@ def judge_fleet(rounds: Sequence[Rates], tolerance: float = TOLERANCE) -> tuple[
     order = sorted(own, key=own.__getitem__)
     logs, is_large = [own[node] for node in order], len(own) >= LARGE
     firsts = [math.log(rate) for rate in rounds[0].values()] if is_large else logs
-    between = robust_deviation(firsts, median(firsts))
+    between = robust_deviation(firsts, median(firsts)) if len(own) >= SHOWN else 0.0
     within = max(FLOOR, _deviation(list(seen.values())))
     found = []
     for index, node in enumerate(order):
