@@ -31,7 +31,7 @@ def test_a_few_healthy_nodes_that_differ_by_a_third_of_the_tolerance_accuse_nobo
 @pytest.mark.parametrize("noise", [0.0, 0.005, 0.02, 0.1])
 def test_a_healthy_fleet_accuses_nobody_however_noisy_it_is(noise: float) -> None:
     rng = random.Random(f"healthy {noise}")
-    assert sum(len(accused(rng, nodes, 0.0, noise, 0.0)) for nodes in (4, 48, 256) for _ in range(20)) <= 1
+    assert sum(len(accused(rng, nodes, 0.0, noise, 0.0)) for nodes in (4, 48, 256) for _ in range(20)) <= 2
 
 
 def test_a_steady_node_that_is_slower_by_less_than_the_tolerance_is_not_slow() -> None:
