@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import checkpoints, leader, restart, startup, submit, watch
+from benchmarks import checkpoints, leader, nodechecks, restart, startup, submit, watch
 from benchmarks.figure import render_table
 
 TITLES = {
@@ -23,6 +23,7 @@ TITLES = {
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
     "watch": "watch: a tick of 1,000 runs, and what it asks of Slurm",
+    "nodechecks": "nodechecks: the light checks of all nodes before an attempt",
     "checkpoints": "checkpoints: one of 10,000 files",
 }
 # Modules with tables and options of their own, and how long they may take at most. why scores the corpora that the
@@ -69,7 +70,7 @@ def _run(name: str, options: argparse.Namespace) -> int:
         figures = restart.measure(options.torchrun, options.ft_launcher)
     else:
         figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure,
-                   "watch": watch.measure, "checkpoints": checkpoints.measure}[name]()
+                   "watch": watch.measure, "checkpoints": checkpoints.measure, "nodechecks": nodechecks.measure}[name]()
     print(render_table(TITLES[name], figures), flush=True)
     return int(any(figure.is_missed for figure in figures))
 

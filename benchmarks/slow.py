@@ -19,7 +19,7 @@ from safelaunch.core.nodeuse import DAY_S, NodeUse
 from safelaunch.core.nodeuse import judge_fleet as judge_uses
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
-from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, rounds_of, slowest
+from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, measured_again
 from safelaunch.core.slow.grouptest import GroupSearch, Trial, plan_next
 
 MOST_JOBS = 200
@@ -121,16 +121,15 @@ def accused(rng: random.Random, nodes: int, slow_by: float, noise: float, spread
     """
     made = [rng.gauss(0, spread) + (math.log(1 - slow_by) if number == 0 else 0.0) for number in range(nodes)]
     rounds = [{str(number): math.exp(made[number] + rng.gauss(0, noise)) for number in range(nodes)}]
-    again = slowest(rounds[0], TOLERANCE)
-    rounds += [{node: math.exp(made[int(node)] + rng.gauss(0, noise)) for node in again}
-               for _ in range(rounds_of(nodes) - 1)]
+    while again := measured_again(rounds, TOLERANCE):
+        rounds.append({node: math.exp(made[int(node)] + rng.gauss(0, noise)) for node in again})
     return [score.node for score in judge_fleet(rounds) if score.is_slow]
 
 
 def fleet(seed: int, times: int) -> Iterator[str]:
     """Benches of fleets: the slow node found in one, and healthy nodes accused."""
     for noise, spread in ((0.005, 0.0), (0.005, 0.005), (0.02, 0.0)):
-        for nodes in (4, 48, 256, 1024):
+        for nodes in (4, 6, 8, 16, 48, 256, 1024):
             rng = random.Random(f"fleet {seed} {nodes} {noise} {spread}")
             benches = times * max(1000, 100_000 // nodes)
             found = wrong = healthy = 0

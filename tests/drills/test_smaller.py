@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
@@ -50,13 +51,16 @@ def test_two_of_four_nodes_die_and_the_run_goes_on_with_two_then_grows_back_in_t
     assert (hook.ended, len(grown["nodes"])) == ("converted", 4), drill.story()
     assert grown["job"] != first.job and hook.resize and grown["resume_path"] == hook.resize.output, drill.story()
     assert f"from 2 to 4 nodes, step {hook.resume_step}" in drill.log(4), drill.log(4)
+    newest = Path(hook.resize.output)
+    drill.wait_for(lambda: list(newest.parent.iterdir()) == [newest], 60, f"{newest} is not the only output left")
     proofs.check_completes(drill)
 
 
 def test_a_hook_that_fails_leads_back_to_the_full_set_and_no_training_uses_what_it_has_written(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
-    hook = 'mkdir "$SAFELAUNCH_RESIZE_OUTPUT"; echo half >"$SAFELAUNCH_RESIZE_OUTPUT/part"; echo "no space" >&2; exit 3'
+    hook = ('mkdir "$SAFELAUNCH_RESIZE_OUTPUT" kept; echo half >"$SAFELAUNCH_RESIZE_OUTPUT/part"; echo all >kept/file; '
+            'ln -s "$PWD/kept" "$SAFELAUNCH_RESIZE_OUTPUT/linked"; echo "no space" >&2; exit 3')
     drill = submit(sandbox)(proofs.FLAGS, nodes=4, tasks=1, extra=EXTRA.format(hook=hook))
     lose_two(sandbox, drill)
 
@@ -68,6 +72,10 @@ def test_a_hook_that_fails_leads_back_to_the_full_set_and_no_training_uses_what_
         sandbox.heal(node)
     full = drill.wait_event("attempt_started", 3, timeout_s=90).data
     assert len(full["nodes"]) == 4 and full["job"] != first.job and ".resized" not in full["resume_path"], drill.story()
+    assert failed.resize is not None
+    half = Path(failed.resize.output)
+    drill.wait_for(lambda: not half.exists(), 60, f"{half} is not removed")
+    assert (drill.folder / "kept" / "file").read_text() == "all\n"   # no link was followed
     proofs.check_completes(drill)
 
 

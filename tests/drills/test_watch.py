@@ -18,6 +18,8 @@ import pytest
 from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
+from tests.drills.test_handover import QUICK, warn
+from tests.drills.test_smaller import COPIES, EXTRA
 from tests.runs import ALICE, Drill, Submitter
 
 FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync"
@@ -226,3 +228,32 @@ def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
     assert blind.returncode == 4 and told[0]["kind"] == "blind", told
     state = drill.wait_end(90)
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1
+
+
+def test_a_next_job_that_lacks_nodes_in_the_queue_is_made_smaller_by_a_watch_and_grows_back(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+) -> None:
+    sandbox = own_sandbox(4)
+    drill = submit(sandbox)(proofs.FLAGS, nodes=4, tasks=1, extra=EXTRA.format(hook=COPIES),
+                            overrides=(QUICK, "restart.wait_for_nodes=5s"))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    sandbox.slurm(["scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=repair"])   # it runs to the job's end
+    warn(drill)
+    drill.wait_event("handed_over", timeout_s=90)
+    watching = watch(drill)
+
+    small = drill.wait_event("attempt_started", 3, timeout_s=120).data
+    assert f"job {small['job']} asks for 3 nodes now" in said(watching), drill.story()
+    first, hook, _ = drill.state().attempts
+    assert hook.ended == "converted" and (len(small["nodes"]), small["job"] != first.job) == (3, True), drill.story()
+    assert small["resume_path"] == hook.resize.output if hook.resize else False, drill.story()
+    acts = [event.data for event in drill.events("outcome") if event.data["act"] == "make_smaller"]
+    assert [(act["ok"], act["job"], act["nodes"]) for act in acts] == [(True, small["job"], 3)], drill.story()
+    drill.wait_step((small["resume_step"] or 0) + 20, attempt=3)
+
+    sandbox.slurm(["scontrol", "update", "NodeName=n3", "State=RESUME"])
+    warn(drill)
+    full = drill.wait_event("attempt_started", 5, timeout_s=90).data
+    assert (len(full["nodes"]), full["job"] != small["job"]) == (4, True), drill.story()
+    proofs.check_completes(drill)

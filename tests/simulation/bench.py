@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from safelaunch.core.checks.results import OK, CheckReport, CheckResult
 from safelaunch.core.decide.slowness import BENCH_S
-from safelaunch.core.slow.bench import JudgedSpeed, judge_speed
-from safelaunch.core.slow.fleet import TOLERANCE, rounds_of
+from safelaunch.core.slow.bench import JudgedSpeed, judge_speed, measure_again
+from safelaunch.core.slow.fleet import TOLERANCE
 from tests.simulation.hosts import Host
 
 if TYPE_CHECKING:
@@ -49,9 +49,14 @@ class SimBench:
                  and self._sim.net.is_up(self._host, self._sim.hosts[node])]
         silent = {node: "did not answer in time" for node in self._nodes if node not in there}
         rng = random.Random(f"bench {self._sim.scenario.seed} {self._start_t}")
-        rounds = [tuple(CheckReport(node, "bench", (CheckResult("memory", "", OK, "", {
-            "value": self._rate(node) * rng.gauss(1.0, NOISE), "unit": "GB/s"}),)) for node in there)
-            for _ in range(rounds_of(len(self._nodes)))]
+
+        def measure(nodes: Sequence[str]) -> tuple[CheckReport, ...]:
+            return tuple(CheckReport(node, "bench", (CheckResult("memory", "", OK, "", {
+                "value": self._rate(node) * rng.gauss(1.0, NOISE), "unit": "GB/s"}),)) for node in nodes)
+
+        rounds = [measure(there)]
+        while (again := measure_again(rounds, TOLERANCE)[0]):
+            rounds.append(measure(again))
         self._judged = judge_speed(rounds, silent, TOLERANCE)
         self._is_over = True
 

@@ -327,7 +327,8 @@ class SimWorld(World):
             command.end(0, version, "")
             return command
         self._sim.outside(self._me, " ".join(argv[:2]) if argv[0] != "srun" else f"srun {argv[-1]}")
-        if "--once" in argv:   # the log's rest: there as soon as the folder is
+        self._sim.conversions.removed(argv[4:] if argv[0] == "rm" else ())
+        if "--once" in argv or argv[0] == "rm":   # the log's rest: there as soon as the folder is
             self._host.mount.when_thawed(lambda: self._sim.clock.after(0.05, lambda: command.end(0, "", "")))
         else:
             self._sim.clock.after(0.0, partial(self._start_in_turn, command))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,19 @@ class Conversions:
         size = self._whole.get(path, self._sizes.get(attempt.told_step, scenario.nodes))
         if size != count:
             sim.violate(f"attempt {attempt.number} trains on {count} nodes from a checkpoint that is for {size}")
+
+    def removed(self, paths: Sequence[str]) -> None:
+        """Outputs are gone; nobody may train from one then."""
+        for path in paths:
+            used = [attempt.number for attempt in self._sim.attempts if attempt.facts.get("resume_path") == path
+                    and any(task.rank in ("loading", "training") and not task.is_doomed for task in attempt.tasks)]
+            if used:
+                self._sim.violate(f"{path} is removed while attempts {used} use it")
+            size = self._whole.pop(path, None)
+            source = next((str(attempt.facts.get("resume_path")) for attempt in self._sim.attempts
+                           if attempt.resize is not None and attempt.resize["output"] == path), "")
+            if size is not None:
+                self._tries.pop((source, size), None)   # it may be converted again
 
     def begins(self, task: Task) -> None:
         """The hook runs."""

@@ -256,9 +256,10 @@ class Slurm(Controller):
         return 0, "", ""
 
     def _update(self, job: Job, words: Mapping[str, str]) -> tuple[int, str, str]:
-        for key in ("ExcNodeList", "Dependency", "StartTime"):
+        for key in ("ExcNodeList", "Dependency", "StartTime", "NumNodes"):
             # A requeued job takes a new ExcNodeList while it still completes, and a StartTime (measured).
-            if key in words and job.state != "PENDING" and not (job.is_requeued and key != "Dependency"):
+            if key in words and job.state != "PENDING" and not (
+                    job.is_requeued and key not in ("Dependency", "NumNodes")):
                 return 1, "", "slurm_update error: Job is no longer pending execution"
         if words.get("Dependency") and self.sim.scenario.site == "no_dependency":
             return 1, "", NO_DEPENDENCIES.format("scontrol")
@@ -273,6 +274,8 @@ class Slurm(Controller):
             job.start_t = self.sim.clock.t + float(words["StartTime"].partition("+")[2] or 0)
             if job.state == "PENDING":
                 job.begin_t = job.start_t
+        if "NumNodes" in words:
+            job.nodes_wanted = int(words["NumNodes"])
         if "Requeue" in words:
             job.may_requeue = words["Requeue"] == "1"
         if "NodeList" in words and job.state == "RUNNING":

@@ -40,6 +40,15 @@ def test_run_whose_nodes_die_goes_on_as_it_may(changes: dict[str, Any], sizes: l
     assert seen[:len(sizes)] == [size for size, before in zip(sizes, [None, *sizes], strict=False) if size != before]
 
 
+@pytest.mark.parametrize(("watchers", "before_resize"), [(1, ""), (2, "works"), (0, "")])
+def test_next_job_that_lacks_a_node_in_the_queue_is_made_smaller_by_a_watch(watchers: int, before_resize: str) -> None:
+    """A node dies for an hour, there is no other one, and the job's limit ends it after four minutes."""
+    outcome = run(replace(SMALLER, min_nodes=3, before_resize=before_resize, watchers=watchers,
+                          faults=(Fault("worker_crashes", 25.0, 3600.0),)))
+    assert (outcome.how, outcome.violations) == ("completed", [])
+    assert (outcome.sizes[-1], outcome.virtual_s < 3600.0) == ((3, True) if watchers else (4, False))
+
+
 @pytest.mark.parametrize("at_s", [52.0, 58.0, 64.0])
 @pytest.mark.parametrize("kind", ["batch_crashes", "batch_silent", "leader_dies", "preempt", "worker_crashes"])
 def test_hook_that_is_disturbed_begins_anew_or_is_left(kind: str, at_s: float) -> None:

@@ -13,7 +13,6 @@ from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, parse_report
 from safelaunch.core.slow.bench import JudgedSpeed, add_links, judge_speed, measure_again
-from safelaunch.core.slow.fleet import rounds_of
 from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
@@ -64,22 +63,29 @@ def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion,
 
 
 def node_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
-                begin: StartCommand = Command) -> Rounds[BenchedNodes]:
-    """The rounds one after the other, started; each is to be over before the next one is asked for."""
+                begin: StartCommand = Command, keep: Callable[[BenchedNodes], None] = lambda known: None
+                ) -> Rounds[BenchedNodes]:
+    """The rounds one after the other, started; each is to be over before the next one is asked for. `keep` gets what is
+    known, before all is.
+    """
     first = _start(target, env, question, begin)
     yield first, "all nodes"
-    rounds, silent, took_s = [first.answers], {one.node: one.why for one in first.silent}, first.took_s
-    nodes, names = measure_again(first.answers, tolerance)
-    if nodes:
+    there = {report.node: report.addresses for report in first.answers}
+    known = BenchedNodes((first.answers,), {one.node: one.why for one in first.silent}, first.took_s, there)
+    keep(known)
+    while (more := measure_again(known.rounds, tolerance))[0]:
+        nodes, names = more
         again = BenchQuestion({**question.words, "skip": [name for name in NAMES if name not in names]},
                               question.deadline_s)
-        for number in range(2, rounds_of(len(target.nodes)) + 1):
-            asked = _start(target._replace(nodes=nodes), env, again, begin)
-            yield asked, f"the slowest again, round {number}"
-            rounds.append(asked.answers)
-            took_s += asked.took_s
-            silent.update({one.node: f"answered once; in round {number}: {one.why}" for one in asked.silent})
-    return BenchedNodes(tuple(rounds), silent, took_s, {report.node: report.addresses for report in first.answers})
+        number = len(known.rounds) + 1
+        asked = _start(target._replace(nodes=tuple(node for node in nodes if node not in known.silent)), env, again,
+                       begin)
+        yield asked, f"{'all' if len(nodes) == len(there) else 'the slowest'} again, round {number}"
+        late = {one.node: f"answered once; in round {number}: {one.why}" for one in asked.silent}
+        known = BenchedNodes((*known.rounds, asked.answers), {**known.silent, **late}, known.took_s + asked.took_s,
+                             there)
+        keep(known)
+    return known
 
 
 def pair_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
@@ -165,7 +171,10 @@ class NodeBench(RoundsUnderWay):
 
     def _all(self, target: Target, env: Mapping[str, str], question: BenchQuestion,
              begin: StartCommand) -> Rounds[None]:
-        self._benched = yield from node_rounds(target, env, question, self._tolerance, begin)
+        def keep(known: BenchedNodes) -> None:
+            self._benched = known
+
+        self._benched = yield from node_rounds(target, env, question, self._tolerance, begin, keep)
         there = {node: found for node, found in self._benched.addresses.items()
                  if found and node not in self._benched.silent}
         self._pairs = yield from pair_rounds(target, env, question, self._tolerance, there, begin)

@@ -16,6 +16,7 @@ MODULES = ("addresses", "children", "plain", "proctable", "evidence", "devices",
            "checks.smi", "checks.gpu", "checks.memory", "checks.processes", "checks.network", "checks.software",
            "checks.witnesses", "checks.table", "checks.main")
 ANSWER_S = 4.0    # from the deadline of a node's checks to its answer: what was said is read, and the interpreter ends
+AT_ONCE = 128     # sruns: the light checks of 256 nodes are to take 10 s, and those of one node take up to 4 s
 QUEUE_S = 30.0    # for a job of its own to start on an idle node: a scheduler's cycle (slurm.conf(5), sched_interval)
 
 
@@ -61,7 +62,7 @@ class NodeChecks:
     def __init__(self, target: Target, env: Mapping[str, str], question: CheckQuestion,
                  begin: StartCommand = Command) -> None:
         self._round = NodeRound(target, env, program_for(target, MODULES), deadline_s=question.deadline_s,
-                                ask=question.of, read=parse_report, begin=begin)
+                                ask=question.of, read=parse_report, at_once=AT_ONCE, begin=begin)
 
     def poll(self) -> bool:
         """Whether all nodes have answered, or their time is over. Never blocks."""

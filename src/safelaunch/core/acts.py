@@ -48,6 +48,7 @@ ACTS = {
     "hold_jobs": ActKind("hold the run's queued jobs"),
     "release_jobs": ActKind("let the run's held jobs go"),
     "relax": ActKind("let the next job use nodes again"),
+    "make_smaller": ActKind("let the next job start with fewer nodes"),
     "free_successor": ActKind("let the next job start beside one that hangs at its end"),
     "start_now": ActKind("let the requeued job start at once"),
     NOTE: ActKind("note that a person cancelled a job"),

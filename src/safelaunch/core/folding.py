@@ -98,6 +98,13 @@ def _change_attempt(state: State, event: Event, **changes: Any) -> State:
     ))
 
 
+def _conversions_removed(state: State, event: Event) -> State:
+    gone = names_of(event.data.get("outputs", ()))
+    return replace(state, attempts=tuple(
+        replace(known, resize=known.resize._replace(is_removed=True))
+        if known.resize is not None and known.resize.output in gone else known for known in state.attempts))
+
+
 def _decision(state: State, event: Event) -> State:
     """Journalled, because a supervisor can die right after it asked the training to end (simulated: test_found "a
     leader that dies right after it asked the training to end calls it no completion").
@@ -326,6 +333,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint": _checkpoint,
     "attempt_ended": _attempt_ended,
     "verdict": _verdict,
+    "conversions_removed": _conversions_removed,
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,

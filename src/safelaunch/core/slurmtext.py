@@ -326,6 +326,11 @@ def can_never_start(reason: str) -> bool:
     return slurmwords.has_phrase(slurmwords.NEVER_STARTS, reason)
 
 
+def lacks_nodes(reason: str) -> bool:
+    """Whether a job waits, by squeue's reason, for nodes alone: busy ones, or such as it cannot get."""
+    return slurmwords.has_phrase(slurmwords.LACKS_NODES, reason)
+
+
 def is_held(reason: str) -> bool:
     """Whether a job waits, by squeue's reason, until somebody lets it go."""
     return slurmwords.has_phrase(slurmwords.IS_HELD, reason)

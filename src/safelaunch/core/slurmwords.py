@@ -92,6 +92,11 @@ NEVER_STARTS = (
     Phrase("BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig",
            "too few nodes", "squeue(1); recorded on 22.05.8"),
 )
+# ... for nodes, be they busy, down or kept out, and not for its turn, its owner's limits or a time.
+LACKS_NODES = (
+    Phrase(r"^\(?(?:Resources|BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown)", "it lacks nodes",
+           "squeue(1); recorded on 22.05.8"),
+)
 IS_HELD = (
     Phrase(r"JobHeld|launch_?\s?failed|Hold", "held", "squeue(1)"),
 )

@@ -19,6 +19,7 @@ class Resize(NamedTuple):
     from_nodes: int
     to_nodes: int
     output: str = ""
+    is_removed: bool = False
 
 
 @dataclass(frozen=True)

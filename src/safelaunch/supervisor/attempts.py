@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
-from safelaunch.core.plan import RESIZED, Plan
+from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
@@ -35,6 +34,7 @@ from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming, suspectchecks
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.nodes import Uninspected
@@ -66,7 +66,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         "whole_steps": list(lead.resume.whole_steps),
     }
     if action.resize is not None:
-        convert = action.resize._replace(output=_output_of(lead, number))
+        convert = action.resize._replace(output=output_path(lead, number))
         facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
     decided = lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number)
     script = acts.perform_now(lead, "launch", claim, lambda: _start(lead, action, facts), (decided,), attempt=number,
@@ -76,6 +76,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
+        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead))
         if action.resize is None:   # else the training, which may use them, follows soon
             lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
@@ -108,12 +109,6 @@ def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
     newest = lead.resume.newest
     output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
     return newest if newest is None or output is None else replace(newest, path=output)
-
-
-def _output_of(lead: Leader, number: int) -> str:
-    """Where before_resize writes: beside the folder of the checkpoints, so that nobody takes a half for one of them."""
-    folder = os.path.join(lead.job.cwd, lead.plan.resume.dir or "").rstrip("/")   # noqa: PTH118 - text only
-    return f"{folder}{RESIZED}/{lead.plan.run_id}-{number:04d}"
 
 
 def keep_resume_args(lead: Leader, point: Checkpoint | None) -> tuple[str, ...]:

@@ -184,6 +184,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_readmitted": lambda data: f"{data['node']} is no longer excluded{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is cleared{_because(data)}",
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
+    "conversions_removed": lambda data: (f"outputs of before_resize that nothing goes on from are removed: "
+                                         f"{', '.join(map(str, data['outputs']))}"),
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",

@@ -21,7 +21,20 @@ from safelaunch.adapters.world import World
 from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import NOTE, ActOutcome
-from safelaunch.core.decide.watched import Act, Cancel, Free, Note, Queue, Relax, StartNow, WriteEnd, act_of
+from safelaunch.core.decide.resize import size_in_slurm
+from safelaunch.core.decide.watched import (
+    SMALLER,
+    Act,
+    Cancel,
+    Free,
+    MakeSmaller,
+    Note,
+    Queue,
+    Relax,
+    StartNow,
+    WriteEnd,
+    act_of,
+)
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
@@ -111,6 +124,8 @@ class WatchAct:
                 return (yield from self._perform("queue_successor", self._queue(act)))
             case Relax():
                 return (yield from self._perform("relax", self._relax(act), job=act.job, exclude=list(act.keep)))
+            case MakeSmaller():
+                return (yield from self._perform(SMALLER, self._make_smaller(act), job=act.job))
             case Free():
                 self._suspect(act.suspects, act.exclude, act.why)
                 return (yield from self._perform("free_successor", self._free(act), job=act.job,
@@ -177,6 +192,13 @@ class WatchAct:
         return ActOutcome(True, f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}", then=(
             *(partial(self._readmit, node, act.why) for node in act.drop),
             lambda: self.writer.event("successor_relaxed", job=act.job, exclude=kept, why=act.why)))
+
+    def _make_smaller(self, act: MakeSmaller) -> Effect:
+        result = yield from self._update(act.job, None, **size_in_slurm(self.plan, act.nodes))
+        if not result.is_ok:
+            return _failed(result, f"could not make job {act.job} smaller")
+        return ActOutcome(True, f"job {act.job} asks for {act.nodes} nodes now: {act.why}",
+                          {"job": act.job, "nodes": act.nodes})
 
     def _free(self, act: Free) -> Effect:
         """The exclusions first: else the next attempt could meet the last one's ranks on a silent node."""

@@ -39,6 +39,7 @@ class Known:
     hands_over: bool = False              # its leader makes the next job at the end of this one: none waits until then
     outline: str = ""
     outline_s: float = 0.0
+    short_s: float | None = None          # since when its waiting job has lacked nodes; None = it does not
     row: str = ""
     text: str = ""
     running: list[Any] | None = None      # of its running job: elapsed seconds, start, nodelist, when Slurm was asked

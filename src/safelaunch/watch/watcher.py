@@ -15,7 +15,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
 from safelaunch.core import jobstates, slurmtext
-from safelaunch.core.decide import watch
+from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.watched import SlurmAnswer
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
@@ -180,13 +180,18 @@ class Watcher:
     def _remember(self, known: Known, jobs: Sequence[KnownJob], now_s: float) -> SlurmAnswer:
         """Slurm's word on a run, with what earlier ones add to it."""
         known.seen = known.seen or bool(jobs)
-        outline = watch.outline(jobs)
+        outline = watchfacts.outline(jobs)
         known.absences = 0 if outline else known.absences + 1
         running = next((job for job in jobs if job.state == jobstates.RUNNING), None)
         known.running = None if running is None else [running.elapsed_s, running.start, running.nodelist]
         if outline != known.outline:
             known.outline, known.outline_s = outline, now_s
-        return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s)
+        if not any(job.state in jobstates.QUEUED and slurmtext.lacks_nodes(job.reason) for job in jobs):
+            known.short_s = None
+        elif known.short_s is None:
+            known.short_s = now_s
+        return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s,
+                           short_s=0.0 if known.short_s is None else now_s - known.short_s)
 
     def _is_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
         """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
@@ -290,6 +295,8 @@ class Watcher:
             return False
         if said is None:
             return False
+        if row["act"][0] == "MakeSmaller":
+            known.short_s = None   # it may wait as long for so many
         if row["act"][0] != "Note":
             known.absences = 0   # two new answers before the next conclusion
         known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()
@@ -317,7 +324,7 @@ class Watcher:
         elapsed_s, start, nodelist = known.running
         job = KnownJob("", jobstates.RUNNING, elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
         since_s = now_s - (self.memory.asked_s if self.memory.asked_s is not None else now_s)
-        return watch.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
+        return watchfacts.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
 
     def _tell_blind_to(self, dirs: Sequence[str]) -> None:
         """Say once of each folder that it does not answer."""

@@ -154,6 +154,23 @@ def test_three_jobs_in_a_row_without_an_attempt_go_on_with_what_they_have() -> N
     assert row(state, seen(missing=free(0.0)), FREELY) == "launch"
 
 
+def test_a_job_that_got_fewer_nodes_from_the_queue_begins_with_them_at_once_and_asks_at_its_next_restart() -> None:
+    def small(*attempts: dict[str, Any]) -> State:
+        said: Said = [("submitted", {"job": "11"}), ("job_started", {"job": "11", "nodes": NODES}),
+                      ("attempt_started", {"attempt": 1, "job": "11", "nodes": NODES}),
+                      ("attempt_ended", {"attempt": 1, "how": "interrupted"}), ("submitted", {"job": "12"}),
+                      ("job_started", {"job": "12", "nodes": NODES[:3]})]
+        for number, one in enumerate(attempts, 2):
+            said += [("attempt_started", {"attempt": number, "job": "12", "nodes": NODES[:3], **one}),
+                     ("attempt_ended", {"attempt": number, "how": "failed"})]
+        return fold(Event(NOW - 100 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
+
+    three = replace(seen(lost=()), nodes=NODES[:3])
+    launch = action(small(), three, FREELY)
+    assert isinstance(launch, Launch) and launch.nodes == NODES[:3]
+    assert row(small({}), three, FREELY) == "ask_nodes"
+
+
 NEVER = free(math.inf)
 
 
@@ -257,3 +274,44 @@ def test_the_end_of_a_hook_is_none_of_the_runs_and_costs_no_budget() -> None:
         "converted", "unconverted", "lost", "interrupted", "stopped"}
     state = run(FULL, {**HOOK, "how": of_hook(AttemptEnd.FAILED)})
     assert (state.restarts, state.failed_categories) == (run(FULL).restarts, run(FULL).failed_categories)
+
+
+# --- outputs --------------------------------------------------------------------------------------------------------
+
+WHOLE = {**HOOK, "how": "converted"}
+AGAIN = {"n": 1, "at": 30, "saw": [30], "of": 2, "to": 4, "how": "converted"}
+ON_FOUR = {"n": 4, "at": 30, "path": "ckpt.resized/4", "saw": [30]}
+
+
+@pytest.mark.parametrize(("attempts", "point", "spent"), [
+    ((FULL, WHOLE), AT_20, []),
+    ((FULL, {**HOOK, "how": "unconverted"}), AT_20, [2]),
+    ((FULL, {**HOOK, "how": "interrupted"}, HOOK), AT_20, [2]),
+    ((FULL, WHOLE, CONVERTED), AT_30, []),
+    ((FULL, WHOLE, CONVERTED, AGAIN), AT_30, [2]),
+    ((FULL, WHOLE, CONVERTED, AGAIN, ON_FOUR), AT_30, [2]),
+    ((FULL, WHOLE, CONVERTED, AGAIN, CONVERTED), AT_30, []),
+    ((FULL, WHOLE, CONVERTED, AGAIN), AT_20, []),
+    ((FULL, WHOLE, CONVERTED, AGAIN), None, [2]),
+], ids=["of the newest checkpoint", "half-written", "interrupted, and begun anew", "the newest whole one",
+        "of a checkpoint that is past", "... while another one is loaded", "... while it is loaded itself",
+        "the newest checkpoint was rejected", "no checkpoint is left"])
+def test_outputs_are_removed_once_nothing_goes_on_from_them(
+    attempts: tuple[dict[str, Any], ...], point: Checkpoint | None, spent: list[int]
+) -> None:
+    assert [known.number for known in resize.spent_outputs(run(*attempts), point)] == spent
+
+
+def removed(*attempts: dict[str, Any], gone: str) -> State:
+    known = run(*attempts)
+    return replace(known, attempts=tuple(
+        replace(one, resize=one.resize._replace(is_removed=True)) if one.resize and one.resize.output == gone else one
+        for one in known.attempts))
+
+
+def test_a_checkpoint_whose_output_was_removed_is_converted_again() -> None:
+    state = removed(FULL, WHOLE, gone="ckpt.resized/2")
+    assert resize.output_of(state, SMALL, AT_20, 2) is None
+    assert resize.why_convert(state, SMALL, AT_20, 2) == Resize(4, 2)
+    assert not resize.is_barred(state, SMALL, AT_20, 2)
+    assert resize.is_barred(removed(FULL, {**HOOK, "how": "unconverted"}, gone="ckpt.resized/2"), SMALL, AT_20, 2)

@@ -18,6 +18,7 @@ from safelaunch.core.decide.watched import (
     Cancel,
     Free,
     Judgement,
+    MakeSmaller,
     Note,
     Notes,
     Queue,
@@ -503,3 +504,112 @@ def test_the_pulse_says_since_when_where_and_which_step() -> None:
     text = "is running for 1-07:27:33 since 2026-11-21T20:51:56 on n[01-34] (step 1234)"
     assert judge(run(pulse=replace(PULSE, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
     assert judge(run(), word(waiting("Resources")), NOW).text == "is waiting to be scheduled (Resources)"
+
+
+# --- fewer nodes (min_nodes) ----------------------------------------------------------------------------------------
+
+SMALL = PLAN._replace(nodes=4, min_nodes=2, restart=PLAN.restart._replace(wait_for_nodes_s=600.0))
+DOWN = (("idle", "n[0-2]"), ("down*", "n3"))
+BEGUN = state(SUBMITTED)   # and nothing has run yet
+
+
+def hooked(*how: str, best: int = 20) -> State:
+    """before_resize has ended so, for the checkpoint of step 20; the newest one is of step `best`."""
+    hook = {"job": "12", "nodes": ["n0"], "resume_step": 20, "resume_path": "c/20",
+            "resize": {"from": 4, "to": 2, "output": "c.resized/1"}}
+    said: list[tuple[str, dict[str, Any]]] = [SUBMITTED, STARTED, ATTEMPT, ("checkpoint", {"attempt": 1, "step": best})]
+    for number, end in enumerate(how, 2):
+        said += [("attempt_started", {"attempt": number, **hook}), ("attempt_ended", {"attempt": number, "how": end})]
+    return state(*said, NEXT)
+
+
+def smaller(watched: Watched, reason: str, nodes: Any = DOWN, short_s: float = LONG_S, **more: Any) -> Judgement:
+    return judge(watched, word(waiting(reason, **more), nodes=nodes, short_s=short_s), NOW)
+
+
+@pytest.mark.parametrize("reason", [
+    "Resources", "ReqNodeNotAvail, UnavailableNodes:n3", "BadConstraints", "NodeDown",
+    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions",
+])
+def test_a_job_that_lacks_nodes_for_longer_than_its_run_waits_may_start_with_fewer(reason: str) -> None:
+    judged = smaller(run(plan=SMALL), reason)
+    assert isinstance(judged.act, MakeSmaller), judged
+    assert (judged.act.job, judged.act.nodes) == ("13", 3)
+    assert act_of("MakeSmaller", asdict(judged.act)) == judged.act
+
+
+@pytest.mark.parametrize("reason", [
+    "Priority", "Dependency", "BeginTime", "JobHeldUser", "QOSMaxJobsPerUserLimit", "AssocGrpNodeLimit", "Licenses",
+    "Reservation", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "", "None", "SomethingNew",
+])
+def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> None:
+    assert not isinstance(smaller(run(plan=SMALL), reason).act, MakeSmaller)
+
+
+@pytest.mark.parametrize(("watched", "nodes", "more"), [
+    (run(), DOWN, {}),
+    (run(plan=SMALL), DOWN, {"short_s": 599.0}),
+    (run(plan=SMALL, notes=Notes(smaller=(("13", 3),))), DOWN, {}),
+    (run(plan=SMALL), UP, {}),
+    (run(plan=SMALL), (("idle", "n0"), ("down", "n[1-3]")), {}),
+    (run(plan=SMALL), DOWN, {"excluded": "n[0-1]"}),
+    (run(BEGUN, plan=SMALL), UP, {}),
+    (run(hooked("unconverted"), plan=SMALL), DOWN, {}),
+    (run(hooked("lost", "lost", "lost"), plan=SMALL), DOWN, {}),
+    (run(replace(RAN, via="requeue"), plan=SMALL), DOWN, {}),
+    (run(plan=SMALL, requests=(KILL,)), DOWN, {}),
+    (run(plan=SMALL, mine=False), DOWN, {}),
+], ids=["without min_nodes", "not yet", "it is already", "all are idle", "too few for that",
+        "... without those kept out",
+        "busy nodes, before the run has begun", "its checkpoint cannot be converted", "... or was not, three times",
+        "it is to be requeued", "a person has stopped it", "another user's"])
+def test_a_job_keeps_its_size(watched: Watched, nodes: Any, more: dict[str, Any]) -> None:
+    assert not isinstance(smaller(watched, "Resources", nodes, **more).act, MakeSmaller)
+
+
+@pytest.mark.parametrize("watched", [
+    run(BEGUN, plan=SMALL), run(hooked("converted"), plan=SMALL), run(hooked("lost"), plan=SMALL),
+    run(hooked("unconverted", best=30), plan=SMALL),
+], ids=["no healthy full set, before the run has begun", "converted", "a conversion that was lost",
+        "a newer checkpoint since"])
+def test_a_job_is_made_smaller(watched: Watched) -> None:
+    assert isinstance(smaller(watched, "Resources").act, MakeSmaller)
+
+
+@pytest.mark.parametrize(("plan", "nodes", "more", "size"), [
+    (SMALL, (("allocated", "n[0-1]"), ("idle", "n[2-3]")), {}, 2),
+    (SMALL, (("allocated", "n0"), ("planned", "n[1-3]")), {}, 3),
+    (SMALL, (("allocated", "n[0-3]"),), {}, 2),
+    (SMALL, (("allocated", "n[0-2]"), ("idle*", "n3")), {}, 2),
+    (SMALL._replace(nodes_multiple_of=2), DOWN, {}, 2),
+    (SMALL, UP, {"excluded": "n3"}, 3),
+], ids=["those that are idle", "... or kept for a job", "the fewest, where all are busy", "silent ones are not idle",
+        "a multiple", "without those kept out"])
+def test_a_job_of_a_run_that_has_begun_asks_for_the_nodes_that_are_idle(
+    plan: Any, nodes: Any, more: dict[str, Any], size: int
+) -> None:
+    judged = smaller(run(plan=plan), "Resources", nodes, **more)
+    assert isinstance(judged.act, MakeSmaller) and judged.act.nodes == size, judged
+
+
+def test_a_smaller_job_that_waits_as_long_again_asks_for_fewer() -> None:
+    known = run(plan=SMALL, notes=Notes(smaller=(("13", 3),)))
+    act = smaller(known, "Resources", (("allocated", "n[0-1]"), ("idle", "n[2-3]"))).act
+    assert isinstance(act, MakeSmaller) and act.nodes == 2
+
+
+def test_states_of_nodes_are_asked_for_before_a_job_is_made_smaller() -> None:
+    assert smaller(run(plan=SMALL), "Resources", None).asks == frozenset({"nodes"})
+
+
+def test_exclusions_give_way_only_where_fewer_nodes_would_not_do() -> None:
+    known = excluding("n0", "n1", "n2", "n3")
+    few = run(known, plan=SMALL)
+    assert isinstance(smaller(few, "BadConstraints", UP, excluded="n[2-3]").act, MakeSmaller)
+    assert isinstance(smaller(few, "BadConstraints", UP, excluded="n[1-3]").act, Relax)
+
+
+def test_a_job_that_was_made_smaller_is_known_from_the_journal() -> None:
+    said = [("outcome", {"claim": 4, "act": "make_smaller", "ok": True, "job": "13", "nodes": 3}),
+            ("outcome", {"claim": 5, "act": "make_smaller", "ok": False, "why": "no"})]
+    assert read_notes(events(*said)).smaller == (("13", 3),)

@@ -47,7 +47,7 @@ def test_a_failed_measurement_and_no_answer_are_told_as_such() -> None:
 
 def test_a_slow_shared_disk_makes_no_node_slow() -> None:
     reports = [report(node, 0.1 if node == "n2" else 1.0, name="disk_write") for node in NODES]
-    assert Speed.SLOW not in told(reports).values() and measure_again(reports, 0.015) == ((), ())
+    assert Speed.SLOW not in told(reports).values() and measure_again([reports], 0.015) == ((), ())
 
 
 def test_rates_that_are_no_positive_number_are_left_out() -> None:

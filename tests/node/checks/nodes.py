@@ -22,6 +22,8 @@ PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X
         "counters/symbol_error": "0", "counters/link_downed": "1"}
 KERNEL = ("6,0,0,-;Linux version 6.1.0", "6,812,4103200,-;nvidia: loading out-of-tree module taints kernel.",
           "4,820,4203200,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15")
+PROCESS = ("<process_info><pid>41287</pid><type>C</type><process_name>python</process_name>"
+           "<used_memory>30109 MiB</used_memory></process_info></processes>")
 XID = "4,901,81200000,-;NVRM: Xid (PCI:0000:4e:00): %d, pid=4242, name=python, GPU has fallen off the bus."
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.node import proctable
 from safelaunch.node.checks import disk, memory, network, processes, witnesses
-from tests.node.checks.nodes import H100, KERNEL, NAMES, SAID, XID, MadeNode
+from tests.node.checks.nodes import H100, KERNEL, NAMES, PROCESS, SAID, XID, MadeNode
 
 Words = dict[str, Any]
 Furnish = Callable[[MadeNode], Words]
@@ -177,12 +177,20 @@ def narrow_link(node: MadeNode) -> Words:
     return {}
 
 
-_PROCESS = ("<process_info><pid>41287</pid><type>C</type><process_name>python</process_name>"
-            "<used_memory>30109 MiB</used_memory></process_info></processes>")
 _MEMORY = "MemTotal: 1000 kB\nMemAvailable: %d kB\nSwapTotal: 1000 kB\nSwapFree: %d kB\n"
 _AGAIN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 _NO_NAME = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 _ADDRESS = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
+def idle_gpus(program: str, said: str, old: str = "", new: str = "") -> Furnish:
+    """GPUs without a process, and a program that takes them."""
+    def furnish(node: MadeNode) -> Words:
+        node.gpus()
+        node.program(program, (SAID / said).read_text().replace(old, new) if old else (SAID / said).read_text())
+        return {}
+
+    return furnish
+
+
 _NHC = "ERROR:  nhc:  Health check failed:  check_fs_mount:  /scratch not mounted"
 
 # name → (passes, fails, words of the failure, cannot run, outcome there, words there)
@@ -217,7 +225,7 @@ NODES: dict[str, tuple[Furnish, Furnish, str, Furnish, str, str]] = {
     "gpu_nvlink": (gpus(), narrow_link, "GPU 0: 17 of 18 links are up", nothing, "skipped", "no GPU"),
     "gpu_memory": (gpus(), gpus("<used>1 MiB", "<used>40960 MiB"), "40960 of 81559 MB are used", nothing, "skipped",
                    "no GPU"),
-    "gpu_leftovers": (gpus(), gpus("\t\t</processes>", _PROCESS), "pid 41287 (python)", nothing, "skipped", "no GPU"),
+    "gpu_leftovers": (gpus(), gpus("\t\t</processes>", PROCESS), "pid 41287 (python)", nothing, "skipped", "no GPU"),
     "gpu_xid": (kernel(), kernel(XID % 79), "since boot: Xid 79 on 0000:4e:00", no_kernel_log, "unknown",
                 "cannot be read"),
     "dcgm": (says("dcgmi", (SAID / "dcgmi-diag.txt").read_text()),
@@ -225,6 +233,12 @@ NODES: dict[str, tuple[Furnish, Furnish, str, Furnish, str, str]] = {
              "skipped", "dcgmi is not installed"),
     "nhc": (says("nhc"), says("nhc", _NHC, 1), "check_fs_mount: /scratch not mounted", nothing, "skipped",
             "nhc is not installed"),
+    "gpu_burn": (idle_gpus("gpu_burn", "gpu-burn.txt"),
+                 idle_gpus("gpu_burn", "gpu-burn.txt", "GPU 1: OK", "GPU 1: FAULTY"), "wrong results on GPU 1", nothing,
+                 "skipped", "no GPU"),
+    "nccl_tests": (idle_gpus("all_reduce_perf", "nccl-tests.txt"),
+                   idle_gpus("all_reduce_perf", "nccl-tests.txt", ": 0 OK", ": 3 FAILED"), "3 wrong values", nothing,
+                   "skipped", "no GPU"),
     "python": (says("python", _LISTED), says("python", code=1), "exit code 1", nothing, "skipped", "no python"),
     "torch": (says("python", _TORCH % ("true", 8), gpus=8), says("python", _TORCH % ("false", 0), gpus=8),
               "sees no GPU, 8 asked", says("python", '{"torch": null}'), "skipped", "not installed"),

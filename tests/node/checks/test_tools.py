@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.node.checks import network, smi, witnesses
-from tests.node.checks.nodes import H100, KERNEL, SAID, XID, MadeNode
+from safelaunch.node.checks import network, smi, table, witnesses
+from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.tables import each
 
 V100 = (SAID / "smi-v100.xml").read_text()
@@ -148,3 +149,22 @@ def test_a_port_that_is_half_up_fails_and_one_without_a_cable_does_not(node: Mad
     assert node.check("infiniband")["why"] == "1 of 2 ports active: 200 Gb/sec (4X HDR)"
     node.port("mlx5_2", state="2: INIT")
     assert node.check("infiniband")["why"] == "mlx5_2/1 is INIT"
+
+
+def test_nothing_heavy_runs_beside_a_process_on_a_gpu(node: MadeNode) -> None:
+    node.gpus(H100.replace("\t\t</processes>", PROCESS))
+    node.program("gpu_burn", by=f"touch {node.folder}/burnt")
+    assert node.check("gpu_burn")["outcome"] == "skipped" and not (node.folder / "burnt").exists()
+
+
+def test_a_heavy_tool_that_hangs_fails_and_one_that_breaks_is_unknown(
+    node: MadeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.gpus()
+    node.program("gpu_burn", "Couldn't init a GPU test: Error in load module", 1)
+    answer = node.check("gpu_burn")
+    assert (answer["outcome"], "exit code 1" in answer["why"]) == ("unknown", True)
+    for source in table.SOURCES:
+        monkeypatch.setattr(source, "deadline_s", min(source.deadline_s, 2.0 if source.is_heavy else 20.0))
+    node.program("all_reduce_perf", by="exec sleep 600")
+    assert node.check("nccl_tests")["why"] == "all_reduce_perf gave no answer in time"

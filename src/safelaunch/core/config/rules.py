@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
+from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.pluginnames import look_up
 from safelaunch.core.config.resumeway import missing_way
+from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, Launcher, call_fault, default_launcher, owned_flag
@@ -16,7 +18,6 @@ from safelaunch.core.plugins import FindPlugin
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)
-_WAIT_FOR_NODES_S = 600.0   # the default of restart.wait_for_nodes
 
 
 class Values(Protocol):
@@ -161,8 +162,9 @@ def _resize_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     resume = config["resume"]
     if least is None:
         # `config` prints the defaults, too, and what it prints is a train.yaml.
+        usual_s = parse_duration_s(str(KEYS["restart.wait_for_nodes"].default))
         chosen = {"before_resize": config["before_resize"] is not None, "nodes_multiple_of": step != 1,
-                  "restart.wait_for_nodes": config["restart"]["wait_for_nodes"] != _WAIT_FOR_NODES_S}
+                  "restart.wait_for_nodes": config["restart"]["wait_for_nodes"] != usual_s}
         return [(key, ("min_nodes",), "needs min_nodes: with how few nodes the run may go on")
                 for key, is_chosen in chosen.items()
                 if is_chosen and key in origins and origins[key].layer in ("file", "command line")]

@@ -143,7 +143,7 @@ def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None
     """Not enough good nodes are left in the allocation, and the next job can have them, or fewer will not do."""
     if len(good_nodes(state, seen)) >= plan.nodes:
         return None
-    is_smaller = resize.next_size(state, seen, plan) and not resize.has_full_set(state, seen)
+    is_smaller = resize.next_size(state, seen, plan) and not resize.has_full_set(state, seen, plan)
     if is_smaller or (plan.min_nodes is not None and seen.frozen):
         return None   # frozen: nobody knows yet from which checkpoint
     return HandOver(bad_nodes(state, seen), _few(state, seen, plan))

@@ -5,12 +5,14 @@ Laws:
 - A checkpoint goes to another number of nodes only through before_resize, where the run has that, and only once it has
   ended well. After a failure of it that checkpoint stays with the number of nodes that has written it.
 - One failure is enough, and so are three tries that did not come to their end; what has been converted is used again.
+- An output is removed only when no attempt goes on from it; that it is gone is journalled first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from safelaunch.core import via
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.decide.nodes import bad_nodes, begins_nothing, good_nodes
 from safelaunch.core.decide.seen import MissingNodes, Observation
@@ -73,6 +75,28 @@ def is_barred(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
         known.ended in (AttemptEnd.UNCONVERTED, AttemptEnd.CONVERTED) for known in tries)   # its output was rejected
 
 
+def size_in_slurm(plan: Plan, nodes: int) -> dict[str, str]:
+    """What of a pending job `scontrol update` must change for so many nodes: with tasks or processors of more it waits
+    for ever (22.05, measured).
+    """
+    tasks = nodes * plan.ntasks_per_node
+    return {"NumNodes": str(nodes), "NumTasks": str(tasks), "NumCPUs": str(tasks * (plan.cpus_per_task or 1))}
+
+
+def may_wait_smaller(state: State, plan: Plan) -> bool:
+    """Whether a job in the queue may ask for fewer nodes. Not where before_resize could not make the newest checkpoint
+    fit these: then the run waits for the full set. Nor a job that is to be requeued: Slurm lets it keep its size for
+    ever (22.05, measured).
+    """
+    if plan.min_nodes is None or (state.via or plan.restart.via) == via.REQUEUE:
+        return False
+    hooks = [known for known in state.attempts if known.resize is not None
+             and (known.resume_step or 0) >= (state.best_step or 0)]
+    bad = [known for known in hooks if known.ended == AttemptEnd.UNCONVERTED or (
+        known.resize is not None and (known.resize.output, known.resume_step) in state.rejected)]
+    return not bad and sum(known.ended != AttemptEnd.CONVERTED for known in hooks) < MOST_TRIES
+
+
 def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) -> str | None:
     """What before_resize has made of a checkpoint for so many nodes; None = it has not, or that did not load."""
     if resume is None or resume.step is None:
@@ -82,10 +106,25 @@ def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
                  and (known.resize.output, resume.step) not in state.rejected), None)
 
 
+def spent_outputs(state: State, resume: Checkpoint | None) -> tuple[Attempt, ...]:
+    """The hooks whose outputs nothing goes on from any more: not of the newest checkpoint, not loaded by the last
+    attempt, not the newest that is whole.
+    """
+    hooks = [known for known in state.attempts if known.resize is not None and known.ended is not None]
+    whole = [known for known in hooks if known.ended == AttemptEnd.CONVERTED]
+    point = None if resume is None else (resume.path, resume.step)
+    kept = [*whole[-1:], *(known for known in whole if (known.resume_path, known.resume_step) == point)]
+    loaded = None if state.attempt is None else state.attempt.resume_path
+    return tuple(known for known in hooks
+                 if known not in kept and known.resize is not None and known.resize.output != loaded)
+
+
 def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[Attempt]:
+    """An output that was removed is no more: the checkpoint can be converted again."""
     point = (resume.path, resume.step)
     return (known for known in state.attempts if known.resize is not None and known.resize[:2] == (own, size)
-            and (known.resume_path, known.resume_step) == point)
+            and (known.resume_path, known.resume_step) == point
+            and not (known.resize.is_removed and known.ended == AttemptEnd.CONVERTED))
 
 
 # --- waiting for a full set -----------------------------------------------------------------------------------------
@@ -94,9 +133,10 @@ def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[At
 def has_to_ask(state: State, seen: Observation, plan: Plan) -> int:
     """How many nodes to ask Slurm for, because they are missing; 0 = it is settled, or was asked just now."""
     good = len(good_nodes(state, seen))
-    if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state):
+    if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state, seen, plan):
         return 0
-    return 0 if _answer(state, seen) is not None else plan.allocated_nodes - good   # the next job has its spares, too
+    is_told = _answer(state, seen, plan) is not None
+    return 0 if is_told else plan.allocated_nodes - good   # the next job has its spares, too
 
 
 def nodes_to_avoid(state: State, seen: Observation) -> tuple[str, ...]:
@@ -109,9 +149,9 @@ def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
 
     Only before the first attempt of this job that has fewer: later ones take a full set that is there, or go on.
     """
-    answer = _answer(state, seen)
+    answer = _answer(state, seen, plan)
     until = since_t(state) + plan.restart.wait_for_nodes_s
-    if answer is None or has_full_set(state, seen) or _is_small_here(state, plan):
+    if answer is None or has_full_set(state, seen, plan) or _is_small_here(state, plan):
         return None
     # A clock that has jumped must not make it longer.
     is_over = not seen.now < until <= seen.now + plan.restart.wait_for_nodes_s
@@ -120,20 +160,20 @@ def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
     return min(until, answer.t + ASK_EVERY_S)
 
 
-def has_full_set(state: State, seen: Observation) -> bool:
+def has_full_set(state: State, seen: Observation, plan: Plan) -> bool:
     """Whether Slurm has the missing nodes by now, so that the next job gets them."""
-    answer = _answer(state, seen)
+    answer = _answer(state, seen, plan)
     return answer is not None and answer.free_t is not None and answer.free_t <= seen.now + SOON_S
 
 
-def _answer(state: State, seen: Observation) -> MissingNodes | None:
+def _answer(state: State, seen: Observation, plan: Plan) -> MissingNodes | None:
     """Slurm's last word, unless it is old, or would change nothing. An attempt that has ended in the future tells of a
     clock that was set back, and not that the word is older (a simulated leader asked Slurm at each tick).
     """
     answer, since = seen.missing, since_t(state)
     is_new = answer is not None and (since <= answer.t or since > seen.now) and (
         answer.t <= seen.now < answer.t + ASK_EVERY_S)
-    return answer if is_new and not _is_settled(state) else None
+    return answer if is_new and not _is_settled(state, seen, plan) else None
 
 
 def since_t(state: State) -> float:
@@ -143,11 +183,15 @@ def since_t(state: State) -> float:
     return started_t if last is None or last.ended_t is None else max(started_t, last.ended_t)
 
 
-def _is_settled(state: State) -> bool:
-    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing."""
+def _is_settled(state: State, seen: Observation, plan: Plan) -> bool:
+    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing, nor by a
+    job that has waited in the queue and got fewer (core.decide.watch).
+    """
     last = state.attempt
     is_new = last is not None and state.job is not None and last.job == state.job.id
-    return begins_nothing(state) or (is_new and last is not None and last.ended == AttemptEnd.CONVERTED)
+    is_small = len(seen.nodes) < plan.nodes and bool(state.lives) and state.lives[-1][2] == len(state.attempts)
+    return begins_nothing(state) or is_small or (
+        is_new and last is not None and last.ended == AttemptEnd.CONVERTED)
 
 
 def _is_small_here(state: State, plan: Plan) -> bool:

@@ -7,10 +7,10 @@ and Slurm contradict each other about is reported and left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from safelaunch.core import jobstates, nodefold, via
-from safelaunch.core.decide import rows, successor
+from safelaunch.core.decide import resize, rows, successor
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
 from safelaunch.core.decide.seen import Observation
@@ -20,6 +20,7 @@ from safelaunch.core.decide.watched import (
     Cancel,
     Free,
     Judgement,
+    MakeSmaller,
     Note,
     Queue,
     Relax,
@@ -31,8 +32,10 @@ from safelaunch.core.decide.watched import (
 from safelaunch.core.decide.watchfacts import (
     affordable,
     cancelled_by_person,
+    describe,
     ended_well,
     expand,
+    idle_nodes,
     is_ours,
     is_queued_here,
     is_requeued,
@@ -47,7 +50,7 @@ from safelaunch.core.decide.watchfacts import (
 )
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
-from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, render_elapsed
+from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, lacks_nodes, render_elapsed
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -74,19 +77,6 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
         if found is not None:
             return found
     return Judgement("unknown", "nothing is known of it")
-
-
-def outline(jobs: Iterable[KnownJob]) -> str:
-    """What must not change for jobs to count as hanging or stuck."""
-    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {can_never_start(job.reason)}"
-                           for job in jobs if job.state not in jobstates.FINISHED))
-
-
-def describe(job: KnownJob, since_s: float, step: int | None) -> str:
-    """The PULSE of a running job; `since_s`: how long ago Slurm was asked."""
-    at = f" (step {step})" if step is not None else ""
-    return (f"is running for {render_elapsed(job.elapsed_s + since_s)} since {job.start or 'a moment ago'} on "
-            f"{job.nodelist or '?'}{at}")
 
 
 # --- what is never touched ----------------------------------------------------------------------------------------
@@ -278,13 +268,34 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         return Judgement("waiting", f"{text}: slurm.dependency can no longer hold; to give it up: safelaunch stop")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
-    if not can_never_start(job.reason):
-        return Judgement("waiting", text)
+    if lacks_nodes(job.reason) and resize.may_wait_smaller(run.state, run.plan):
+        return _smaller(run, word, job, text)
     return _impossible(run, word, job, text)
+
+
+def _smaller(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
+    """An allocation expired, and no full set was to be had again. A run that has not begun waits for busy nodes."""
+    plan, wait_s = run.plan, run.plan.restart.wait_for_nodes_s
+    if word.short_s < wait_s:
+        return Judgement("waiting", f"{text}; with fewer nodes after {render_elapsed(wait_s)} of it")
+    if word.nodes is None:
+        return Judgement("waiting", text, asks=NODES)
+    excluded = expand(job.excluded) or ()
+    left = successor.make_room(plan, run.state, excluded, usable_nodes(run, word) or ()).left
+    if left < (plan.min_nodes or 0) or (not run.state.attempts and left >= plan.allocated_nodes):
+        return _impossible(run, word, job, text)
+    # Those that are busy may be so for long: the idle ones are taken, or the fewest.
+    size = resize.most_nodes(plan, len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
+    if size >= dict(run.notes.smaller).get(job.number, plan.nodes):
+        return Judgement("waiting", text)
+    why = f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
+    return _unless_announced(run, "smaller", MakeSmaller(job.id, size, why))
 
 
 def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
+    if not can_never_start(job.reason):
+        return Judgement("waiting", text)
     excluded, too_few = expand(job.excluded) or (), f"{text}: too few nodes that it may use are up"
     if word.same_s < STUCK_S or set(excluded) <= set(successor.own_excluded(run.plan)):
         return Judgement("impossible", too_few)
@@ -373,7 +384,7 @@ def _is_led(run: Watched, job: str) -> bool:
     return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
 
 
-def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
+def _unless_announced(run: Watched, row: str, act: Queue | Relax | MakeSmaller | Free | Cancel) -> Judgement:
     """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
     if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
         intent = run.state.intents[-1]

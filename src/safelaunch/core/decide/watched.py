@@ -19,6 +19,7 @@ from safelaunch.core.state import State
 
 CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
 CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
+SMALLER = "make_smaller"                # the act by which a watcher lets a job start with fewer nodes
 
 
 class Notes(NamedTuple):
@@ -30,6 +31,7 @@ class Notes(NamedTuple):
     is_needed: bool = False                # a leader whose job ends has left the next one to a watch
     needs_excluded: tuple[str, ...] = ()   # ... without these nodes
     refused: tuple[str, ...] = ()          # what watchers' sbatch was refused with, in a row
+    smaller: tuple[tuple[str, int], ...] = ()   # jobs that a watch has made smaller, and for how many nodes they ask
 
 
 class Watched(NamedTuple):
@@ -66,6 +68,7 @@ class SlurmAnswer(NamedTuple):
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
     reserved: tuple[str, ...] | None = None   # nodes of the run's own reservation; None = it has none, or nobody says
     trouble: str = ""
+    short_s: float = 0.0                   # for how long its waiting job has lacked nodes, and nothing else
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,15 @@ class Relax:
     job: str
     keep: tuple[str, ...]
     drop: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class MakeSmaller:
+    """Let a waiting job ask for so many nodes, fewer than it asks for."""
+
+    job: str
+    nodes: int
     why: str
 
 
@@ -139,8 +151,9 @@ class Note:
     why: str
 
 
-Act = Queue | Relax | Free | Cancel | StartNow | WriteEnd | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, WriteEnd, Note)}
+Act = Queue | Relax | MakeSmaller | Free | Cancel | StartNow | WriteEnd | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (
+    Queue, Relax, MakeSmaller, Free, Cancel, StartNow, WriteEnd, Note)}
 
 
 class Judgement(NamedTuple):
@@ -155,6 +168,7 @@ class Judgement(NamedTuple):
 def read_notes(events: Iterable[Event]) -> Notes:
     """The notes of a merged journal."""
     cancelled, requeued, last_seq = [], 0, 0
+    smaller: list[tuple[str, int]] = []
     needed: tuple[str, ...] | None = None
     answers: list[tuple[float, str | None]] = []   # of sbatch, by time: generation 0 stands before all others
     queueing: set[tuple[int, str]] = set()         # generation and host of watchers: "queue" is the watch's word
@@ -169,6 +183,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
         elif event.event == "outcome" and act == "queue_successor" and (event.gen, event.host) in queueing:
             requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
             answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
+        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True:
+            smaller.append((str(data["job"]), int(data["nodes"])))
         elif event.event == "intent" and act == NOTE:
             cancelled.append(str(data.get("job")))
         elif event.event == "need_successor":
@@ -179,7 +195,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
     refused: list[str] = []
     for _, why in sorted(answers, key=lambda answer: answer[0]):
         refused = [] if why is None else [*refused, why]
-    return Notes(tuple(cancelled), requeued, last_seq, needed is not None, needed or (), tuple(refused))
+    return Notes(tuple(cancelled), requeued, last_seq, needed is not None, needed or (), tuple(refused),
+                 tuple(smaller))
 
 
 def _names(value: Any) -> tuple[str, ...]:

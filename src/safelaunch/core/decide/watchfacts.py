@@ -10,7 +10,7 @@ from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import STOPS
-from safelaunch.core.slurmtext import KnownJob
+from safelaunch.core.slurmtext import KnownJob, can_never_start, render_elapsed
 from safelaunch.errors import ParseError
 
 
@@ -122,6 +122,13 @@ def usable_nodes(run: Watched, word: SlurmAnswer) -> tuple[str, ...] | None:
     return slurmtext.usable_of(readable, word.reserved)
 
 
+def idle_nodes(run: Watched, word: SlurmAnswer) -> set[str]:
+    """Those of them that no job has. One that backfill keeps for a job is called planned, of a reservation reserved."""
+    states = ("idle", "planned", "reserved")
+    idle = {node for state, nodes in word.nodes or () if state in states for node in expand(nodes) or ()}
+    return idle.intersection(usable_nodes(run, word) or ())
+
+
 def expand(text: str) -> tuple[str, ...] | None:
     """Node names of Slurm's list; None where it cannot be read."""
     try:
@@ -134,3 +141,16 @@ def waits_for_users_job(run: Watched) -> bool:
     """Whether a first job waits on what the user named, which is not ours to drop."""
     has_started = any(job.started_t is not None for job in run.state.jobs)
     return not has_started and "dependency" in dict(run.plan.sbatch)
+
+
+def outline(jobs: Iterable[KnownJob]) -> str:
+    """What must not change for jobs to count as hanging or stuck."""
+    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {can_never_start(job.reason)}"
+                           for job in jobs if job.state not in jobstates.FINISHED))
+
+
+def describe(job: KnownJob, since_s: float, step: int | None) -> str:
+    """The PULSE of a running job; `since_s`: how long ago Slurm was asked."""
+    at = f" (step {step})" if step is not None else ""
+    return (f"is running for {render_elapsed(job.elapsed_s + since_s)} since {job.start or 'a moment ago'} on "
+            f"{job.nodelist or '?'}{at}")

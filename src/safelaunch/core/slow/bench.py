@@ -9,7 +9,7 @@ from typing import NamedTuple
 from safelaunch.core import nodefold
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
 from safelaunch.core.plaintext import clean, columns
-from safelaunch.core.slow.fleet import NodeScore, judge_fleet, slowest
+from safelaunch.core.slow.fleet import NodeScore, judge_fleet, measured_again
 from safelaunch.core.slow.pairs import BusVerdict, NodeLink
 
 # Rates that depend on who else uses the disk just then: a node is not called slow by them.
@@ -58,15 +58,20 @@ def rates_of(reports: Iterable[CheckReport]) -> dict[Kind, dict[str, float]]:
     return found
 
 
-def measure_again(first: Sequence[CheckReport], tolerance: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(nodes, names of the measurements) for the next rounds, after all were measured once."""
+def measure_again(
+    rounds: Sequence[Sequence[CheckReport]], tolerance: float
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(nodes, names of the measurements) for one more round; () and () where these rounds tell enough."""
     nodes: set[str] = set()
     names: set[str] = set()
-    for kind, rates in rates_of(first).items():
-        again = () if kind.name in SHARED else slowest(rates, tolerance)
+    rated = [rates_of(one) for one in rounds]
+    for kind in rated[0]:
+        known = [one[kind] for one in rated if kind in one]
+        is_open = kind.name not in SHARED and kind in rated[-1]
+        again = measured_again(known, tolerance) if is_open else ()
         nodes.update(again)
         names.update((kind.name,) if again else ())
-    return tuple(report.node for report in first if report.node in nodes), tuple(sorted(names))
+    return tuple(report.node for report in rounds[0] if report.node in nodes), tuple(sorted(names))
 
 
 def judge_speed(rounds: Sequence[Sequence[CheckReport]], silent: Mapping[str, str],

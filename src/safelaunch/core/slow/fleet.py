@@ -1,9 +1,11 @@
 """Which node of many is slow, by rates that all of them measured: a robust z-score and a least effect, seen again.
 
-All nodes are measured once, the slowest few again. A node is slow where the median of its own rates lies below that of
-the others by the tolerance at least, and by more than chance. Chance is the spread between the nodes (1.4826 × the
-median absolute deviation; Iglewicz and Hoaglin 1993). A few nodes do not show it: there it is what a node's own rates
-vary by. `python -m benchmarks.slow fleet` measures how often that is right.
+All nodes are measured once. Of many nodes the slowest few are measured again, of a few all of them, and more often. A
+node is slow where its own rates lie below the median of the others by the tolerance at least, and by more than chance.
+Chance among many is the spread between the nodes (1.4826 × the median absolute deviation; Iglewicz and Hoaglin 1993). A
+few nodes do not show that: healthy ones are assumed to differ by a third of the tolerance (from 16 nodes on by more,
+where they show it), and the noise of a measurement is what the rates of each node vary by. `python -m benchmarks.slow
+fleet` measures how often that is right.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from safelaunch.core.progress.figures import median, robust_deviation
 
 TOLERANCE = 0.015      # least effect; the chronicle's slow node was slower by 2.5 %
 LEAST_NODES = 3        # of two nobody can say which is slow
-LARGE = 16             # nodes whose spread is known: below it the MAD of healthy nodes is often wrong by half
-Z, OWN_Z = 3.0, 4.0    # by the spread between nodes; by a node's own repeats
-ROUNDS, SMALL_ROUNDS = 3, 5
-AGAIN, SHARE_AGAIN = 4, 50   # the slowest four, or one of fifty, are measured again
+LARGE = 48             # nodes whose spread is known: its estimate of 16 missed 4 % of the slow nodes (benchmarks.slow)
+Z, FEW_Z = 3.0, 3.2
+ROUNDS, FEW_ROUNDS = 3, 10
+SHOWN = 16             # nodes that show their spread roughly; the MAD of 4 hid half of the slow nodes (benchmarks.slow)
+LOOK = 3               # rounds of a few nodes after which it is looked whether one may be slow
+SPREAD_SHARE = 1 / 3   # of the tolerance: how much healthy nodes differ, at least
+AGAIN, SHARE_AGAIN = 4, 50   # of many the slowest four, or one of fifty, are measured again
 FLOOR = 0.001          # least noise: no clock and no node repeats better
-_MEDIANS = 1.2533      # how much more a median varies than a mean, of a normal distribution
 
 Rates = Mapping[str, float]   # node → rate, more is better
 
@@ -37,47 +41,67 @@ class NodeScore(NamedTuple):
     is_slow: bool
 
 
-def rounds_of(nodes: int) -> int:
-    """How often the slowest of so many nodes are measured."""
-    return ROUNDS if nodes >= LARGE else SMALL_ROUNDS
-
-
-def slowest(first: Rates, tolerance: float) -> tuple[str, ...]:
-    """The nodes to be measured again, after all were measured once; () where none can be slow."""
-    if len(first) < LEAST_NODES:
+def measured_again(rounds: Sequence[Rates], tolerance: float) -> tuple[str, ...]:
+    """The nodes to be measured in one more round; () where it is known who is slow, or none can be."""
+    first, is_large = rounds[0], len(rounds[0]) >= LARGE
+    if len(first) < LEAST_NODES or len(rounds) >= (ROUNDS if is_large else FEW_ROUNDS):
         return ()
+    if is_large:
+        return _slowest(first, tolerance)
+    own = {node: _middle(_logs_of(rounds, node)) for node in first}
+    nobody = len(rounds) >= LOOK and min(own.values()) > median(list(own.values())) + math.log1p(-tolerance / 2)
+    return () if nobody else tuple(first)
+
+
+def _slowest(first: Rates, tolerance: float) -> tuple[str, ...]:
     level = median(list(first.values()))
     order = sorted(first, key=first.__getitem__)
+    if first[order[0]] > level * (1 - tolerance / 2):
+        return ()
     few = max(AGAIN, len(order) // SHARE_AGAIN)
     # Beyond the few: whoever seems to be slow, up to a half of all.
-    again = order[:few] + [node for node in order[few:len(order) // 2] if first[node] <= level * (1 - tolerance)]
-    if len(first) >= LARGE and first[order[0]] > level * (1 - tolerance / 2):
-        return ()
-    return tuple(again)
+    return (*order[:few], *(node for node in order[few:len(order) // 2] if first[node] <= level * (1 - tolerance)))
 
 
 def judge_fleet(rounds: Sequence[Rates], tolerance: float = TOLERANCE) -> tuple[NodeScore, ...]:
     """All nodes of the first round, the slowest first; () of fewer than three. Rates are positive."""
     if not rounds or len(rounds[0]) < LEAST_NODES:
         return ()
-    seen = {node: [one[node] for one in rounds if node in one] for node in rounds[0]}
-    own = {node: math.log(median(rates)) for node, rates in seen.items()}
+    seen = {node: _logs_of(rounds, node) for node in rounds[0]}
+    own = {node: _middle(rates) for node, rates in seen.items()}
     order = sorted(own, key=own.__getitem__)
-    logs = [own[node] for node in order]
-    firsts = [math.log(rate) for rate in rounds[0].values()]
-    between = max(FLOOR, robust_deviation(firsts, median(firsts)))
-    within = max(FLOOR, _deviation([[math.log(rate) for rate in rates] for rates in seen.values()]))
+    logs, is_large = [own[node] for node in order], len(own) >= LARGE
+    firsts = [math.log(rate) for rate in rounds[0].values()] if is_large else logs
+    between = robust_deviation(firsts, median(firsts)) if len(own) >= SHOWN else 0.0
+    within = max(FLOOR, _deviation(list(seen.values())))
     found = []
     for index, node in enumerate(order):
-        level = _median_without(logs, index)
-        times = len(seen[node])
-        noise = between if len(order) >= LARGE else within * _MEDIANS / math.sqrt(times)
+        level, times = _median_without(logs, index), len(seen[node])
+        noise = max(FLOOR, between) if is_large else _noise_of_few(
+            max(between, tolerance * SPREAD_SHARE), within, times, len(order) - 1)
         deficit = 1 - math.exp(own[node] - level)
         z = (level - own[node]) / noise
-        sure = Z if len(order) >= LARGE else OWN_Z
         found.append(NodeScore(node, math.exp(own[node]), math.exp(level), deficit, z,
-                               times > 1 and deficit >= tolerance and z >= sure))
+                               times > 1 and deficit >= tolerance and z >= (Z if is_large else FEW_Z)))
     return tuple(found)
+
+
+def _noise_of_few(spread: float, within: float, times: int, others: int) -> float:
+    """The deviation of a healthy node's own rate from the median of the others, whose variance is about π/2 of n + π/2
+    - 1 (drawn for 2 to 14). A mean without the ends varies a little more than a mean.
+    """
+    own = spread ** 2 + within ** 2 * (times + 1) / times ** 2
+    return math.sqrt(own * (1 + math.pi / 2 / (others + math.pi / 2 - 1)))
+
+
+def _logs_of(rounds: Sequence[Rates], node: str) -> list[float]:
+    return [math.log(one[node]) for one in rounds if node in one]
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The mean without the least and the greatest, so that one bad measurement does not count; the median of three."""
+    kept = sorted(values)[1:-1] if len(values) > 2 else values
+    return math.fsum(kept) / len(kept)
 
 
 def _deviation(groups: Sequence[Sequence[float]]) -> float:

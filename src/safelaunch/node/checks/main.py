@@ -19,8 +19,8 @@ if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
 from safelaunch.node import addresses, children, devices
-from safelaunch.node.checks.answer import CheckRequest, failed, ok, skipped, unknown
-from safelaunch.node.checks.table import CHECKS, SOURCES, Check
+from safelaunch.node.checks.answer import OK, CheckRequest, failed, ok, skipped, unknown
+from safelaunch.node.checks.table import CHECKS, HEAVY, LEFTOVERS, SOURCES, Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,16 +46,37 @@ def run(request: CheckRequest) -> dict[str, Any]:
     programs = [one for one in request.programs if one["name"] not in request.skip and request.has_level(one["level"])]
     own = [children.Task(("plugin", one["name"]), [sys.executable, "-I", "-S", "-c", one["program"]],
                          one["deadline_s"]) for one in programs]
-    outcomes = children.run_all([*_questions(wanted, request), *tasks, *own], AT_ONCE, until_s)
-    judged = [_task(check, "", {name: outcomes[name] for name in check.needs}, request)
-              for check in wanted if check.needs]
-    # Reading an answer takes milliseconds: programs that took all the time must not leave their words unread.
-    outcomes.update(children.run_all(judged, AT_ONCE, max(until_s, time.monotonic() + 2.0)))
+    heavy = [check for check in wanted if HEAVY.issuperset(check.needs) and check.needs]
+    light = [check for check in wanted if check not in heavy]
+    # Only where no process is on a GPU do heavy programs run: they would take a training's memory.
+    asking = [*light, *([LEFTOVERS] if heavy and LEFTOVERS not in light else [])]
+    outcomes = children.run_all([*_questions(asking, request), *tasks, *own], AT_ONCE, until_s)
+    outcomes.update(_judge(asking, outcomes, request, until_s))
+    if heavy and _is_ok(outcomes[(LEFTOVERS.name, "")]):
+        outcomes.update(children.run_all(_questions(heavy, request), 1, until_s))
+    outcomes.update(_judge(heavy, outcomes, request, until_s))
     rows = [row for check in wanted
             for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
     rows += [_plugin_row(one, outcomes[("plugin", one["name"])], request.deadline_s) for one in programs]
     return {**_head(request.node), "took_s": round(time.monotonic() - start_s, 3), "level": request.level,
             "checks": rows, "addresses": addresses.own_addresses()}
+
+
+def _judge(checks: list[Check], heard: Mapping[Any, children.Outcome], request: CheckRequest,
+           until_s: float) -> dict[Any, children.Outcome]:
+    """What the programs have said, read in children. It takes milliseconds: programs that took all the time must not
+    leave their words unread.
+    """
+    tasks = [_task(check, "", {name: heard[name] for name in check.needs if name in heard}, request)
+             for check in checks if check.needs]
+    return children.run_all(tasks, AT_ONCE, max(until_s, time.monotonic() + 2.0))
+
+
+def _is_ok(outcome: children.Outcome) -> bool:
+    try:
+        return bool(json.loads(outcome.text)["outcome"] == OK)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _head(node: str) -> dict[str, Any]:

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """A program that is asked once, for all checks that need its answer."""
+    """A program that is asked once, for all checks that need its answer. `is_heavy`: it takes whole GPUs, so it runs
+    after all others, alone, and only where no process is on a GPU.
+    """
 
-    def __init__(self, name: str, words: Callable[[CheckRequest], list[str]], deadline_s: float) -> None:
-        self.name, self.words, self.deadline_s = name, words, deadline_s
+    def __init__(self, name: str, words: Callable[[CheckRequest], list[str]], deadline_s: float,
+                 is_heavy: bool = False) -> None:
+        self.name, self.words, self.deadline_s, self.is_heavy = name, words, deadline_s, is_heavy
 
 
 class Check:
@@ -60,9 +63,13 @@ SOURCES = (
                                     "--json"], 20.0),
     Source("dcgmi", witnesses.dcgmi_words, 120.0),
     Source("nhc", witnesses.nhc_words, 60.0),
+    Source("gpu_burn", witnesses.burn_words, 60.0, is_heavy=True),
+    Source("nccl_tests", witnesses.nccl_words, 90.0, is_heavy=True),
     Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0),
     Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0),
 )
+
+HEAVY = frozenset(source.name for source in SOURCES if source.is_heavy)
 
 CHECKS = (
     Check("rw", disk.check_read_write, 30.0, items=lambda request: request.paths, none="no path was given"),
@@ -91,6 +98,10 @@ CHECKS = (
     Check("gpu_xid", witnesses.check_xid, 5.0),
     Check("dcgm", witnesses.check_dcgm, _JUDGE_S, ("dcgmi",)),
     Check("nhc", witnesses.check_nhc, _JUDGE_S, ("nhc",), FULL),
+    Check("gpu_burn", witnesses.check_burn, _JUDGE_S, ("gpu_burn",), FULL),
+    Check("nccl_tests", witnesses.check_nccl, _JUDGE_S, ("nccl_tests",), FULL),
     Check("python", software.check_python, _JUDGE_S, ("python",)),
     Check("torch", software.check_torch, _JUDGE_S, ("torch",), FULL),
 )
+# What tells whether heavy programs may run.
+LEFTOVERS = next(check for check in CHECKS if check.name == "gpu_leftovers")

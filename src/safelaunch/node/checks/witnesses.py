@@ -1,4 +1,4 @@
-"""Further witnesses: Xids in the kernel's log, NVIDIA's DCGM, LBNL's NHC. Standard library, Python 3.9."""
+"""Further witnesses: Xids in the kernel's log, DCGM, LBNL's NHC, gpu-burn, nccl-tests. Standard library, Python 3.9."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safelaunch.node.checks.gpu import NO_GPU
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+    from typing import Any, Optional
 
     from safelaunch.node.checks.answer import CheckRequest
     from safelaunch.node.children import Outcome
@@ -130,3 +130,59 @@ def check_nhc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, 
     if outcome.code == 0:
         return ok("passed")
     return unknown("nhc ended with exit code %s: %s" % (outcome.code, " ".join(said.split())[:200]))   # not a user's
+
+
+def burn_words(request: CheckRequest) -> list[str]:
+    """Products of matrices on all GPUs for 15 s, compared with each other."""
+    return ["gpu_burn", "15"]
+
+
+def check_burn(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """gpu-burn's word on each GPU: "GPU 0: OK"."""
+    outcome, why_not = _heavy(heard, "gpu_burn", "gpu_burn")
+    if outcome is None or why_not is not None:
+        return why_not or unknown("gpu_burn was not asked")
+    found = re.findall(r"(?m)^\s*GPU (\d{1,4}): (OK|FAULTY)", outcome.text)
+    bad = [number for number, word in found if word == "FAULTY"]
+    if bad:
+        return failed("wrong results on GPU %s" % ", ".join(bad))
+    return ok("%d GPUs: no wrong result" % len(found)) if found else _said_nothing("gpu_burn", outcome)
+
+
+def nccl_words(request: CheckRequest) -> list[str]:
+    """An all-reduce of 64 MB among the GPUs of the node, its results compared (nccl-tests)."""
+    return ["all_reduce_perf", "-b", "64M", "-e", "64M", "-n", "5", "-g", str(max(1, request.gpus or 1))]
+
+
+def check_nccl(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """nccl-tests' word on the GPUs of the node."""
+    outcome, why_not = _heavy(heard, "nccl_tests", "all_reduce_perf")
+    if outcome is None or why_not is not None:
+        return why_not or unknown("all_reduce_perf was not asked")
+    wrong = re.search(r"(?m)^#\s*Out of bounds values\s*:\s*(\d{1,12}) (\w{1,9})", outcome.text)
+    rate = re.search(r"(?m)^#\s*Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)", outcome.text)
+    broken = re.search(r"Test NCCL failure [^\n]{1,200}", outcome.text + "\n" + outcome.err.decode(errors="replace"))
+    if broken:
+        return failed(" ".join(broken.group().split()))
+    if wrong and wrong.group(2) != "OK":
+        return failed("%s wrong values" % wrong.group(1))
+    if not wrong or not rate:
+        return _said_nothing("all_reduce_perf", outcome)
+    return ok("%s GB/s bus bandwidth" % rate.group(1), bus_gb_s=float(rate.group(1)))
+
+
+def _heavy(heard: Mapping[str, Outcome], name: str, program: str) -> tuple[Optional[Outcome], Optional[dict[str, Any]]]:
+    """(what it said, None), or (perhaps that, why there is nothing to judge)."""
+    outcome = heard.get(name)
+    if outcome is None:
+        return None, skipped("%s, or a process uses one" % NO_GPU)
+    if outcome.code == 127:
+        return outcome, skipped("%s is not installed" % program)
+    if outcome.err == b"no time was left":
+        return outcome, unknown("no time was left for it")
+    return outcome, failed("%s gave no answer in time" % program) if outcome.late else None
+
+
+def _said_nothing(program: str, outcome: Outcome) -> dict[str, Any]:
+    said = outcome.said or " ".join(outcome.text.split())[-200:]
+    return unknown("%s ended with exit code %s: %s" % (program, outcome.code, said))

@@ -23,6 +23,7 @@ class Work(Enum):
     ASK_NODES = "ask for the nodes that a full set lacks"
     LOOK_AT_SPEED = "ask nodes what they show, because steps take longer"
     CHECK_SUSPECTS = "check suspects beside an attempt"    # one an attempt
+    REMOVE_SPENT = "remove outputs of before_resize that nothing goes on from"
     INSPECT = "inspect the nodes of an attempt"            # one an attempt
     INSPECT_AFTER = "inspect the nodes of failed attempts"
     NOTE_USE = "tell the ledger that nodes were used"      # one an attempt
