@@ -13,11 +13,14 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from safelaunch.adapters.checkpoints import find
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.scriptlayer import read_script
 from safelaunch.core.plan import make
@@ -25,7 +28,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import IS_LONG, long_only
 from tests.frameworks.trainings import QUIET, make_bin, needs
 from tests.localruns import LocalRun, type_safelaunch
-from tests.runs import ALICE, Drill, Installation
+from tests.runs import ALICE, Drill, Installation, comm_of, environ_of
 from tests.sandboxes import make_workdir
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -33,27 +36,39 @@ NUMBER = r"(?P<loss>[\d.]+(?:E[+-]\d+)?)"
 
 
 class Script(NamedTuple):
-    """What a training needs, how its own lines name loss and place, and the last step as they count it."""
+    """What a training needs; how its own lines name loss and place; where and as what it saves; its last step."""
 
     package: str
     line: str
+    format: str
+    saved: str = "out"
     last: int = 16
 
 
 TABLE = {
-    "transformers": Script("transformers", rf"'loss': '?{NUMBER}'?,.*?'epoch': '?(?P<at>[\d.]+)"),
-    "accelerate": Script("accelerate", rf"\b(?P<at>\d+)/16 \[[^\r\n\]]*?loss={NUMBER}"),
-    "lightning": Script("lightning", rf"Epoch (?P<epoch>\d): [^\r\n]*?(?P<at>\d)/4 \[[^\r\n]*?train_loss={NUMBER}", 4),
-    "deepspeed": Script("deepspeed", rf"\[ 1, +(?P<at>\d+)\] loss: +{NUMBER}"),
-    "jax": Script("jax", rf"completed step: (?P<at>\d+), .*?loss: {NUMBER}"),
-    "ray": Script("ray", rf"Iter (?P<at>\d+): \tloss: {NUMBER}"),
-    "torchtitan": Script("torch", rf"step: +(?P<at>\d+)  loss: +{NUMBER}"),
-    "megatron": Script("torch", rf"iteration +(?P<at>\d+)/ .*?lm loss: {NUMBER}"),
-    "nanogpt": Script("torch", rf"iter (?P<at>\d+): loss {NUMBER}"),
-    "ddp_srun": Script("torch", rf"Epoch \[(?P<epoch>\d)/4\], Step \[(?P<at>\d)/4\], Loss: {NUMBER}", 4),
+    "transformers": Script("transformers", rf"'loss': '?{NUMBER}'?,.*?'epoch': '?(?P<at>[\d.]+)", "hf"),
+    "accelerate": Script("accelerate", rf"\b(?P<at>\d+)/16 \[[^\r\n\]]*?loss={NUMBER}", "hf"),
+    "lightning": Script("lightning", rf"Epoch (?P<epoch>\d): [^\r\n]*?(?P<at>\d)/4 \[[^\r\n]*?train_loss={NUMBER}",
+                        "lightning", last=4),
+    "deepspeed": Script("deepspeed", rf"\[ 1, +(?P<at>\d+)\] loss: +{NUMBER}", "deepspeed"),
+    "jax": Script("jax", rf"completed step: (?P<at>\d+), .*?loss: {NUMBER}", "orbax"),
+    "ray": Script("ray", rf"Iter (?P<at>\d+): \tloss: {NUMBER}", "torch"),
+    "torchtitan": Script("torch", rf"step: +(?P<at>\d+)  loss: +{NUMBER}", "dcp", "outputs/checkpoint"),
+    "megatron": Script("torch", rf"iteration +(?P<at>\d+)/ .*?lm loss: {NUMBER}", "megatron", "ckpt"),
+    "nanogpt": Script("torch", rf"iter (?P<at>\d+): loss {NUMBER}", "torch"),
+    "ddp_srun": Script("torch", rf"Epoch \[(?P<epoch>\d)/4\], Step \[(?P<at>\d)/4\], Loss: {NUMBER}", "torch", last=4),
 }
 QUICK = "nanogpt"   # 6 s of processor time; the others in the long form
 each = pytest.mark.parametrize("name", TABLE)
+each_but_ray = pytest.mark.parametrize("name", [name for name in TABLE if name != "ray"])   # it has no ranks
+# A rank that is asked by this signal stays in a function of its own; no training uses it.
+STAY = signal.SIGRTMIN + 5
+STAYING = f"""\
+import signal, time
+def fetch_batch(*_):
+    time.sleep(3600)
+signal.signal({STAY}, fetch_batch)
+"""
 
 
 def losses(name: str, log: str) -> dict[tuple[str, ...], str]:
@@ -86,49 +101,112 @@ def lay_out(folder: Path, name: str) -> Path:
     return folder
 
 
-UNDISTURBED: dict[str, tuple[dict[tuple[str, ...], str], dict[str, object]]] = {}
+class Undisturbed(NamedTuple):
+    """Losses and `status --json` of a training at its end, and where it ran."""
+
+    losses: dict[tuple[str, ...], str]
+    status: dict[str, object]
+    folder: Path
 
 
-def undisturbed(name: str, folder: Path, env: dict[str, str]) -> tuple[dict[tuple[str, ...], str], dict[str, object]]:
-    """(its losses, `status --json` at its end) of the training by its train.yaml."""
+UNDISTURBED: dict[str, Undisturbed] = {}   # each takes 10 to 20 s of processor time
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rooms() -> Iterator[None]:
+    """Removes their folders when the module's tests are over."""
+    yield
+    while UNDISTURBED:
+        shutil.rmtree(UNDISTURBED.popitem()[1].folder)
+
+
+def undisturbed(name: str, env: dict[str, str]) -> Undisturbed:
+    """The training by its train.yaml; skips the test where the package is missing."""
+    needs(TABLE[name].package)
     if name not in UNDISTURBED:
-        folder.mkdir()
-        done = type_safelaunch(["submit", "train.yaml", "--json"], lay_out(folder, name), env)
-        assert done.returncode == 0, done.stderr
-        run = LocalRun(folder, Path(json.loads(done.stdout)["run_dir"]), env)
+        run = submit_yaml(name, Path(tempfile.mkdtemp(prefix="safelaunch-undisturbed-")), env)
         ended = run.wait_end()
         assert (ended.how, len(run.state().attempts)) == ("completed", 1), run.story()
         status = json.loads(run.type("status", str(run.run_dir), "--json").stdout)
-        UNDISTURBED[name] = (losses(name, run.log(1)), status)
+        UNDISTURBED[name] = Undisturbed(losses(name, run.log(1)), status, run.folder)
     return UNDISTURBED[name]
+
+
+def submit_yaml(name: str, folder: Path, env: dict[str, str], *words: str) -> LocalRun:
+    """`safelaunch submit train.yaml` on the local cluster."""
+    done = type_safelaunch(["submit", "train.yaml", "--json", *words], lay_out(folder, name), env)
+    assert done.returncode == 0, done.stderr
+    return LocalRun(folder, Path(json.loads(done.stdout)["run_dir"]), env)
+
+
+def skip_unless_quick(name: str) -> None:
+    """All but one in the long form."""
+    if not IS_LONG and name != QUICK:
+        pytest.skip("long; run with SAFELAUNCH_LONG=1")
 
 
 @pytest.mark.torch
 @each
-def test_steps_and_loss_are_read_from_its_own_lines(name: str, tmp_path: Path, local_env: dict[str, str]) -> None:
-    if not IS_LONG and name != QUICK:
-        pytest.skip("long; run with SAFELAUNCH_LONG=1")
-    needs(TABLE[name].package)
+def test_steps_and_loss_are_read_from_its_own_lines(name: str, local_env: dict[str, str]) -> None:
+    skip_unless_quick(name)
 
-    printed, status = undisturbed(name, tmp_path / "yaml", local_env)
+    printed, status, _ = undisturbed(name, local_env)
 
     assert len(printed) == 16, printed
     assert status["step"] == TABLE[name].last, status
     assert status["loss"] == pytest.approx(float(list(printed.values())[-1])), status
 
 
+@pytest.mark.torch
+@each
+def test_checkpoint_that_is_cut_is_passed_over(name: str, tmp_path: Path, local_env: dict[str, str]) -> None:
+    skip_unless_quick(name)
+    folder = shutil.copytree(undisturbed(name, local_env).folder / TABLE[name].saved, tmp_path / "saved")
+    whole = find(str(folder), "auto")
+    assert whole.best is not None and not whole.skipped and whole.best.format == TABLE[name].format, whole
+    newest = Path(whole.best.path)
+    largest = max((path for path in (newest, *newest.rglob("*")) if path.is_file()),
+                  key=lambda path: path.stat().st_size)
+
+    os.truncate(largest, largest.stat().st_size // 2)
+
+    cut = find(str(folder), "auto")
+    assert cut.best == next(iter(whole.older), None) and str(newest) in [one.path for one in cut.skipped], cut
+
+
+@long_only
+@pytest.mark.torch
+@each_but_ray
+def test_hang_names_the_rank_that_does_not_come(name: str, tmp_path: Path, local_env: dict[str, str]) -> None:
+    needs(TABLE[name].package)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "sitecustomize.py").write_text(STAYING)
+    run = submit_yaml(name, tmp_path / "train", local_env, f"env.PYTHONPATH={tmp_path}/train", "hang.no_progress=5s")
+    try:
+        run.wait_for(lambda: len(losses(name, run.log(1))) >= 6, 240, "step 6 was not reached")
+        os.kill(rank_of(run.pids("train.py"), 1), STAY)
+        run.wait_for(lambda: run.events("verdict"), 300, "no verdict")
+
+        found = run.events("verdict")[0].data
+        assert found["category"] == "hang" and "fetch_batch" in str(found["summary"]), (found, run.story())
+        samples = sorted((run.run_dir / "attempts" / "0001" / "stacks").glob("*/verdict.json"))
+        assert [odd["rank"] for odd in json.loads(samples[-1].read_text())["verdict"]["odd"]] == [1], found
+    finally:
+        run.type("stop", "--now", str(run.run_dir))
+        run.wait_end()
+
+
 @long_only
 @pytest.mark.torch
 @each
 def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
-    name: str, tmp_path: Path, local_env: dict[str, str], sandbox: Sandbox, installation: Installation
+    name: str, local_env: dict[str, str], sandbox: Sandbox, installation: Installation
 ) -> None:
-    needs(TABLE[name].package)
-    expected, _ = undisturbed(name, tmp_path / "yaml", local_env)
+    expected = undisturbed(name, local_env).losses
     drill = submit_script(name, sandbox, installation)
     drill.wait_for(lambda: len(losses(name, drill.log(1))) >= 6, 240, "step 6 was not reached")
 
-    os.kill(max(pid for pid in drill.pids("train.py") if comm(pid).startswith(("python", "pt_main"))), signal.SIGKILL)
+    os.kill(rank_of(drill.pids("train.py"), 1 if name != "ray" else 0), signal.SIGKILL)
 
     state = drill.wait_end(300)
     assert state.ended and state.ended.how == "completed", drill.story() + drill.log(1) + drill.log(2)
@@ -151,9 +229,14 @@ def submit_script(name: str, sandbox: Sandbox, installation: Installation) -> Dr
     return Drill(sandbox, installation, work, Path(told["run_dir"]), told["job"], [done.stderr], env)
 
 
-def comm(pid: int) -> str:
-    """The process' own name; PyTorch renames its ranks."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text()
-    except OSError:
-        return ""
+
+def rank_of(pids: list[int], number: int) -> int:
+    """The newest of these Python processes that is this rank; of Ray the driver, whose node is the first."""
+    named = {f"{key}={number}".encode() for key in ("RANK", "SLURM_PROCID")}
+    found = []
+    for pid in pids:
+        words = environ_of(pid).split(b"\0")
+        ranked = [word for word in words if word.startswith(b"RANK=")] or words
+        if named & set(ranked) and comm_of(pid).startswith(("python", "pt_main")):
+            found.append(pid)
+    return max(found)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,44 +79,21 @@ def losses(log: str) -> dict[int, str]:
     return {int(step): loss for step, loss in re.findall(r"(?<!safelaunch: )step (\d+) loss (\d+\.\d+)", log)}
 
 
-class Undisturbed(NamedTuple):
-    """What two ranks of an example have printed outside a run, and their checkpoints."""
-
-    log: str
-    checkpoints: Path
-
-
 @cache
-def undisturbed(name: str) -> Undisturbed:
-    """Two ranks outside a run, with the callback, which does nothing there."""
+def undisturbed(name: str) -> str:
+    """What two ranks of an example print outside a run, with the callback, which does nothing there."""
     needs(FRAMEWORKS[name].package)
-    folder = Path(tempfile.mkdtemp(prefix="safelaunch-undisturbed-"))
-    FOLDERS.append(folder)
     train = [f"{ROOT}/examples/{name}/train.py", *SMALL.split(), *FRAMEWORKS[name].flags.split()]
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SAFELAUNCH_", "SLURM_"))}
     env = {**kept, **QUIET, "PYTHONPATH": f"{ROOT}/progress", "PATH": f"{sys.prefix}/bin:{kept['PATH']}"}
-    if name == "jax":
-        processes = [subprocess.Popen([sys.executable, *train], cwd=folder, stdout=subprocess.PIPE, text=True,
-                                      env={**env, **_jax_env(number)}) for number in range(2)]
-    else:
-        processes = [subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "--standalone",
-                                       "--nproc_per_node", "2", *train], cwd=folder, stdout=subprocess.PIPE, text=True,
-                                      env=env)]
-    said = [process.communicate(timeout=240)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
-    return Undisturbed("\n".join(said), folder / "checkpoints")
-
-
-FOLDERS: list[Path] = []
-
-
-@pytest.fixture(scope="module")
-def rooms() -> Iterator[None]:
-    """Removes what undisturbed trainings have written, when a module's tests are over."""
-    yield
-    undisturbed.cache_clear()
-    while FOLDERS:
-        shutil.rmtree(FOLDERS.pop())
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    started = [([], _jax_env(0)), ([], _jax_env(1))] if name == "jax" else [(torchrun, {})]
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [subprocess.Popen([sys.executable, *words, *train], cwd=folder, stdout=subprocess.PIPE, text=True,
+                                      env={**env, **more}) for words, more in started]
+        said = [process.communicate(timeout=240)[0] for process in processes]
+    assert not any(process.returncode for process in processes), said
+    return "\n".join(said)
 
 
 def _jax_env(number: int) -> dict[str, str]:
