@@ -96,7 +96,8 @@ def lay_out(folder: Path, name: str) -> Path:
     for path in (SCRIPTS / name).iterdir():
         shutil.copy(path, folder / path.name)
     bin_dir = make_bin(folder / "venv" / "bin")
-    exports = "\n".join(f"export {key}={value}" for key, value in QUIET.items())
+    # The names of the sandbox's nodes do not resolve, which torchrun's own rendezvous would ask for.
+    exports = "\n".join(f"export {key}={value}" for key, value in {**QUIET, "PET_LOCAL_ADDR": "127.0.0.1"}.items())
     (bin_dir / "activate").write_text(f"export PATH={bin_dir}:{sys.prefix}/bin:$PATH\n{exports}\n")
     return folder
 
