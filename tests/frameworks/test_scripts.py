@@ -220,6 +220,11 @@ def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
 def submit_script(name: str, sandbox: Sandbox, installation: Installation) -> Drill:
     """`safelaunch submit job.slurm` as sl-alice."""
     work = lay_out(make_workdir(sandbox), name)
+    extensions = Path(QUIET["TORCH_EXTENSIONS_DIR"])
+    if name == "deepspeed" and extensions.is_dir():   # whoever loads them locks them
+        shutil.copytree(extensions, work / "extensions")
+        with (work / "venv" / "bin" / "activate").open("a") as file:
+            file.write(f"export TORCH_EXTENSIONS_DIR={work}/extensions\n")
     for path in (work, *work.rglob("*")):
         shutil.chown(path, ALICE)
     env = {**installation.env, "XDG_STATE_HOME": f"{work}/.state"}
