@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class Script(NamedTuple):
 TABLE = {
     "transformers": Script("transformers", rf"'loss': '?{NUMBER}'?,.*?'epoch': '?(?P<at>[\d.]+)", "hf"),
     "accelerate": Script("accelerate", rf"\b(?P<at>\d+)/16 \[[^\r\n\]]*?loss={NUMBER}", "hf"),
-    "lightning": Script("lightning", rf"Epoch (?P<epoch>\d): [^\r\n]*?(?P<at>\d)/4 \[[^\r\n]*?train_loss={NUMBER}",
+    "lightning": Script("lightning", rf"Epoch (?P<epoch>\d): [^\r\n]*?(?P<at>[1-4])/4 \[[^\r\n]*?train_loss={NUMBER}",
                         "lightning", last=4),
     "deepspeed": Script("deepspeed", rf"\[ 1, +(?P<at>\d+)\] loss: +{NUMBER}", "deepspeed"),
     "jax": Script("jax", rf"completed step: (?P<at>\d+), .*?loss: {NUMBER}", "orbax"),
@@ -91,13 +91,12 @@ def test_script_is_accepted_as_it_is_and_five_lines_say_the_same(name: str) -> N
     assert len(lines.splitlines()) <= 5 and plan.resume.dir and plan.resume.by == "training"
 
 
-def lay_out(folder: Path, name: str) -> Path:
+def lay_out(folder: Path, name: str, env: Mapping[str, str] = QUIET) -> Path:
     """The training, beside a `venv` as people activate it, with the interpreter of the tests in it."""
     for path in (SCRIPTS / name).iterdir():
         shutil.copy(path, folder / path.name)
     bin_dir = make_bin(folder / "venv" / "bin")
-    # The names of the sandbox's nodes do not resolve, which torchrun's own rendezvous would ask for.
-    exports = "\n".join(f"export {key}={value}" for key, value in {**QUIET, "PET_LOCAL_ADDR": "127.0.0.1"}.items())
+    exports = "\n".join(f"export {key}={value}" for key, value in env.items())
     (bin_dir / "activate").write_text(f"export PATH={bin_dir}:{sys.prefix}/bin:$PATH\n{exports}\n")
     return folder
 
@@ -201,10 +200,10 @@ def test_hang_names_the_rank_that_does_not_come(name: str, tmp_path: Path, local
 @pytest.mark.torch
 @each
 def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
-    name: str, local_env: dict[str, str], sandbox: Sandbox, installation: Installation
+    name: str, local_env: dict[str, str], own_sandbox: Callable[..., Sandbox], installation: Installation
 ) -> None:
     expected = undisturbed(name, local_env).losses
-    drill = submit_script(name, sandbox, installation)
+    drill = submit_script(name, own_sandbox(2, netns=True), installation)   # whose names resolve
     drill.wait_for(lambda: len(losses(name, drill.log(1))) >= 6, 240, "step 6 was not reached")
 
     os.kill(rank_of(drill.pids("train.py"), 1 if name != "ray" else 0), signal.SIGKILL)
@@ -219,12 +218,12 @@ def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
 
 def submit_script(name: str, sandbox: Sandbox, installation: Installation) -> Drill:
     """`safelaunch submit job.slurm` as sl-alice."""
-    work = lay_out(make_workdir(sandbox), name)
-    extensions = Path(QUIET["TORCH_EXTENSIONS_DIR"])
-    if name == "deepspeed" and extensions.is_dir():   # whoever loads them locks them
+    work, extensions = make_workdir(sandbox), Path(QUIET["TORCH_EXTENSIONS_DIR"])
+    # Each node has a network of its own. Extensions are locked by whoever loads them.
+    env = {key: value for key, value in QUIET.items() if key != "GLOO_SOCKET_IFNAME"}
+    lay_out(work, name, {**env, "TORCH_EXTENSIONS_DIR": f"{work}/extensions"})
+    if name == "deepspeed" and extensions.is_dir():
         shutil.copytree(extensions, work / "extensions")
-        with (work / "venv" / "bin" / "activate").open("a") as file:
-            file.write(f"export TORCH_EXTENSIONS_DIR={work}/extensions\n")
     for path in (work, *work.rglob("*")):
         shutil.chown(path, ALICE)
     env = {**installation.env, "XDG_STATE_HOME": f"{work}/.state"}
