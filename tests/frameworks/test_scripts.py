@@ -125,6 +125,7 @@ def undisturbed(name: str, env: dict[str, str]) -> Undisturbed:
     needs(TABLE[name].package)
     if name not in UNDISTURBED:
         run = submit_yaml(name, Path(tempfile.mkdtemp(prefix="safelaunch-undisturbed-")), env)
+        run.wait_for(lambda: run.state().ended, 300, "the run did not end")
         ended = run.wait_end()
         assert (ended.how, len(run.state().attempts)) == ("completed", 1), run.story()
         status = json.loads(run.type("status", str(run.run_dir), "--json").stdout)

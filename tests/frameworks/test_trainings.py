@@ -36,6 +36,7 @@ def kill_a_rank(submit_local: SubmitLocal, folder: Path, name: str, callback: bo
 
     os.kill(max(run.ranks("train.py")), signal.SIGKILL)
 
+    run.wait_for(lambda: run.state().ended, 300, "the run did not end")
     ended = run.wait_end()
     assert (ended.how, ended.exit_code) == ("completed", 0), run.story()
     first, second = run.state().attempts
@@ -66,6 +67,7 @@ def test_kill_switch_saves_and_ends_all_ranks_at_one_step(
 
     run.type("stop", "--checkpoint", str(run.run_dir))
 
+    run.wait_for(lambda: run.state().ended, 300, "the run did not end")
     ended = run.wait_end()
     assert (ended.how, ended.exit_code) == ("stopped", 12), run.story()
     assert run.events("attempt_ended")[0].data["exit_code"] == 0, run.log(1)
@@ -84,6 +86,7 @@ def test_without_the_callback_stop_with_checkpoint_ends_at_the_next_one(
 
     run.type("stop", "--checkpoint", str(run.run_dir))
 
+    run.wait_for(lambda: run.state().ended, 300, "the run did not end")
     ended = run.wait_end()
     assert (ended.how, ended.exit_code) == ("stopped", 12), run.story()
     step = re.search(r"(?m)^complete +(\d+) ", run.type("checkpoints", str(run.run_dir)).stdout)

@@ -87,7 +87,9 @@ def undisturbed(name: str) -> str:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SAFELAUNCH_", "SLURM_"))}
     env = {**kept, **QUIET, "PYTHONPATH": f"{ROOT}/progress", "PATH": f"{sys.prefix}/bin:{kept['PATH']}"}
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    started = [([], _jax_env(0)), ([], _jax_env(1))] if name == "jax" else [(torchrun, {})]
+    started: list[tuple[list[str], dict[str, str]]] = [(torchrun, {})]
+    if name == "jax":
+        started = [([], _jax_env(0)), ([], _jax_env(1))]
     with tempfile.TemporaryDirectory() as folder:
         processes = [subprocess.Popen([sys.executable, *words, *train], cwd=folder, stdout=subprocess.PIPE, text=True,
                                       env={**env, **more}) for words, more in started]
