@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 WIDTH, HIDDEN = 32, 64
-RATE, MOMENTUM = 0.05, 0.9
+RATE, MOMENTUM = 0.01, 0.9
 
 
 def draw_batch(step: int, process: int, rows: int) -> tuple[numpy.ndarray, numpy.ndarray]:
