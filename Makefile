@@ -42,7 +42,7 @@ test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, w
 	[ ! -s $(AGAIN) ] || { $(RUN_TESTS) -n 0 @$(AGAIN) && sed 's/^/failed beside others, passed alone: /' $(AGAIN); }
 	$(TEST_VENV)/bin/python -m benchmarks.history
 
-test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with each framework's package, trackers: half an hour; as root also on a Slurm
+test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with real frameworks, trackers: long; as root also on a Slurm
 	SAFELAUNCH_LONG=1 $(FRAMEWORKS_VENV)/bin/python -m pytest tests/test_callbacks.py tests/frameworks $(PYTEST)
 
 unit: $(UNIT_VENV)/installed  ## the quick tests: no root, no Slurm, no PyTorch
