@@ -197,14 +197,24 @@ def test_hang_names_the_rank_that_does_not_come(name: str, tmp_path: Path, local
         run.wait_end()
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """For Ray's sockets, whose paths have at most 107 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    shutil.chown(folder, ALICE)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @long_only
 @pytest.mark.torch
 @each
 def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
-    name: str, local_env: dict[str, str], own_sandbox: Callable[..., Sandbox], installation: Installation
+    name: str, local_env: dict[str, str], own_sandbox: Callable[..., Sandbox], installation: Installation,
+    short_folder: Path
 ) -> None:
     expected = undisturbed(name, local_env).losses
-    drill = submit_script(name, own_sandbox(2, netns=True), installation)   # whose names resolve
+    drill = submit_script(name, own_sandbox(2, netns=True), installation, short_folder)   # nodes' names resolve
     drill.wait_for(lambda: len(losses(name, drill.log(1))) >= 6, 240, "step 6 was not reached")
 
     os.kill(rank_of(drill.pids("train.py"), 1 if name != "ray" else 0), signal.SIGKILL)
@@ -217,12 +227,12 @@ def test_unchanged_script_loses_a_rank_and_goes_on_with_equal_losses(
     assert losses(name, drill.log(1)) | again == expected
 
 
-def submit_script(name: str, sandbox: Sandbox, installation: Installation) -> Drill:
+def submit_script(name: str, sandbox: Sandbox, installation: Installation, short: Path) -> Drill:
     """`safelaunch submit job.slurm` as sl-alice."""
     work, extensions = make_workdir(sandbox), Path(QUIET["TORCH_EXTENSIONS_DIR"])
     # Each node has a network of its own. Extensions are locked by whoever loads them.
     env = {key: value for key, value in QUIET.items() if key != "GLOO_SOCKET_IFNAME"}
-    lay_out(work, name, {**env, "TORCH_EXTENSIONS_DIR": f"{work}/extensions"})
+    lay_out(work, name, {**env, "TORCH_EXTENSIONS_DIR": f"{work}/extensions", "RAY_TMPDIR": str(short)})
     if name == "deepspeed" and extensions.is_dir():
         shutil.copytree(extensions, work / "extensions")
     for path in (work, *work.rglob("*")):
