@@ -96,7 +96,7 @@ def lay_out(folder: Path, name: str, env: Mapping[str, str] = QUIET) -> Path:
     for path in (SCRIPTS / name).iterdir():
         shutil.copy(path, folder / path.name)
     bin_dir = make_bin(folder / "venv" / "bin")
-    exports = "\n".join(f"export {key}={value}" for key, value in env.items())
+    exports = "\n".join(f"export {key}={value}" for key, value in {"RAY_TMPDIR": str(folder), **env}.items())
     (bin_dir / "activate").write_text(f"export PATH={bin_dir}:{sys.prefix}/bin:$PATH\n{exports}\n")
     return folder
 
@@ -124,7 +124,7 @@ def undisturbed(name: str, env: dict[str, str]) -> Undisturbed:
     """The training by its train.yaml; skips the test where the package is missing."""
     needs(TABLE[name].package)
     if name not in UNDISTURBED:
-        run = submit_yaml(name, Path(tempfile.mkdtemp(prefix="safelaunch-undisturbed-")), env)
+        run = submit_yaml(name, Path(tempfile.mkdtemp(prefix="undisturbed-")), env)
         run.wait_for(lambda: run.state().ended, 300, "the run did not end")
         ended = run.wait_end()
         assert (ended.how, len(run.state().attempts)) == ("completed", 1), run.story()
