@@ -8,7 +8,7 @@ WORKERS ?= 10
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
-# Transformers, Lightning and trackers above the packages of the tests: `make test` does not need them.
+# Frameworks and trackers above the packages of the tests: `make test` does not need them.
 FRAMEWORKS_VENV := .venv-frameworks
 # The same packages without PyTorch and the peers; what style, types and contracts need is in both.
 UNIT_VENV := .venv-unit
@@ -44,8 +44,8 @@ test:  ## everything; installs Slurm and the like, which takes root or sudo
 	[ ! -s $(AGAIN) ] || { $(RUN_TESTS) -n 0 @$(AGAIN) && sed 's/^/failed beside others, passed alone: /' $(AGAIN); }
 	$(TEST_VENV)/bin/python -m benchmarks.history
 
-test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with Transformers and Lightning, trackers: minutes, without Slurm
-	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/test_callbacks.py tests/frameworks $(PYTEST)
+test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with real frameworks, trackers: long; as root also on a Slurm
+	SAFELAUNCH_LONG=1 $(FRAMEWORKS_VENV)/bin/python -m pytest tests/test_callbacks.py tests/frameworks $(PYTEST)
 
 unit: $(UNIT_VENV)/installed  ## the quick tests: no root, no Slurm, no PyTorch
 	$(UNIT_VENV)/bin/python -m pytest -n logical -m 'not slurm and not root and not torch' $(UNIT_WITHOUT) $(UNIT)
@@ -122,7 +122,9 @@ $(FRAMEWORKS_VENV)/installed: $(TEST_VENV)/installed
 	echo "import site; site.addsitedir('$$($(TEST_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
 		> $$($(FRAMEWORKS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth
 	$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check 'transformers==5.24.0' 'lightning==2.6.6' \
+		'deepspeed==0.19.8' 'jax==0.10.2' 'orbax-checkpoint==0.12.8' 'ray==2.60.0' \
 		'tensorboard==2.21.0' 'wandb==0.31.0' 'mlflow-skinny==3.17.2' 'aim==3.29.1'
+	ln -sf $(abspath $(TEST_VENV))/bin/py-spy $(FRAMEWORKS_VENV)/bin/
 	touch $@
 
 $(UNIT_VENV)/installed: pyproject.toml requirements/unit.txt

@@ -47,7 +47,8 @@ def losses(said: str) -> dict[int, str]:
 
 
 def test_all_are_there() -> None:
-    assert NAMES == ["accelerate", "ddp", "hf-trainer", "lightning", "minimal", "quickstart", "stories"]
+    assert NAMES == ["accelerate", "ddp", "deepspeed", "hf-trainer", "jax", "lightning", "minimal", "quickstart",
+                     "stories"]
 
 
 @each

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.drills.proofs import long_only
-from tests.frameworks.test_trainings import QUIET, losses
+from tests.frameworks.trainings import QUIET, losses
 from tests.localruns import ROOT, LocalRun, SubmitLocal
 from tests.torchbin import TORCHRUN, needs_accelerate
 

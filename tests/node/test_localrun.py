@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.node.localrun import expand, parse
+from safelaunch.node.localrun import Tasks, expand, parse
 
 OURS = ["--nodelist=local[0-1]", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--wait=60", "--kill-on-bad-exit=1",
         "--overlap"]
@@ -44,3 +44,10 @@ def test_the_templates_own_options_win_over_those_of_srun_extra() -> None:
 )
 def test_a_node_list_is_expanded(text: str, names: list[str]) -> None:
     assert expand(text) == names
+
+
+def test_tasks_are_told_how_many_there_are_on_each_node(capfd: pytest.CaptureFixture[str]) -> None:
+    # Lightning refuses one number without the other.
+    tasks = Tasks(["local0", "local1"], 2, ["sh", "-c", "echo $SLURM_NTASKS $SLURM_NTASKS_PER_NODE"], 1)
+    assert [process.wait(60) for process in tasks.processes] == [0] * 4
+    assert capfd.readouterr().out == "4 2\n" * 4

@@ -67,6 +67,7 @@ class Tasks:
         self.kill_at_s = 0.0
         self.processes: List["subprocess.Popen[bytes]"] = []
         shared = dict(os.environ, SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
+                      SLURM_NTASKS_PER_NODE=str(per_node),   # Lightning refuses SLURM_NTASKS without it
                       SLURM_STEP_ID=os.environ.get("SAFELAUNCH_ATTEMPT", "0"), SLURM_LAUNCH_NODE_IPADDR="127.0.0.1")
         for node_id, node in enumerate(nodes):
             for local_id in range(per_node):

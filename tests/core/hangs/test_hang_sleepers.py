@@ -106,6 +106,26 @@ def test_the_verdict_says_where_it_sleeps_and_where_the_others_wait() -> None:
     assert "train.py:41" in found.odd[0].why and "train.py:50" in found.odd[0].why
 
 
+BACKWARD: Stack = ("_engine_run_backward (torch/autograd/graph.py:824)", "backward (torch/_tensor.py:5)", *MAIN)
+WAITS = KernelPlace(1, "python", "S", "futex_wait_queue", "futex")
+
+
+def test_a_sleep_of_its_own_beside_ranks_that_all_wait_is_named() -> None:
+    found = look([silent(0, BACKWARD, WAITS), silent(1)]).found
+    assert (found.kind, [one.number for one in found.odd]) == ("deadlock", [1])
+    assert found.summary == ("rank 1 on n0 sleeps in train_step (train.py:41) (clock_nanosleep), while rank 0 on n0 "
+                             "waits in _engine_run_backward (torch/autograd/graph.py:824) (futex)")
+
+
+@pytest.mark.parametrize("ranks", [
+    [silent(0, BACKWARD, WAITS), silent(1, BACKWARD, WAITS)], [silent(0), silent(1)],
+    [silent(0, BACKWARD, WAITS), silent(1), silent(2)], [silent(0, BACKWARD, WAITS)._replace(ran=True), silent(1)],
+    [silent(0, BACKWARD, WAITS)._replace(ran=None), silent(1)], [silent(0, BACKWARD, WAITS), silent(1, DATA)],
+], ids=["all wait", "all sleep", "most sleep", "one runs", "one is unknown", "a data loader"])
+def test_otherwise_no_sleep_is_named(ranks: list[ObservedRank]) -> None:
+    assert "sleeps in" not in look(ranks).found.summary or odd(ranks)
+
+
 def test_without_stacks_the_kernels_counters_name_it() -> None:
     def closed(number: int, ran: bool) -> ObservedRank:
         return rank(number, (), ran=ran, cpu=0.02 * ran, main=NAP, why="ptrace is closed")

@@ -145,7 +145,8 @@ def test_a_loss_that_is_no_number_is_shown_as_such(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["val_loss: 4.1", "val loss 2.3", "eval_loss=1.3", "nll_loss=1.4",
-                                  "loss scale: 65536.0", "blossom 3", "aux_loss: 0.1"])
+                                  "loss scale: 65536.0", "blossom 3", "aux_loss: 0.1",
+                                  "{'train_runtime': '9.1', 'train_loss': '3.629', 'epoch': '0.5'}"])
 def test_other_losses_are_not_the_trainings(text: str) -> None:
     assert measure(text.encode()).loss is None
 

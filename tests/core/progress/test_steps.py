@@ -24,6 +24,11 @@ from safelaunch.core.progress.steps import end_of_number, last_steps, latest_of,
         ("step 1\nstep 2\nstep 3\n", 3),
         ("step 1\r step 2\r step 3\r", 3),
         ("Step 4 of 10", 4),
+        ("Epoch [1/5], Step [100/600], Loss: 2.2", 100),
+        ("Epoch: [0][  10/5005]\tTime  0.325 ( 1.2)\tLoss 6.9e+00 (7.0e+00)", 10),
+        ("Epoch(train)  [1][  50/5005]  lr: 1.0e-02  loss: 2.1", 50),
+        ("Epoch(val)  [1][  50/196]", None),
+        ("Test: [ 10/196]\tTime  0.3 ( 1.2)", None),
         ("loading 16 files", None),
         ("timestep 7", None),
         ("steps 7", None),
@@ -32,7 +37,8 @@ from safelaunch.core.progress.steps import end_of_number, last_steps, latest_of,
         ("", None),
     ],
     ids=["Megatron-LM", "Megatron-LM with a time", "DeepSpeed", "torchtitan", "nanoGPT", "plain", "a dict",
-         "JSON", "torchrun's prefix", "the last of many", "a progress bar", "a capital", "no step", "timestep", "steps",
+         "JSON", "torchrun's prefix", "the last of many", "a progress bar", "a capital", "PyTorch's tutorials",
+         "PyTorch's ImageNet", "mmengine", "its validation", "ImageNet's test", "no step", "timestep", "steps",
          "a fraction", "another word", "nothing"],
 )
 def test_the_lines_of_common_trainers(log: str, expected: int | None) -> None:
@@ -94,10 +100,12 @@ def test_slurms_own_word_for_a_step_is_no_step_of_the_training(line: bytes) -> N
     ("10%|#   | 10/100 [00:01<00:11,  8.10it/s]", 100),
     ("\r 5%|  | 3/60 [00:01<00:11]\r 6%|  | 4/60 [00:01<00:11,", 60),
     ("Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s", None), ("epoch 010:  2000 / 8223 loss", None),
+    ("Epoch [1/5], Step [100/600], Loss", None), ("Epoch: [0][  10/5005]\tTime", None), ("Step [100/600] loss", 600),
     ("Training epoch 0, iteration 7/9 | lr: 1 | global_step: 7", None), ("step 12 loss 0.5", None),
     ("step 12/5 loss", None), ("step 12 of batch", None), ("step 12/3.5", None), ("", None),
 ], ids=["a slash", "Megatron-LM", "of", "zeros", "torchrun's prefix", "a bar", "the last bar", "a bar of an epoch",
-        "fairseq", "NeMo", "no total", "less than the step", "a word", "a fraction", "nothing"])
+        "fairseq", "PyTorch's tutorials", "PyTorch's ImageNet", "brackets", "NeMo", "no total",
+        "less than the step", "a word", "a fraction", "nothing"])
 def test_the_total_stands_beside_the_last_step_unless_it_is_an_epochs(log: str, total: int | None) -> None:
     assert latest_of(log.encode(), "auto")[1] == total
 

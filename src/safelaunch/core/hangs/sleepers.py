@@ -98,6 +98,25 @@ def _naps(rank: ObservedRank) -> bool:
     return bool(rank.samples) and _call_of(rank) in _NAPS and classify(rank.samples[-1]).kind == USER
 
 
+def verdict_on_naps(ranks: Sequence[ObservedRank]) -> HangVerdict | None:
+    """A few ranks in a sleep that only its own time ends, while all others wait without one; None = no such case.
+
+    Seen: a rank asleep in a sleep of its own, the other in DistributedDataParallel's backward pass, with gloo, where no
+    collective is on the stack.
+    """
+    if not ranks or any(rank.is_gone or rank.is_stopped or rank.ran is not False or not rank.samples for rank in ranks):
+        return None
+    odd = [rank for rank in ranks if _naps(rank)]
+    rest = [rank for rank in ranks if _call_of(rank) not in (*_NAPS, "")]
+    if not odd or len(odd) * 2 > len(ranks) or len(odd) + len(rest) < len(ranks):
+        return None
+    sleeps, wait = "sleeps" if len(odd) == 1 else "sleep", "waits" if len(rest) == 1 else "wait"
+    there = _where(rest[0])
+    return HangVerdict("deadlock", f"{names_of(odd)} {sleeps} in {_where(odd[0])}, while {names_of(rest)} {wait} in "
+                       f"{there}", 0.5, tuple(odd_one(
+                           rank, f"sleeps in {_where(rank)}, while the others wait in {there}") for rank in odd))
+
+
 def slept_on(found: Asleep, earlier: Sequence[ObservedRank]) -> bool:
     """Whether the sleeping ranks have not run since an earlier check of the same processes either."""
     before = {(rank.node, rank.pid): rank for rank in earlier}

@@ -27,7 +27,7 @@ from safelaunch.core.hangs.scene import (
     odd_names,
     odd_one,
 )
-from safelaunch.core.hangs.sleepers import find_asleep, verdict_on_sleepers
+from safelaunch.core.hangs.sleepers import find_asleep, verdict_on_naps, verdict_on_sleepers
 from safelaunch.core.hangs.stacks import (
     MOVING,
     STUCK,
@@ -262,7 +262,7 @@ def _unknown(scene: Scene) -> HangVerdict:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
         return HangVerdict("storage", f"{_standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
-    if apart := _apart(stuck):
+    if apart := verdict_on_naps(scene.ranks) or _apart(stuck):
         return apart
     ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
     return HangVerdict("unknown", f"{_standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "

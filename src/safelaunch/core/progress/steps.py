@@ -11,13 +11,15 @@ from typing import NamedTuple
 # DeepSpeed engine ("step=100, skipped=0", "micro_step=8/global_step=4,") and PipelineEngine ("steps: 10 loss:"),
 # torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), NeMo ("iteration 7/9 | … global_step: 7", "global_step=794.0"
 # in a bar), MaxText ("completed step: 9,"), fairseq and metaseq ("num_updates=445", '"num_updates": "445"', "epoch 010
-#  2000 / 8223"), and plain "step 100". slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
+#  2000 / 8223"), PyTorch's examples and mmcv ("Step [100/600]", "Epoch: [0][  10/5005]"), and plain "step 100".
+# slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
 STEP_LINE = re.compile(
     rb"(?:^|(?<!\*\*\*)[\s|\]:,{'\"])(?:iteration|iter|global_step|step|num_updates)['\"]?"
-    rb"[ \t]{0,8}[:=]?[ \t]{0,8}['\"]?(\d{1,12})(?:\.0)?"
+    rb"[ \t]{0,8}[:=]?[ \t]{0,8}['\"\[]?(\d{1,12})(?:\.0)?"
     rb"(?=['\"]?(?:[/|,:}\s]|$))"
     rb"|\bsteps: (\d{1,12})(?= loss:)|/global_step=(\d{1,12})(?=,)"
-    rb"|\bepoch \d{1,9}:?[ \t]{1,8}(\d{1,12})(?= / \d(?![^\r\n]{0,300}num_updates))",
+    rb"|\bepoch \d{1,9}:?[ \t]{1,8}(\d{1,12})(?= / \d(?![^\r\n]{0,300}num_updates))"
+    rb"|\bepoch(?:\(train\))?:?[ \t]{1,8}\[\d{1,9}\]\[[ \t]{0,8}(\d{1,12})(?=/\d)",
     re.IGNORECASE | re.MULTILINE,
 )
 # tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many
