@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
-from tests.handmade import Made, fake_command, make_run
+from tests.handmade import YAML, Made, fake_command, make_run
 
 MINUTE_S = 60.0
 RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"
@@ -88,6 +89,8 @@ class Cluster:
                 except StopIteration:
                     break
                 result = command.wait()
+            for pause_s in watching.tell_people():
+                time.sleep(pause_s)
 
 
 @pytest.fixture
@@ -374,6 +377,63 @@ def test_a_persons_word_is_written_down_and_final(cluster: Cluster, bloom: Made,
     asked = len(cluster.calls())
     cluster.tick(watching, 4000.0, times=3)
     assert len(cluster.calls()) == asked, "nothing is left to ask about"
+
+
+def telling(tmp_path: Path, script: str, *more: str) -> Made:
+    """A registered run of which Slurm knows no job, that tells a shell script; a hang was not told by its leader."""
+    made = make_run(tmp_path / "runs" / "told", YAML, "1a2b3c4d", f"notify.command=[/bin/sh,-c,'{script}']",
+                    "notify.when=[stopped,hang]", *more)
+    made.running()
+    made.event("hang_suspected", attempt=1, silent_s=900.0, phase="step", step=3)
+    (made.dir / "claims" / "1").write_text('{"gen": 1}')
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12")
+    return made
+
+
+def test_people_are_told_once_what_a_watch_has_done_and_what_its_supervisor_had_left(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    made = telling(tmp_path, f"echo $SAFELAUNCH_EVENTS >>{tmp_path}/mail; cat >>{tmp_path}/mail")
+    (made.dir / "control" / "kill").touch()
+    watching = cluster.watcher()
+    cluster.tick(watching, 130.0, times=6)
+    told = (tmp_path / "mail").read_text()
+    assert told.startswith("hang,stopped\nsafelaunch: bloom was stopped\n") and told.count("was stopped") == 2, told
+    assert f"Next: safelaunch status {made.dir}\n" in told
+    assert "act a message to command:/bin/sh was sent" in cluster.said
+    last = made.run.journal().events[-1]
+    assert (last.event, last.gen, last.data["sent"]) == ("notified", 2, ["command:/bin/sh"])
+    assert not state(made).notices.waiting and not made.run.journal().problems
+
+
+def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: Cluster, tmp_path: Path) -> None:
+    made = telling(tmp_path, f"echo >>{tmp_path}/tries; exit 3")
+    (made.dir / "control" / "kill").touch()
+    watching, file = cluster.watcher(), tmp_path / "memory.json"
+    while state(made).ended is None:
+        cluster.tick(watching, 130.0)
+    for _ in range(5):
+        watching.memory.save(file)
+        watching = cluster.watcher(memory=watchmemory.load(file))
+        cluster.tick(watching, 130.0)
+    assert (tmp_path / "tries").read_text() == "\n" * 3
+    assert "act a message to command:/bin/sh was not sent: /bin/sh ended with exit code 3" in cluster.said
+    assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
+
+
+@pytest.mark.parametrize("who", ["a leader lives", "the next one has begun"])
+def test_a_supervisor_tells_its_own_news(cluster: Cluster, tmp_path: Path, who: str) -> None:
+    made = telling(tmp_path, f"cat >{tmp_path}/mail", "restart.via=watch")
+    if who == "a leader lives":
+        cluster.shows(line(RUNNING))
+        pulse(made, 1)
+    else:
+        cluster.answers("sbatch", f"echo '{{}}' >{made.dir}/claims/3; echo 99")   # it starts at once
+    watching = cluster.watcher()
+    while not cluster.calls("sbatch"):
+        cluster.tick(watching, 130.0)
+    assert not (tmp_path / "mail").exists()
+    assert [one.word for one in state(made).notices.waiting] == ["hang"]
 
 
 def test_a_scancel_that_squeue_shows_once_is_final(cluster: Cluster, bloom: Made) -> None:
