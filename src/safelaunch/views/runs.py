@@ -44,10 +44,10 @@ COMPLETION_S = 1.0         # somebody has pressed a key
 
 
 class JournalWatch:
-    """A journal that is read again only when a file of it has changed."""
+    """A journal that is read again only when a file of it has changed; `steps_kept` as in adapters.journal.read."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._dir = run_dir
+    def __init__(self, run_dir: Path, steps_kept: int | None = None) -> None:
+        self._dir, self._steps_kept = run_dir, steps_kept
         self._seen: dict[str, int] | None = None
 
     def poll(self) -> Journal | None:
@@ -56,7 +56,7 @@ class JournalWatch:
         if sizes == self._seen:
             return None
         self._seen = sizes   # taken before the reading: what is appended meanwhile is seen by the next call
-        return journal.read(self._dir)
+        return journal.read(self._dir, self._steps_kept)
 
 
 def run_argument(function: _Command) -> _Command:
