@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 
 from safelaunch.cli import VERBS
+from safelaunch.core.config.keys import KEYS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for pattern in ("*.md", "docs/*.md", "examples/*/README.md") for path in ROOT.glob(pattern))
+OPEN = ("slurm.", "env.", "sweep.", "restart.policy.")   # tables of names that are no keys
 ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "2>", "→"}
 
 
@@ -54,10 +56,11 @@ def why_wrong(words: list[str]) -> str:
     context = click.Context(command, ignore_unknown_options=command.ignore_unknown_options,
                             allow_extra_args=command.allow_extra_args)
     try:
-        command.make_parser(context).parse_args(rest)
+        command.make_parser(context).parse_args(list(rest))   # which empties it
     except click.UsageError as error:
         return error.format_message()
-    return ""
+    keys = [found[1] for word in rest if (found := re.match(r"([a-z_]+(?:\.[a-z_]+)+)=", word))]
+    return "; ".join(f"no key {key}" for key in keys if key not in KEYS and not key.startswith(OPEN))
 
 
 def test_every_command_that_is_shown_has_its_verb_and_options() -> None:
@@ -68,5 +71,6 @@ def test_every_command_that_is_shown_has_its_verb_and_options() -> None:
 
 
 def test_a_wrong_command_is_seen() -> None:
-    for words in (["status", "--every"], ["stauts"], ["nodes", "suspect", "n1", "--whom"]):
+    for words in (["status", "--every"], ["stauts"], ["nodes", "suspect", "n1", "--whom"],
+                  ["submit", "train.yaml", "restart.max=3"]):
         assert why_wrong(words), words
