@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safelaunch.adapters import journal, registry
 from safelaunch.adapters.probe import ChildAnswer, stuck_children
@@ -744,6 +746,26 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
     assert short.problems == bloom.run.journal().problems == ()
     longer = journal.read(bloom.dir, steps_kept=3)
     assert [event.data["step"] for event in longer.events if event.event == "progress"][:5] == [0, 5, 6, 7, 12]
+
+
+@given(st.lists(st.sampled_from([
+    b'{"v":1,"seq":%d,"event":"progress","x":1}\n', b'{"v":1,"seq":%d,"event":"other","x":1}\n',
+    b'{"v":1,"seq":%d,"event":"progress","x":1} \n', b"\n", b"torn %d\n"]), max_size=30),
+       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20))
+def test_a_journal_is_thinned_alike_in_blocks_and_line_by_line(
+    kinds: list[bytes], kept: int, block_bytes: int, torn: int
+) -> None:
+    content = b"".join(kind % number if b"%d" in kind else kind for number, kind in enumerate(kinds))
+    content = content[:len(content) - torn]
+    expected: list[bytes] = []
+    steps: list[bytes] = []
+    for one in content.split(b"\n"):
+        is_step = one.startswith(b'{"v":1,') and b'"event":"progress",' in one and one.endswith(b"}")
+        expected += [] if is_step else [*steps[-kept:], one]
+        steps = [*steps, one] if is_step else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "BLOCK_BYTES", block_bytes)
+        assert journal._thin(content, kept) == b"\n".join([*expected, *steps[-kept:]])
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------
