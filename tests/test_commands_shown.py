@@ -59,7 +59,7 @@ def why_wrong(words: list[str]) -> str:
         command.make_parser(context).parse_args(list(rest))   # which empties it
     except click.UsageError as error:
         return error.format_message()
-    keys = [found[1] for word in rest if (found := re.match(r"([a-z_]+(?:\.[a-z_]+)+)=", word))]
+    keys = [named[1] for word in rest if (named := re.match(r"([a-z_]+(?:\.[a-z_]+)+)=", word))]
     return "; ".join(f"no key {key}" for key in keys if key not in KEYS and not key.startswith(OPEN))
 
 
