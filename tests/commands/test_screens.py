@@ -56,7 +56,7 @@ def shown(words: list[str], columns: int | None, env: Mapping[str, str] | None =
 
 def _be_the_verb(words: list[str], its: int, env: Mapping[str, str]) -> None:
     try:
-        signal.alarm(60)
+        signal.alarm(600)
         os.setsid()
         for number in (1, 2):
             os.dup2(its, number)
