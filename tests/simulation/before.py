@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import journal
@@ -49,7 +48,7 @@ class Before:
         if not self._how:
             return meta
         raw = json.loads(meta)
-        raw["config"]["after"] = [asdict(self._run)]
+        raw["config"]["after"] = [self._run._asdict()]
         self._make({**raw, "run_id": "1", "name": "before", "config": {**raw["config"], "name": "before", "after": []}})
         return json.dumps(raw)
 

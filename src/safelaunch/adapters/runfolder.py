@@ -9,9 +9,8 @@ import os
 import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
@@ -29,8 +28,7 @@ FOLDERS = ("journal", "attempts", "claims")
 BEGUN = ".begun"   # who makes the folder, until run.json is there
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run on disk: its folder, the request (run.json), and the plan made of it."""
 
     dir: Path
@@ -156,8 +154,7 @@ def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]
     return found
 
 
-@dataclass(frozen=True)
-class _Touched:
+class _Touched(NamedTuple):
     who: str
     t: float
     is_plain: bool   # a regular file, as `touch` makes

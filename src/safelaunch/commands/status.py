@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 import click
@@ -108,7 +107,7 @@ def plain(seen: dict[str, Any]) -> str:
 
 
 def _rows(seen: dict[str, Any]) -> Iterator[Row]:
-    return rows(seen, replace(SPEECH, clock=lambda t: talk.moment(t, seen["now_t"])))
+    return rows(seen, SPEECH._replace(clock=lambda t: talk.moment(t, seen["now_t"])))
 
 
 def _for_person(seen: dict[str, Any], most_lines: int | None = None) -> str:

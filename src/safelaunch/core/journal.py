@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.model import Event
 
@@ -24,8 +23,7 @@ _STEP_LINE = re.compile(rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
-@dataclass(frozen=True)
-class Journal:
+class Journal(NamedTuple):
     """Merged events in order, and what could not be read (`file:line: why`)."""
 
     events: tuple[Event, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
@@ -179,7 +178,7 @@ def ask_missing(lead: Leader, action: AskNodes) -> Step:
     found = lead.successor.free_nodes((yield lead.successor.ask_nodes_for(action.count, action.but)), lead.now)
     if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and lead.successor.are_idle(
             found.nodes, (yield lead.successor.ask_nodes())):
-        found = replace(found, free_t=found.t)
+        found = found._replace(free_t=found.t)
     lead.nodes.are_missing(found)
 
 
@@ -217,10 +216,10 @@ def find_fate(lead: Leader, job: str) -> Asking:
         return cancel.judge_next(seen)
     again = yield lead.successor.query_all()
     waiting = None if again is None else lead.successor.waiting(again)
-    seen = replace(seen, is_queued=None if waiting is None else job in waiting)
+    seen = seen._replace(is_queued=None if waiting is None else job in waiting)
     if seen.is_queued is False:
         account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
-        seen = replace(seen, account=account)
+        seen = seen._replace(account=account)
     return cancel.judge_next(seen)
 
 

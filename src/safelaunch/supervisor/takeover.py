@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
-from safelaunch.core.acts import ACTS, ActKind, Settling
+from safelaunch.core.acts import ACTS, NOTE, ActKind, Settling
 from safelaunch.core.decide import alive, cancel, unwritten
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import ThisJob
-from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
@@ -216,10 +214,10 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
         is_local=lead.job.is_local, handed_over=cancel.is_explained_handover(history, job))
     if seen.noted or seen.announced:
         return cancel.judge(seen)
-    seen = replace(seen, ending=slurmends.ending_of(lead, job))
+    seen = seen._replace(ending=slurmends.ending_of(lead, job))
     if (found := cancel.judge(seen)) is not Canceller.ASK:
         return found
-    return _ask_who_cancelled(lead, job, replace(seen, step_end=slurmends.step_end_of(lead, job)))
+    return _ask_who_cancelled(lead, job, seen._replace(step_end=slurmends.step_end_of(lead, job)))
 
 
 def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
@@ -231,7 +229,7 @@ def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
         is_last = _is_called(lead)
         state = _state_of(lead, job, is_last)
         is_late = lead.now_s > until_s or is_last
-        found = cancel.judge(replace(seen, state=state, is_late=is_late))
+        found = cancel.judge(seen._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
         again_s = lead.now_s + COMPLETING_LOOK_S

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def ask(of_all: bool = False) -> SchedulerAnswer:
             return SchedulerAnswer(tuple(QueuedJob(**job) for job in kept))
     word = runlist.ask_slurm(of_all)
     if word.jobs is not None:
-        jobs = [asdict(job) for job in word.jobs]
+        jobs = [job._asdict() for job in word.jobs]
         run_in_child(lambda: _write({"t": time.time(), "whose": whose, "jobs": jobs}), HOME_S)
     return word
 

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import (
     bashtext,
@@ -46,16 +46,14 @@ Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
 
-@dataclass(frozen=True)
-class Submitted:
+class Submitted(NamedTuple):
     """A run, and the id of its first job: a process' of this machine where it is a local one."""
 
     run: runfolder.Run
     job: str
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(NamedTuple):
     """What a run waits for before its first attempt: runs, as in plan.AfterRun, and jobs of theirs in the queue."""
 
     after: tuple[AfterRun, ...] = ()
@@ -155,7 +153,7 @@ class Sending:
         """Submit one run, or finish a submission of it that was cut off. `sweep`: id, name, point, and of how many."""
         waits, config = waits or Waits(), resolved.config
         if waits.after:
-            config["after"] = [asdict(one) for one in waits.after]
+            config["after"] = [one._asdict() for one in waits.after]
         folder, unfinished = free_folder(Path(config["run_dir"]))
         config["run_dir"] = str(folder)
         if unfinished is not None:
@@ -178,7 +176,7 @@ class Sending:
         meta: dict[str, Any] = {
             "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
             "config": hide_values(config),
-            "origins": {key: vars(origin) for key, origin in resolved.origins.items()},
+            "origins": {key: origin._asdict() for key, origin in resolved.origins.items()},
             "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
             "git": facts if in_meta else "git.json", "rules": self._rules,
             "cluster_name": name or None, "sweep": sweep,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Turn(Enum):
@@ -15,8 +15,7 @@ class Turn(Enum):
     DECIDE = "walk the table of rows"
 
 
-@dataclass(frozen=True)
-class TurnFacts:
+class TurnFacts(NamedTuple):
     """The state of the run between two turns."""
 
     lives: bool = False            # an attempt is supervised,
