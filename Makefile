@@ -26,7 +26,7 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: help demo test test-frameworks unit lint check format bytecode docs deps simulation bench bench-quick audit lock clean
+.PHONY: help demo test test-frameworks unit lint check format bytecode docs drawings deps simulation bench bench-quick audit lock clean
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
@@ -73,6 +73,9 @@ deps:  ## the Debian packages that the tests need, Slurm among them; takes root 
 # -W: a broken link, a page that nothing leads to, or a heading that is missing is an error.
 docs: $(DOCS_VENV)/installed  ## the pages of docs/ as a site: build/docs/index.html
 	$(DOCS_VENV)/bin/sphinx-build --quiet -W --keep-going -c docs . build/docs
+
+drawings:  ## docs/images/*.svg anew from docs/drawings/*.dot; needs Graphviz
+	scripts/draw
 
 simulation: SEEDS = 1500
 simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds

@@ -36,7 +36,7 @@ from safelaunch.core.hangs.proof import (
 from safelaunch.core.progress.lines import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # supervisor.observe: the log is read each 5 s; what is overdue, each second
-SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 5.0, 45.0)    # supervisor.hangs: of each look; what it takes
+SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 5.0, 45.0)    # supervisor.hangchecks: of each look; what it takes
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0
 HANGS_A_JOB = 40

@@ -81,7 +81,7 @@ def measure_in_turns(stage: Stage, rounds: int, restarts: int) -> tuple[list[flo
     bash: list[float] = []
     parts: dict[str, list[float]] = {}
     for _ in range(rounds):
-        gaps, round_parts = _measure_ours(stage, restarts)
+        gaps, round_parts = measure_ours(stage, restarts)
         ours += gaps
         for name, values in round_parts.items():
             parts.setdefault(name, []).extend(values)
@@ -90,10 +90,12 @@ def measure_in_turns(stage: Stage, rounds: int, restarts: int) -> tuple[list[flo
     return ours, bash, parts
 
 
-def _measure_ours(stage: Stage, restarts: int) -> tuple[list[float], dict[str, list[float]]]:
-    """The gaps, and their parts by the journal's times and a stamp of `setup`, with which the guard's child begins."""
+def measure_ours(stage: Stage, restarts: int, more: str = "") -> tuple[list[float], dict[str, list[float]]]:
+    """The gaps, and their parts by the journal's times and a stamp of `setup`, with which the guard's child begins.
+    `more`: further lines of train.yaml.
+    """
     folder = _lay_out(stage)
-    (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=restarts))
+    (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=restarts) + more)
     stage.run([*stage.argv, "submit", "train.yaml"], cwd=folder)
     gaps = _gaps_s(folder, restarts, NODES)
     events = runfolder.load(folder / "runs" / "restart").journal().events

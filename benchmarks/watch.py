@@ -198,7 +198,7 @@ def _act(stage: Stage, number: int) -> None:
         for run_dir, known in stage.watcher.memory.runs.items():
             known.moved_s = -1e9 if run_dir == str(stage.dirs[number]) else stage.clock.at_s
         if stage.watcher._is_due(stage.watcher.runs, stage.clock.at_s):
-            verb.drive(stage.watcher.tick())
+            verb.drive(stage.watcher)
 
 
 _LIMBO = "calls of Slurm in an incident: a job without a script"

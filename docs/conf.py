@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pygments.lexers.special import TextLexer
-from sphinx.application import Sphinx
-
 project = "safelaunch"
 author = "the safelaunch authors"
 html_title = "safelaunch"
@@ -20,8 +17,3 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 4           # anchors of headings, as forges make them
-
-
-def setup(app: Sphinx) -> None:
-    """Show drawings as text: Mermaid draws them with a script of another host, which a site without network has not."""
-    app.add_lexer("mermaid", TextLexer)

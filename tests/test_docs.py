@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import stat
 from collections.abc import Iterator
@@ -152,6 +153,16 @@ def test_each_promise_on_security_names_a_test_that_is_there() -> None:
     named = re.findall(r"`(tests/[a-z_/]+\.py)::(test_\w+)`", (ROOT / "docs" / "security.md").read_text())
     assert named and [f"{file}::{test}" for file, test in named
                       if f"\ndef {test}(" not in (ROOT / file).read_text()] == []
+
+
+def test_each_drawing_is_drawn_from_its_source_and_shown_on_a_page() -> None:
+    pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    sources = sorted((ROOT / "docs" / "drawings").glob("*.dot"))
+    assert sources and "```mermaid" not in pages
+    for source in sources:
+        drawn = (ROOT / "docs" / "images" / f"{source.stem}.svg").read_text()
+        assert hashlib.sha256(source.read_bytes()).hexdigest() in drawn.partition("\n")[0], f"{source}: make drawings"
+        assert f"](images/{source.stem}.svg)" in pages
 
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()

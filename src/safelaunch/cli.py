@@ -32,7 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
     "top": ("safelaunch.commands.top", "Show all runs on a screen that stays, and steer them"),
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
-    "stacks": ("safelaunch.commands.stacks", "Show what every rank of a job does, and which ones hold the others"),
+    "stacks": ("safelaunch.commands.stacks", "Show what all ranks of a job do, and who holds the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
@@ -65,7 +65,8 @@ def _help() -> str:
         "  restarts it from its last checkpoint.\n\n"
         f"Verbs:\n{rows}\n\n"
         "  safelaunch VERB --help    what a verb takes\n"
-        "  safelaunch help TOPIC     a page of the documents; safelaunch help --pages lists them\n"
+        "  safelaunch help TOPIC     a page of the documents\n"
+        "  safelaunch help --pages   the names of all pages\n"
         "  safelaunch --version\n"
     )
 

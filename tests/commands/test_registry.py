@@ -36,6 +36,13 @@ def test_a_run_is_found_by(text: str, tmp_path: Path) -> None:
     assert registry.find(text) == [run.dir]
 
 
+def test_a_job_is_found_also_where_slurm_has_begun_to_count_again(tmp_path: Path) -> None:
+    run = made(tmp_path / "old", "old", "1a2b3c4d", "67000000")
+    run.submitted("67000000")
+    run.event("submitted", job="5", successor_of="67000000")
+    assert registry.find("5") == [run.dir] and registry.find("6") == []
+
+
 def test_a_later_job_of_a_run_is_found_in_its_journal(tmp_path: Path) -> None:
     run = made(tmp_path / "one", "bloom", "aaaa1111", "77")
     run.submitted("77")

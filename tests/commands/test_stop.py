@@ -267,7 +267,7 @@ def test_stop_at_the_next_checkpoint_shows_its_deadline_and_leaves_it_to_the_sup
     assert -1.0 <= until_t - began_t - left_s < 20.0
     said = capsys.readouterr().err
     assert "ends as soon as its next checkpoint is complete" in said
-    assert f"at the latest at {talk.clock(until_t)}" in said
+    assert f"at the latest at {talk.moment(until_t)}" in said
 
 
 def test_a_queued_run_that_is_to_stop_at_a_checkpoint_is_taken_out_of_the_queue(bloom: Made, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,8 +42,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def on_terminal(answer: str, *words: str) -> tuple[int, str]:
-    """Exit code and what is shown of `submit` on a terminal, where a person answers its question."""
+def on_terminal(answer: str, *words: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str]:
+    """Exit code and what is shown of `submit` on a terminal, where a person answers its question; `meanwhile` happens
+    while the plan is read.
+    """
     ours, its = pty.openpty()
     process = subprocess.Popen([*SAFELAUNCH, "submit", "train.yaml", *words], stdin=its, stdout=its, stderr=its,
                                start_new_session=True)
@@ -52,6 +55,7 @@ def on_terminal(answer: str, *words: str) -> tuple[int, str]:
         while data := os.read(ours, 65536):
             shown += data
             if b"submit it?" in shown and not is_answered:
+                meanwhile()
                 os.write(ours, f"{answer}\n".encode())
                 is_answered = True
     os.close(ours)
@@ -75,6 +79,20 @@ def test_a_yes_on_a_terminal_submits_it(place: Path) -> None:
     code, shown = on_terminal("")
     assert code == 0 and "Submitted batch job 12" in shown, shown
     assert [call.split()[0] for call in calls(place)] == ["--test-only", "--parsable"]
+
+
+@pytest.mark.parametrize("is_edited", [True, False], ids=["edited", "as it was"])
+def test_code_that_is_edited_while_the_plan_is_read_is_recorded_as_it_is_submitted(
+    place: Path, is_edited: bool
+) -> None:
+    for words in (["init", "-q"], ["add", "train.yaml"],
+                  ["-c", "user.name=x", "-c", "user.email=x@site", "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], check=True)
+    code, shown = on_terminal("", meanwhile=(lambda: Path("train.yaml").write_text("late: 1\n")) if is_edited else int)
+    assert code == 0 and ("the code has changed since the plan was shown" in shown) == is_edited, shown
+    recorded = (next(place.glob("runs/*/run.json")).read_text() + "".join(
+        path.read_text() for path in place.glob("runs/*/git.json")))
+    assert ("+late: 1" in recorded) == is_edited
 
 
 @pytest.mark.parametrize("words", [("-y",), ("--json",)])

@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safelaunch.adapters import journal, registry
 from safelaunch.adapters.probe import ChildAnswer, stuck_children
@@ -30,7 +33,7 @@ from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
-from tests.handmade import Made, fake_command, make_run
+from tests.handmade import YAML, Made, fake_command, make_run
 
 MINUTE_S = 60.0
 RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"
@@ -97,6 +100,8 @@ class Cluster:
                 except StopIteration:
                     break
                 result = command.wait()
+            for pause_s in watching.tell_people():
+                time.sleep(pause_s)
 
 
 @pytest.fixture
@@ -383,6 +388,63 @@ def test_a_persons_word_is_written_down_and_final(cluster: Cluster, bloom: Made,
     asked = len(cluster.calls())
     cluster.tick(watching, 4000.0, times=3)
     assert len(cluster.calls()) == asked, "nothing is left to ask about"
+
+
+def telling(tmp_path: Path, script: str, *more: str) -> Made:
+    """A registered run of which Slurm knows no job, that tells a shell script; a hang was not told by its leader."""
+    made = make_run(tmp_path / "runs" / "told", YAML, "1a2b3c4d", f"notify.command=[/bin/sh,-c,'{script}']",
+                    "notify.when=[stopped,hang]", *more)
+    made.running()
+    made.event("hang_suspected", attempt=1, silent_s=900.0, phase="step", step=3)
+    (made.dir / "claims" / "1").write_text('{"gen": 1}')
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12")
+    return made
+
+
+def test_people_are_told_once_what_a_watch_has_done_and_what_its_supervisor_had_left(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    made = telling(tmp_path, f"echo $SAFELAUNCH_EVENTS >>{tmp_path}/mail; cat >>{tmp_path}/mail")
+    (made.dir / "control" / "kill").touch()
+    watching = cluster.watcher()
+    cluster.tick(watching, 130.0, times=6)
+    told = (tmp_path / "mail").read_text()
+    assert told.startswith("hang,stopped\nsafelaunch: bloom was stopped\n") and told.count("was stopped") == 2, told
+    assert f"Next: safelaunch status {made.dir}\n" in told
+    assert "act a message to command:/bin/sh was sent" in cluster.said
+    last = made.run.journal().events[-1]
+    assert (last.event, last.gen, last.data["sent"]) == ("notified", 2, ["command:/bin/sh"])
+    assert not state(made).notices.waiting and not made.run.journal().problems
+
+
+def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: Cluster, tmp_path: Path) -> None:
+    made = telling(tmp_path, f"echo >>{tmp_path}/tries; exit 3")
+    (made.dir / "control" / "kill").touch()
+    watching, file = cluster.watcher(), tmp_path / "memory.json"
+    while state(made).ended is None:
+        cluster.tick(watching, 130.0)
+    for _ in range(5):
+        watching.memory.save(file)
+        watching = cluster.watcher(memory=watchmemory.load(file))
+        cluster.tick(watching, 130.0)
+    assert (tmp_path / "tries").read_text() == "\n" * 3
+    assert "act a message to command:/bin/sh was not sent: /bin/sh ended with exit code 3" in cluster.said
+    assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
+
+
+@pytest.mark.parametrize("who", ["a leader lives", "the next one has begun"])
+def test_a_supervisor_tells_its_own_news(cluster: Cluster, tmp_path: Path, who: str) -> None:
+    made = telling(tmp_path, f"cat >{tmp_path}/mail", "restart.via=watch")
+    if who == "a leader lives":
+        cluster.shows(line(RUNNING))
+        pulse(made, 1)
+    else:
+        cluster.answers("sbatch", f"echo '{{}}' >{made.dir}/claims/3; echo 99")   # it starts at once
+    watching = cluster.watcher()
+    while not cluster.calls("sbatch"):
+        cluster.tick(watching, 130.0)
+    assert not (tmp_path / "mail").exists()
+    assert [one.word for one in state(made).notices.waiting] == ["hang"]
 
 
 def test_a_scancel_that_squeue_shows_once_is_final(cluster: Cluster, bloom: Made) -> None:
@@ -693,6 +755,26 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
     assert short.problems == bloom.run.journal().problems == ()
     longer = journal.read(bloom.dir, steps_kept=3)
     assert [event.data["step"] for event in longer.events if event.event == "progress"][:5] == [0, 5, 6, 7, 12]
+
+
+@given(st.lists(st.sampled_from([
+    b'{"v":1,"seq":%d,"event":"progress","x":1}\n', b'{"v":1,"seq":%d,"event":"other","x":1}\n',
+    b'{"v":1,"seq":%d,"event":"progress","x":1} \n', b"\n", b"torn %d\n"]), max_size=30),
+       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20))
+def test_a_journal_is_thinned_alike_in_blocks_and_line_by_line(
+    kinds: list[bytes], kept: int, block_bytes: int, torn: int
+) -> None:
+    content = b"".join(kind % number if b"%d" in kind else kind for number, kind in enumerate(kinds))
+    content = content[:len(content) - torn]
+    expected: list[bytes] = []
+    steps: list[bytes] = []
+    for one in content.split(b"\n"):
+        is_step = one.startswith(b'{"v":1,') and b'"event":"progress",' in one and one.endswith(b"}")
+        expected += [] if is_step else [*steps[-kept:], one]
+        steps = [*steps, one] if is_step else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "BLOCK_BYTES", block_bytes)
+        assert journal._thin(content, kept) == b"\n".join([*expected, *steps[-kept:]])
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------

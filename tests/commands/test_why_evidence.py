@@ -108,7 +108,7 @@ def test_a_ticket_dates_a_lost_node_by_the_journal(made: Made, capsys: pytest.Ca
     made.event("node_suspected", node="n2", why="its node guard has not answered for 10 s")
     made.event("attempt_ended", attempt=1, how="lost", exit_code=255)
     assert run(["why", "bloom", "--ticket"]) == 0
-    assert f"Time:        {talk.clock(lost_t)} (node n2 was lost)" in capsys.readouterr().out
+    assert f"Time:        {talk.moment(lost_t)} (node n2 was lost)" in capsys.readouterr().out
 
 
 def test_a_look_at_the_stacks_is_evidence_and_is_shown(made: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +49,22 @@ def test_what_was_written_is_read_back(events: list[Event]) -> None:
     merged = read(b"".join(map(journal.render, events)))
     assert not merged.problems
     assert list(merged.events) == sorted(events, key=lambda event: event.order)
+
+
+STEPS = st.builds(lambda t, gen, seq, host, attempt, step: line(seq, gen, host=host, t=t, attempt=attempt, step=step),
+                  TIMES_S, st.integers(-1, 10**17), st.integers(0, 10**17), st.sampled_from(["n0", "a-b.c_1", "é", ""]),
+                  st.integers(-1, 99), st.none() | st.integers(-1, 10**17))
+
+
+@given(STEPS, st.integers(0, 150), st.sampled_from([b"", b"0", b"-", b"e", b".", b'"', b" ", b"\xff", b"{"]))
+def test_lines_of_steps_are_read_as_json_reads_them(step: bytes, at: int, more: bytes) -> None:
+    data = step + step[:at] + more + step[at:]
+    short, journal._STEP_LINE = journal._STEP_LINE, re.compile(b"(?!)")
+    try:
+        by_json = read(data)
+    finally:
+        journal._STEP_LINE = short
+    assert read(data) == by_json
 
 
 @given(event_lists())

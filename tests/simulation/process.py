@@ -123,6 +123,8 @@ class Watching(Actor):
                     break
                 result = command.wait()
                 self.sleep(GAP_S)
+            for pause_s in watcher.tell_people():
+                self.sleep(pause_s)
             self.sleep(TICK_S)
 
     def ended(self, code: int | None, error: str) -> None:

@@ -10,6 +10,7 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
+from tests.simulation.scenario import Fault
 
 RESTARTS = [name for name in GOLDEN if name not in ("nothing goes wrong", "the time limit comes")]
 
@@ -36,3 +37,11 @@ def test_a_takeover_is_told_and_what_was_told_before_it_is_not_told_again() -> N
     told = run(replace(GOLDEN["the batch host falls silent"], notify="works")).told
     assert told.count("took_over") == told.count("completed") == 1
     assert len(told) == len(set(told)), told
+
+
+@pytest.mark.parametrize("notify", ["works", "fails", "hangs"])
+def test_a_run_that_only_a_watch_can_end_is_told_by_it_once(notify: str) -> None:
+    cancelled = replace(GOLDEN["nothing goes wrong"], faults=(Fault("scancel", 1.3),), notify=notify)
+    outcome = run(cancelled)
+    assert (outcome.how, outcome.violations) == ("stopped", [])
+    assert outcome.told == (["stopped"] if notify == "works" else [])

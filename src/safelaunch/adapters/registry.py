@@ -145,7 +145,10 @@ def find(text: str) -> list[Path]:
 def _find_in(known: list[RegisteredRun], text: str) -> list[Path]:
     meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
-        meant = _series(_of_job(known[:JOBS_OF_RUNS], text))
+        newest = known[:JOBS_OF_RUNS]
+        likely = [entry for entry in newest if not entry.job.isdigit() or int(entry.job) <= int(text)]
+        # Slurm counts jobs up: a run that began with a later one has it only where it began to count again.
+        meant = _series(_of_job(likely, text) or _of_job((one for one in newest if one not in likely), text))
     return (meant or _series(entry for entry in known if entry.dir.name == text)
             or _series(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text)))
 

@@ -24,7 +24,7 @@ from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.state import State
 from safelaunch.errors import SafelaunchError, UsageError
-from safelaunch.views import controls, runs, talk
+from safelaunch.views import controls, runs, talk, terminal
 from safelaunch.views.attemptlogs import find_logs
 from safelaunch.views.eventwords import describe
 from safelaunch.views.logfollow import Stream
@@ -287,4 +287,4 @@ def _say(text: str, before: str = "", **how: Any) -> None:
 
 
 def _style(text: str, **how: Any) -> str:
-    return text if "NO_COLOR" in os.environ or not talk.is_for_person() else click.style(text, **how)
+    return click.style(text, **how) if talk.is_for_person() and terminal.has_colour() else text

@@ -41,8 +41,9 @@ def _show(events: Iterable[Event], as_json: bool) -> None:
 
 def fold_line(event: Event, width: int | None) -> str:
     """Time, host and sentence; folded to a terminal's width, None = as long as it is."""
-    head = f"{talk.clock(event.t)}  {talk.clean(event.host):<10}  "
-    if width is None:
-        return head + describe(event)
+    host = f"{talk.clean(event.host):<10}"
+    if width is None:   # a program may sort and cut the lines
+        return f"{talk.clock(event.t)}  {host}  {describe(event)}"
+    head = f"{talk.moment(event.t)}  {host}  "
     return textwrap.fill(head + describe(event), max(width, 40), break_on_hyphens=False,
                          subsequent_indent=" " * (len(head) if width >= NARROW else 4))

@@ -42,11 +42,11 @@ def extend(run: Run, for_s: float | None, now: float) -> tuple[float, str]:
         kept_t = max(kept_t, before.t + usual_s)
     until_t = now + (usual_s if for_s is None else for_s)
     if until_t <= kept_t:
-        return kept_t, (f"the nodes are kept until {talk.clock(kept_t)} already, which is longer. To give them back: "
+        return kept_t, (f"the nodes are kept until {talk.moment(kept_t)} already, which is longer. To give them back: "
                         f"safelaunch release {run.dir}")
     controls.renew(path, until_t - usual_s)
     _kept_until(run)   # a site that was given back meanwhile must not be called kept
-    return until_t, (f"the nodes are kept until {talk.clock(until_t)}, or until the job's time limit if that comes "
+    return until_t, (f"the nodes are kept until {talk.moment(until_t)}, or until the job's time limit if that comes "
                      f"first. To look: safelaunch shell {run.dir} NODE; to give them back: "
                      f"safelaunch release {run.dir}")
 

@@ -38,7 +38,7 @@ def show_page(topic: str) -> bool:
 
     console = Console(width=min(WIDTH, Console().width))
     with console.capture() as laid_out:
-        console.print(Markdown(text))
+        console.print(Markdown(text, hyperlinks=False))   # they lead to files that a terminal cannot open
     click.echo_via_pager(laid_out.get())
     return True
 

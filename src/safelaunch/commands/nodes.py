@@ -314,7 +314,7 @@ def _there() -> tuple[str, ...] | None:
 def _changed(name: str, before: Standing | None, after: Standing | None, now: float) -> str:
     if after is None or after.until_t is None:   # the clock went back beyond what is believed
         return f"{name} is suspected, and not excluded"
-    left = f"until {talk.clock(after.until_t)} ({talk.span(after.until_t - now)})"
+    left = f"until {talk.moment(after.until_t)} ({talk.span(after.until_t - now)})"
     if before is not None and before.until_t is not None:
         longer = after.until_t > before.until_t + 1
         return f"{name} stays excluded, {'now ' if longer else ''}{left}"

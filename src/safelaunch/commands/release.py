@@ -28,7 +28,7 @@ def release(run: Run) -> str:
         return (f"no nodes are kept: the run is {state.name}. "
                 f"A job without a supervisor waits for {run.dir / 'control' / 'release'}: touch it")
     touched = controls.touch(run.dir / "control" / "release")
-    until = talk.clock(state.preserving_until)
+    until = talk.moment(state.preserving_until)
     if not touched.is_new:
-        return f"{touched.who} has asked for that already, at {talk.clock(touched.t)}"
+        return f"{touched.who} has asked for that already, at {talk.moment(touched.t)}"
     return f"the nodes, which were to be kept until {until}, are given back within seconds, and the run ends"

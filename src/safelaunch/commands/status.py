@@ -71,11 +71,13 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     if not watch or not talk.is_for_person():
         _tell(listing, with_team)
         return 0
-    ask = every(ASK_EVERY_S, runlist.ask_slurm)
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
+    from safelaunch.views import sharedqueue  # who looks once has no use for it
+
+    ask = every(ASK_EVERY_S, sharedqueue.ask)
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
             lines = [_coloured(line, style) for line, style in runlist.text(listing, terminal.width(), with_team)]
@@ -136,9 +138,11 @@ def _watch(run: Run) -> int:
 
 def _views(run: Run) -> Iterator[dict[str, Any]]:
     """The run's object every REFRESH_S, until it has ended; on a frozen folder the last one stays."""
+    from safelaunch.views import sharedqueue  # who looks once has no use for it
+
     ask, look = every(ASK_EVERY_S, runs.ask_scheduler), every(LOOK_EVERY_S, livecheckpoint.look)
     while True:
-        word = ask(run, with_times=True)
+        word = ask(run, with_times=True, mine=sharedqueue.ask)
         try:
             runs.ask(lambda: (run.dir / "run.json").stat().st_size, str(run.dir))
         except RunFolderError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,8 +105,10 @@ def why(points: Sequence[RegisteredRun], as_json: bool) -> int:
     if as_json:
         talk.emit_json({key: seen[key] for key in ("v", "sweep", "sweep_id", "now_t", "counts", "causes", "silent")})
         return 0
-    for line in sweeptable.render_causes(seen):
-        click.echo(talk.clean(line))
+    width = terminal.width() if talk.is_for_person() else None
+    for line in map(talk.clean, sweeptable.render_causes(seen)):
+        click.echo(line if width is None else textwrap.fill(line, width, subsequent_indent="    ",
+                                                            break_on_hyphens=False))
     return 0
 
 

@@ -29,7 +29,7 @@ from safelaunch.core.plaintext import clean_lines
 from safelaunch.core.status.rows import STYLES
 from safelaunch.core.status.table import HEAD, cells_of
 from safelaunch.errors import SafelaunchError
-from safelaunch.views import holding, runlist, runs, stopping, talk
+from safelaunch.views import holding, runlist, runs, sharedqueue, stopping, talk
 from safelaunch.views.attemptlogs import LogChoice
 from safelaunch.views.eventstream import stream
 from safelaunch.views.eventwords import describe
@@ -82,7 +82,7 @@ class TopScreen(App[None]):
     def __init__(self, is_all: bool = False, with_team: bool = False) -> None:
         super().__init__()
         self._is_all, self._with_team = is_all, with_team
-        self._ask = every(ASK_EVERY_S, runlist.ask_slurm)
+        self._ask = every(ASK_EVERY_S, sharedqueue.ask)
         self._dirs: list[str] = []
 
     def compose(self) -> ComposeResult:

@@ -15,12 +15,11 @@ from pathlib import Path
 import click
 
 from safelaunch.adapters import clustername
-from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
 from safelaunch.core.model import DONE, UNREACHABLE
 from safelaunch.views import runs, talk
 from safelaunch.watch import memory as watchmemory
-from safelaunch.watch.watcher import Asking, Watcher
+from safelaunch.watch.watcher import Watcher
 
 TICK_S = 60.0      # four pulses
 GAP_S = 0.6        # between two calls of Slurm: never more than two a second
@@ -45,7 +44,7 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
     watcher = Watcher(World(), dict(os.environ), host, teller, memory, named, only_watch=dry_run,
                       cluster=cluster or _remembered_cluster(memory))
     if once:
-        drive(watcher.tick())
+        drive(watcher)
         teller.tell_rest(watcher)
         if not watcher.memory.runs:
             talk.say("you have no runs to watch")
@@ -91,16 +90,18 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-def drive(asking: Asking, pause: Callable[[float], None] = time.sleep) -> None:
-    """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed."""
-    result: Result | None = None
+def drive(watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> None:
+    """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed; then its messages."""
+    asking, result = watcher.tick(), None
     while True:
         try:
             command = next(asking) if result is None else asking.send(result)
         except StopIteration:
-            return
+            break
         result = command.wait()
         pause(GAP_S)
+    for pause_s in watcher.tell_people():
+        pause(pause_s)
 
 
 def _watch(watcher: Watcher, file: Path, interrupt: Interrupt) -> None:
@@ -109,7 +110,7 @@ def _watch(watcher: Watcher, file: Path, interrupt: Interrupt) -> None:
     try:
         while True:
             started_s = time.monotonic()
-            drive(watcher.tick(), interrupt.pause)
+            drive(watcher, interrupt.pause)
             if started_s - saved_s >= SAVE_EVERY_S:
                 _save(watcher, file)
                 saved_s = started_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -20,7 +19,7 @@ from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import talk, whysubject, whyverdict
+from safelaunch.views import talk, terminal, whysubject, whyverdict
 from safelaunch.views.whysubject import Subject
 
 if TYPE_CHECKING:
@@ -152,8 +151,4 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def _style(text: str, style: str) -> str:
-    if not style or "NO_COLOR" in os.environ or not talk.is_for_person():
-        return text
-    words = style.split()
-    colour = next((word for word in words if word not in ("bold", "dim")), None)
-    return click.style(text, fg=colour, bold="bold" in words or None, dim="dim" in words or None)
+    return terminal.styled(text, style) if talk.is_for_person() and terminal.has_colour() else text

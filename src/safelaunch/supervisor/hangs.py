@@ -8,28 +8,18 @@ and checks again later. It waits for a frozen filesystem: a restart would hang i
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from safelaunch.adapters import checkpoints
-from safelaunch.adapters.collect import Collected, Depth
+from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
-from safelaunch.core.hangs.proof import (
-    ALL_LOOKS_S,
-    BETWEEN_LOOKS_S,
-    LAST_LOOK_S,
-    Examination,
-    is_certain,
-    pause_before_last_s,
-    verdict_of,
-)
+from safelaunch.core.hangs.proof import Examination
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
+from safelaunch.supervisor import hangchecks
 from safelaunch.supervisor.inspection import collect
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
@@ -37,9 +27,6 @@ from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.thaw import wait_for_thaw
 
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
-FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
-LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)   # only for what may pass by itself
-LOOKS = ((FIRST, ALL_LOOKS_S), (SECOND, ALL_LOOKS_S), (LAST, 0.0))  # and how long the checks after each take at most
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; pings must not wait for it
 
 
@@ -82,24 +69,14 @@ def check_ranks(lead: Leader) -> Step:
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
         return
     lead.say(f"{what}: reading the stacks of all ranks")
-    looks = lead.hangs.earlier_checks()
-    for depth, more_s in LOOKS:
-        if depth is LAST and is_certain(lead.hangs.rhythm, looks):
-            break
-        if depth is not FIRST:
-            yield BETWEEN_LOOKS_S if depth is SECOND else pause_before_last_s(lead.hangs.rhythm, lead.now_s, looks)
-        collected = yield from collect(lead, lead.attempt.nodes, depth)
-        if not _is_silent_still(lead, number):
-            return
-        groups = fold(rank for report in collected.reports for rank in report.ranks)
-        found = judge_hang(collected.reports, collected.silent, groups=groups)
-        looks.append(Examination(collected.reports, groups, found))
-        lead.hangs.has_checked(looks[-1])
-        _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
-                                                           collected.took_s))
-        if not _speaks_of_a_hang(lead, looks, more_s):
-            return
-    yield from _act(lead, number, verdict_of(looks))
+    found = yield from hangchecks.examine(
+        lead.hangs, lambda: lead.now_s, lambda depth: collect(lead, lead.attempt.nodes, depth),
+        lambda: _is_silent_still(lead, number), partial(_keep, lead, number))
+    if isinstance(found, HangVerdict):
+        yield from _act(lead, number, found)
+    elif found is not None:
+        again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
+        lead.tell("hang", f"{found}; next check at {clock(again_t)}")
 
 
 def _last_checkpoint_s(lead: Leader) -> float:
@@ -119,27 +96,19 @@ def _last_checkpoint_s(lead: Leader) -> float:
     return lead.now_s - max(0.0, lead.now - answer.value)
 
 
-def _speaks_of_a_hang(lead: Leader, looks: Sequence[Examination], more_s: float) -> bool:
-    """Whether these checks show a hang; if not, say so and delay the next ones."""
-    why_not = lead.hangs.concludes(lead.now_s, looks, more_s)
-    if why_not:
-        again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
-        lead.tell("hang", f"{why_not}; next check at {clock(again_t)}")
-    return not why_not
-
-
 def _is_silent_still(lead: Leader, number: int) -> bool:
     """Whether the attempt still lives and has made no step meanwhile."""
     return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
             and not lead.live.exits and lead.hangs.is_silent(lead.now_s))
 
 
-def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:
+def _keep(lead: Leader, number: int, collected: Collected, look: Examination) -> None:
     """Keep the dumps in the attempt's folder, for people and for `why`."""
     folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
         lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
-    lead.put(number, f"{folder}/verdict.json", found)
+    lead.put(number, f"{folder}/verdict.json", stacktext.to_public(
+        look.groups, look.found, collected.reports, collected.silent, collected.took_s))
 
 
 def _act(lead: Leader, number: int, found: HangVerdict) -> Step:

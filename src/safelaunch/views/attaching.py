@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from safelaunch.adapters import collect, sharedfile
+from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.core import jobstates, nodeset
-from safelaunch.core.hangs.proof import BETWEEN_LOOKS_S, Examination, is_certain, pause_before_last_s, verdict_of
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, UNREACHABLE
 from safelaunch.core.notify.message import of_job
 from safelaunch.core.notify.targets import targets
@@ -28,7 +26,7 @@ from safelaunch.core.progress.steps import latest_of
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SafelaunchError, SlurmUnreachable, UsageError
-from safelaunch.supervisor.hangs import FIRST, LAST, LOOKS, SECOND
+from safelaunch.supervisor import hangchecks
 from safelaunch.supervisor.state.hangs import HangWatch
 from safelaunch.views import foreignjob, talk, whyevidence, whyrun, whyverdict
 from safelaunch.views.trialmessage import deliver
@@ -146,36 +144,36 @@ class Attachment:
 
     def _check_ranks(self) -> Iterator[AttachNote]:
         """Two checks that must agree, and a third for what may pass by itself, as of a run."""
-        rhythm = self._hangs.rhythm
-        silent = f"no step for {talk.span(time.monotonic() - rhythm.since_s)}"
-        looks = self._hangs.earlier_checks()
-        for depth, more_s in LOOKS:
-            if depth is LAST and is_certain(self._hangs.rhythm, looks):
-                break
-            if depth is not FIRST:
-                time.sleep(BETWEEN_LOOKS_S if depth is SECOND else
-                           pause_before_last_s(self._hangs.rhythm, time.monotonic(), looks))
-            try:
-                target = foreignjob.target_of(foreignjob.find(self.job.id, "attach", self._env), self._env)
-                seen = collect.start(target, self._env, depth).wait()
-            except SafelaunchError as error:
-                self._hangs.postpones_check(time.monotonic())
-                yield AttachNote("trouble", f"{silent}, and its ranks could not be looked at: {error.message}")
-                return
-            if chunk := self._log.read():
-                self._hangs.log_has_grown(time.monotonic(), listen(chunk, self._plan.step_pattern))
-            if not self._hangs.is_silent(time.monotonic()):
-                return
-            groups = fold(rank for report in seen.reports for rank in report.ranks)
-            looks.append(Examination(seen.reports, groups, judge_hang(seen.reports, seen.silent, groups=groups)))
-            self._hangs.has_checked(looks[-1])
-            if why_not := self._hangs.concludes(time.monotonic(), looks, more_s):
-                yield AttachNote("pulse", f"{silent}: {why_not}")
-                return
+        silent = f"no step for {talk.span(time.monotonic() - self._hangs.rhythm.since_s)}"
+        checks = hangchecks.examine(self._hangs, time.monotonic, self._look, self._is_silent_still, lambda *_: None)
+        try:
+            while True:
+                time.sleep(next(checks))
+        except SafelaunchError as error:
+            self._hangs.postpones_check(time.monotonic())
+            yield AttachNote("trouble", f"{silent}, and its ranks could not be looked at: {error.message}")
+            return
+        except StopIteration as done:
+            found: HangVerdict | str | None = done.value
+        if isinstance(found, str):
+            yield AttachNote("pulse", f"{silent}: {found}")
+        if not isinstance(found, HangVerdict):
+            return
         self._hangs.postpones_check(time.monotonic())
         if self._told_since_s != self._hangs.rhythm.since_s:
             self._told_since_s = self._hangs.rhythm.since_s
-            yield AttachNote("hang", _tell_hang(self.job, silent, verdict_of(looks)))
+            yield AttachNote("hang", _tell_hang(self.job, silent, found))
+
+    def _look(self, depth: Depth) -> Generator[float, None, Collected]:
+        """What the job's ranks do now; raises SafelaunchError."""
+        yield 0.0
+        target = foreignjob.target_of(foreignjob.find(self.job.id, "attach", self._env), self._env)
+        return collect.start(target, self._env, depth).wait()
+
+    def _is_silent_still(self) -> bool:
+        if chunk := self._log.read():
+            self._hangs.log_has_grown(time.monotonic(), listen(chunk, self._plan.step_pattern))
+        return self._hangs.is_silent(time.monotonic())
 
     def _end(self, facts: JobFacts | None) -> AttachNote:
         said = facts.said if facts is not None else "gone: Slurm does not know it any more"

@@ -112,7 +112,7 @@ def _claim(data: Data) -> str:
 
 def _preserved(data: Data) -> str:
     which = _nodes(data) if "nodes" in data else "the nodes"
-    return f"{which} are kept for people to look at until {talk.clock(float(data['until']))}{_because(data)}"
+    return f"{which} are kept for people to look at until {talk.moment(float(data['until']))}{_because(data)}"
 
 
 def _handed_over(data: Data) -> str:
@@ -121,7 +121,7 @@ def _handed_over(data: Data) -> str:
 
 
 def _node_excluded(data: Data) -> str:
-    until = f" until {talk.clock(float(data['until']))}" if data.get("until") is not None else ""
+    until = f" until {talk.moment(float(data['until']))}" if data.get("until") is not None else ""
     return f"{data['node']} is excluded{until}{_because(data)}"
 
 

@@ -36,7 +36,7 @@ def hold(run: Run, why: str) -> HoldAnswer:
     if state.ended is not None:
         return HoldAnswer(False, f"nothing to hold: {runs.describe_end(state.ended)}")
     if state.preserving_until is not None:
-        kept = f"its nodes are kept until {talk.clock(state.preserving_until)}, then it ends"
+        kept = f"its nodes are kept until {talk.moment(state.preserving_until)}, then it ends"
         return HoldAnswer(False, f"nothing to hold: the run has failed for good; {kept}")
     touched = controls.touch(run.dir / "control" / "hold", why)
     if touched.is_new and controls.is_mine(run):
@@ -66,7 +66,7 @@ def resume(run: Run) -> HoldAnswer:
 
 def _announce_hold(run: Run, state: State, touched: Touched, turned: Turned) -> str:
     """What will happen now."""
-    begun = "is on hold" if touched.is_new else f"is on hold already, since {talk.clock(touched.t)} by {touched.who}"
+    begun = "is on hold" if touched.is_new else f"is on hold already, since {talk.moment(touched.t)} by {touched.who}"
     parts = [f"{run.plan.name} {begun}: {_what_goes_on(run, state)}"]
     held = (*turned.done, *turned.before)
     if held:

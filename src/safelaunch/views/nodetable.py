@@ -13,7 +13,7 @@ import click
 from safelaunch.core.ledger import Standing, describe, weight_left
 from safelaunch.core.noderates import NodeRate
 from safelaunch.core.plaintext import columns
-from safelaunch.views import talk
+from safelaunch.views import talk, terminal
 
 HEAD = ("node", "score", "excluded until", "evidence", "last", "owner", "runs", "failures")
 SHOWN_RUNS = 3
@@ -60,7 +60,7 @@ def show(found: Sequence[Standing], now: float, rates: Mapping[str, NodeRate], g
 
 def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | None) -> tuple[str, ...]:
     last = one.known[0]
-    until = f"{talk.clock(one.until_t)} ({talk.span(one.until_t - now)})" if one.until_t is not None else "-"
+    until = f"{talk.moment(one.until_t)} ({talk.span(one.until_t - now)})" if one.until_t is not None else "-"
     until = "- (not in this cluster any more)" if one.node in gone else until
     kinds = Counter(known.kind for known in one.known)
     evidence = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds.most_common())
@@ -91,7 +91,8 @@ def _print_blocks(rows: Sequence[tuple[Standing, tuple[str, ...]]], gone: Collec
         head = f"{node}  score {score}, {kept.removeprefix('- ') if kept != '-' else 'not excluded'}"
         rest = f"{evidence}: {why}; told by {owner}" + (f", runs {runs}" if runs != "-" else "")
         rest += f"; failures: {failures}" if failures != "-" else ""
-        click.secho(head, fg="red" if one.until_t is not None and one.node not in gone else None)
+        is_red = one.until_t is not None and one.node not in gone and terminal.has_colour()
+        click.echo(terminal.styled(head, "red" if is_red else ""))
         click.echo(textwrap.fill(rest, max(width, 40), initial_indent="    ", subsequent_indent="    ",
                                  break_on_hyphens=False))
 

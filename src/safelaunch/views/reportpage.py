@@ -58,7 +58,7 @@ def environment() -> Environment:
     """Everything that a template prints is escaped, and its control characters are made visible."""
     made = Environment(loader=_loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True, finalize=_plain)
-    made.filters.update(clock=lambda t: "" if t is None else talk.clock(t), span=span_of, percent=percent)
+    made.filters.update(clock=lambda t: "" if t is None else talk.moment(t), span=span_of, percent=percent)
     return made
 
 

@@ -44,10 +44,10 @@ COMPLETION_S = 1.0         # somebody has pressed a key
 
 
 class JournalWatch:
-    """A journal that is read again only when a file of it has changed."""
+    """A journal that is read again only when a file of it has changed; `steps_kept` as in adapters.journal.read."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._dir = run_dir
+    def __init__(self, run_dir: Path, steps_kept: int | None = None) -> None:
+        self._dir, self._steps_kept = run_dir, steps_kept
         self._seen: dict[str, int] | None = None
 
     def poll(self) -> Journal | None:
@@ -56,7 +56,7 @@ class JournalWatch:
         if sizes == self._seen:
             return None
         self._seen = sizes   # taken before the reading: what is appended meanwhile is seen by the next call
-        return journal.read(self._dir)
+        return journal.read(self._dir, self._steps_kept)
 
 
 def run_argument(function: _Command) -> _Command:
@@ -188,20 +188,24 @@ def ask(look: Callable[[], T], what: str) -> T:
     return answer.value
 
 
-def ask_scheduler(run: Run, with_times: bool = False) -> SchedulerAnswer:
+def ask_scheduler(run: Run, with_times: bool = False,
+                  mine: Callable[[], SchedulerAnswer] | None = None) -> SchedulerAnswer:
     """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer.
 
-    `with_times`: also how long they have left, and when they are expected to start.
+    `with_times`: also how long they have left, and when they are expected to start. `mine`: asks for all jobs of one's
+    own, of which the run's are taken.
     """
     if (known := known_without_slurm(run)) is not None:
         return known
     owner = owner_of(run.dir)
     format = STATUS_FORMAT if with_times else SQUEUE_FORMAT
-    word = ask_squeue((f"--user={owner}", f"--name={run.plan.job_name}"), format)
+    is_own = owner == runfolder.name_of(os.getuid())
+    word = mine() if mine is not None and is_own else ask_squeue(
+        (f"--user={owner}", f"--name={run.plan.job_name}"), format)
     if word.jobs is None:
         return word
     jobs = tuple(job for job in word.jobs if job.name == run.plan.job_name)
-    if not jobs and owner != runfolder.name_of(os.getuid()):
+    if not jobs and not is_own:
         # PrivateData=jobs hides the jobs of others: slurm.conf(5).
         return SchedulerAnswer(None, f"squeue shows no job of {owner} here; it may hide those of other people")
     return SchedulerAnswer(jobs)

@@ -103,7 +103,7 @@ def _stop_unread(folder: Path, name: str, say: Say) -> int:
     kill_switch.file elsewhere is not needed: the leader reads control/kill in any case.
     """
     touched = controls.touch(folder / "control" / name)
-    how = "is touched" if touched.is_new else f"was touched before, by {touched.who} at {talk.clock(touched.t)}"
+    how = "is touched" if touched.is_new else f"was touched before, by {touched.who} at {talk.moment(touched.t)}"
     say(f"{folder / 'control' / name} {how}. The run ends, and is not restarted, once its supervisor has seen it; "
         f"whether it has only {runs.owner_of(folder)} can see")
     return TIMED_OUT
@@ -111,7 +111,7 @@ def _stop_unread(folder: Path, name: str, say: Say) -> int:
 
 def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> str:
     """What will happen now."""
-    first = "" if touched.is_new else f"{touched.who} has asked for that already, at {talk.clock(touched.t)}; "
+    first = "" if touched.is_new else f"{touched.who} has asked for that already, at {talk.moment(touched.t)}; "
     if state.attempt is None or state.attempt.ended is not None:
         return f"{first}{run.plan.name} ends; nothing more is started"
     if name == "kill-now":
@@ -119,7 +119,7 @@ def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> s
     grace_s = run.plan.kill_switch.grace_s
     if name == "checkpoint":
         return (f"{first}{run.plan.name} ends as soon as its next checkpoint is complete, at the latest at "
-                f"{talk.clock(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks those for one who handle it). "
+                f"{talk.moment(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks those for one who handle it). "
                 f"Nothing is restarted. To wait longer: safelaunch stop --checkpoint --within 2h {run.dir}; to end it "
                 f"sooner: safelaunch stop {run.dir}")
     if run.plan.resume.dir is not None:

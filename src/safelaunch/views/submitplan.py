@@ -47,7 +47,7 @@ def _start(asked: Command) -> ExpectedStart:
         t = datetime.fromisoformat(found.start).timestamp()
     except ValueError:
         return found
-    return found._replace(start=f"{talk.clock(t)} (in {talk.span(t - time.time())})")
+    return found._replace(start=f"{talk.moment(t)} (in {talk.span(t - time.time())})")
 
 
 def _excluded(plan: Plan, cluster: str) -> tuple[tuple[str, str], ...] | None:

@@ -40,7 +40,7 @@ from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageEr
 from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
-GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+GIT_BEFORE_S, GIT_AGREED_S, GIT_AFTER_S = 0.02, 1.0, 10.0
 _is_complete = functools.lru_cache(64)(bashtext.is_complete)   # the points of a sweep have one command
 Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster's name
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
@@ -82,12 +82,11 @@ ALONE = Lane()
 @contextlib.contextmanager
 def open_submission(say: Say) -> Iterator[Sending]:
     """What all runs of one submission share; git and Slurm are asked from now on."""
-    cwd = str(Path.cwd())
-    git = GitFacts(cwd)
+    sending = Sending(str(Path.cwd()), ClusterName(os.environ), FederatedName(os.environ), say)
     try:
-        yield Sending(cwd, git, ClusterName(os.environ), FederatedName(os.environ), say)
+        yield sending
     finally:
-        git.close()
+        sending.close()
 
 
 def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, str]:
@@ -130,11 +129,16 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
 class Sending:
     """One submission, of a run or of a sweep: what is asked once for all of its runs."""
 
-    def __init__(self, cwd: str, git: GitFacts, cluster: ClusterName, federated: FederatedName, say: Say) -> None:
-        self._cwd, self._git, self._cluster, self._federated, self._say = cwd, git, cluster, federated, say
+    def __init__(self, cwd: str, cluster: ClusterName, federated: FederatedName, say: Say) -> None:
+        self._cwd, self._cluster, self._federated, self._say = cwd, cluster, federated, say
+        self._git = GitFacts(cwd)
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
         self._lock = threading.Lock()   # points of a sweep are submitted by several threads
+
+    def close(self) -> None:
+        """End what still runs."""
+        self._git.close()
 
     def settle(self, resolved: Resolved) -> None:
         """Settle where the run's jobs go; raises UsageError."""
@@ -163,7 +167,7 @@ class Sending:
             name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
         plan, text = render(resolved, run_id, name)
         if agree is not None and plan.cluster != "local":
-            agree(resolved, plan, text, self._git, name)
+            self._let_agree(agree, resolved, plan, text, name)
         with self._lock:
             facts = self._git.collect(GIT_BEFORE_S)
             if self._rules is None:
@@ -190,7 +194,16 @@ class Sending:
         name = "" if resolved.config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
         plan, text = render(resolved, "RUN", name)
         if plan.cluster != "local":
-            agree(resolved, plan, text, self._git, name)
+            self._let_agree(agree, resolved, plan, text, name)
+
+    def _let_agree(self, agree: Agree, resolved: Resolved, plan: Plan, text: str, cluster: str) -> None:
+        """Show the plan; git is asked anew after that: a person can read for long, and edit meanwhile."""
+        agree(resolved, plan, text, self._git, cluster)
+        shown = self._git.collect(0.0)
+        self._git.close()
+        self._git = GitFacts(self._cwd)
+        if shown is not None and (now := self._git.collect(GIT_AGREED_S)) is not None and now != shown:
+            self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
     def _send(self, run: runfolder.Run, waits: Waits, lane: Lane) -> str:
         submission = Submission(run, os.environ, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),

@@ -76,7 +76,7 @@ def _tell_end(attempt: Attempt) -> str:
     """When an attempt ended, and how."""
     if attempt.ended_t is None:
         return ""
-    return f"attempt {attempt.number} {attempt.ended}, {talk.clock(attempt.ended_t)}"
+    return f"attempt {attempt.number} {attempt.ended}, {talk.moment(attempt.ended_t)}"
 
 
 def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
@@ -108,8 +108,8 @@ def _when(journal: Sequence[Event], attempt: Attempt) -> str:
     lost = next((event for event in journal if event.event == "node_lost" and attempt.started_t <= event.t <= end_t
                  and event.data.get("node") in attempt.nodes), None)
     if lost is not None:
-        return f"{talk.clock(lost.t)} (node {lost.data['node']} was lost)"
-    return "" if attempt.ended_t is None else f"{talk.clock(attempt.ended_t)} (attempt {attempt.number} had ended)"
+        return f"{talk.moment(lost.t)} (node {lost.data['node']} was lost)"
+    return "" if attempt.ended_t is None else f"{talk.moment(attempt.ended_t)} (attempt {attempt.number} had ended)"
 
 
 def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
         if event.event in TOLD and event.t >= (attempt.ended_t or attempt.started_t) - 1.0 and of != attempt.number - 1:
             if event.event == "attempt_started" and of == attempt.number:
                 continue
-            told.append(f"{talk.clock(event.t)} {describe(event)}")
+            told.append(f"{talk.moment(event.t)} {describe(event)}")
             if event.event == "attempt_started":
                 break
     return tuple(told[:MOST_TOLD])

@@ -45,6 +45,7 @@ class Known:
     running: list[Any] | None = None      # of its running job: elapsed seconds, start, nodelist, when Slurm was asked
     told_s: float | None = None
     real: str = ""                        # its folder without links
+    tries_left: int = 0                   # to tell people what this watch has done
 
     def silent_s(self, now_s: float) -> float:
         """For how long its pulse has not moved under this watcher's eyes."""
@@ -108,8 +109,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _render(known: Known) -> dict[str, Any]:
-    """An ended run is kept as such and no more: it is never looked at again."""
-    if known.ended:
+    """An ended run is kept as such and no more: once people are told it is never looked at again."""
+    if known.ended and not known.tries_left:
         return {"job_name": known.job_name, "ended": True}
     written = None if known.pulse is None else pulse.to_json(known.pulse)
     return {**asdict(known), "pulse": written}

@@ -20,6 +20,7 @@ from safelaunch.core.decide.watched import SlurmAnswer
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
+from safelaunch.watch import telling
 from safelaunch.watch.acts import Blind, WatchAct
 from safelaunch.watch.memory import Known, Memory
 from safelaunch.watch.reading import RunQuestion, RunReader
@@ -65,6 +66,13 @@ class Watcher:
             yield from self._ask_and_judge(answering, now_s)
         for dir, known in runs.items():
             self._tell_again(dir, known, now_s)
+
+    def tell_people(self) -> Generator[float, None, None]:
+        """Send the messages on what was done, after a tick; yields pauses."""
+        waiting = {dir: known for dir, known in self.memory.runs.items() if known.tries_left}
+        if waiting:
+            yield from telling.tell_people(self.world, self.reader, waiting, self.host,
+                                           lambda dir, text: self.tell("act", dir, text))
 
     @property
     def is_blind(self) -> bool:
@@ -288,7 +296,8 @@ class Watcher:
         if row["act"] is None or self.only_watch:
             return False
         try:
-            said = yield from WatchAct(Path(dir), row, self.world, self.reader.ask, self.host).do()
+            act = WatchAct(Path(dir), row, self.world, self.reader.ask, self.host)
+            said = yield from act.do()
         except Blind as blind:   # whatever was done has been announced, or nothing was
             known.claim_s = None
             self.tell("blind", dir, f"{blind}: the action is reconsidered ({row['act'][0].lower()})")
@@ -300,7 +309,8 @@ class Watcher:
         if row["act"][0] != "Note":
             known.absences = 0   # two new answers before the next conclusion
         known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()
-        known.ended = row["act"][0] == "End"
+        if act.writer.gen:   # beside a leader it is his to tell
+            known.tries_left = telling.TRIES
         self.tell("act", dir, said)
         return True
 

@@ -10,7 +10,7 @@ import pytest
 from safelaunch.core.decide.phase import NEXT, Phase, may_follow, phase_of
 from safelaunch.core.decide.seen import Live
 
-DRAWING = Path(__file__).parents[3] / "docs" / "architecture.md"
+DRAWING = Path(__file__).parents[3] / "docs" / "drawings" / "phases.dot"
 LIVE = Live(1, ("n0",))
 
 
@@ -50,5 +50,5 @@ def test_every_phase_can_be_reached() -> None:
 
 
 def test_drawing_of_the_phases_is_the_table() -> None:
-    drawn = re.findall(r"^    (\w+) --> (\w+)", DRAWING.read_text(), re.MULTILINE)
+    drawn = re.findall(r"^  (\w+) -> (\w+)", DRAWING.read_text(), re.MULTILINE)
     assert sorted(drawn) == sorted((before.name, after.name) for before, row in NEXT.items() for after in row)

@@ -1,0 +1,54 @@
+"""The hang checks of a silent training, in their order, for the leader and for `attach`: two that must agree, and a
+third for what may pass by itself (core.hangs.proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from safelaunch.adapters.collect import Collected, Depth
+from safelaunch.core.hangs.proof import (
+    ALL_LOOKS_S,
+    BETWEEN_LOOKS_S,
+    LAST_LOOK_S,
+    Examination,
+    is_certain,
+    pause_before_last_s,
+    verdict_of,
+)
+from safelaunch.core.hangs.scene import HangVerdict
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.supervisor.state.hangs import HangWatch
+
+_FIRST, _SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
+_LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)      # only for what may pass by itself
+_LOOKS = ((_FIRST, ALL_LOOKS_S), (_SECOND, ALL_LOOKS_S), (_LAST, 0.0))  # and what the checks after each take at most
+
+Look = Callable[[Depth], Generator[float, Any, Collected]]
+
+
+def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent: Callable[[], bool],
+            keep: Callable[[Collected, Examination], None]) -> Generator[float, Any, HangVerdict | str | None]:
+    """The verdict of checks that agree, or why they show no hang; None = it is silent no more. Yields pauses.
+
+    `is_silent`: whether that is still so after a look; `keep` takes what each look has shown.
+    """
+    looks = hangs.earlier_checks()
+    for depth, more_s in _LOOKS:
+        if depth is _LAST and is_certain(hangs.rhythm, looks):
+            break
+        if depth is not _FIRST:
+            yield BETWEEN_LOOKS_S if depth is _SECOND else pause_before_last_s(hangs.rhythm, now_s(), looks)
+        collected = yield from look(depth)
+        if not is_silent():
+            return None
+        groups = fold(rank for report in collected.reports for rank in report.ranks)
+        looks.append(Examination(collected.reports, groups, judge_hang(collected.reports, collected.silent,
+                                                                       groups=groups)))
+        hangs.has_checked(looks[-1])
+        keep(collected, looks[-1])
+        if why_not := hangs.concludes(now_s(), looks, more_s):
+            return why_not
+    return verdict_of(looks)
