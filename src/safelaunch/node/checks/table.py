@@ -6,8 +6,8 @@ import os
 import socket
 
 from safelaunch.node import devices, evidence
-from safelaunch.node.checks import disk, gpu, memory, network, processes, software, witnesses
-from safelaunch.node.checks.answer import FULL, LIGHT
+from safelaunch.node.checks import disk, gpu, isolate, memory, network, processes, software, witnesses
+from safelaunch.node.checks.answer import FULL, ISOLATE, LIGHT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Source:
     """A program that is asked once, for all checks that need its answer."""
 
-    def __init__(self, name: str, words: Callable[[CheckRequest], list[str]], deadline_s: float) -> None:
+    def __init__(self, name: str, words: Callable[[CheckRequest], list[str]], deadline_s: float,
+                 is_by_python: bool = False) -> None:
         self.name, self.words, self.deadline_s = name, words, deadline_s
+        self.is_by_python = is_by_python   # the training's, which its own PATH finds
 
 
 class Check:
@@ -60,8 +62,9 @@ SOURCES = (
                                     "--json"], 20.0),
     Source("dcgmi", witnesses.dcgmi_words, 120.0),
     Source("nhc", witnesses.nhc_words, 60.0),
-    Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0),
-    Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0),
+    Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0, True),
+    Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0, True),
+    Source("isolate", isolate.isolate_words, isolate.DEADLINE_S, True),
 )
 
 CHECKS = (
@@ -93,4 +96,6 @@ CHECKS = (
     Check("nhc", witnesses.check_nhc, _JUDGE_S, ("nhc",), FULL),
     Check("python", software.check_python, _JUDGE_S, ("python",)),
     Check("torch", software.check_torch, _JUDGE_S, ("torch",), FULL),
+    Check("gpu_alone", isolate.check_alone, _JUDGE_S, ("smi", "rocm", "isolate"), ISOLATE),
+    Check("gpu_together", isolate.check_together, _JUDGE_S, ("smi", "rocm", "isolate"), ISOLATE),
 )
