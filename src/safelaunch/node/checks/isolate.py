@@ -107,7 +107,8 @@ if every and len(well) > 2:
     row = list(zip(well, well[1:]))
     for them in row[::2], row[1::2], [(well[0], well[-1])]:   # each GPU with two others, and at once with one only
         pairs.update(groups(them))
-print(json.dumps({"torch": torch.__version__, "gpus": gpus, "alone": dict(sorted(whys.items())), "together": every, "tried": len(well),
+print(json.dumps({"torch": torch.__version__, "gpus": gpus, "tried": len(well),
+                  "alone": dict(sorted(whys.items())), "together": every,
                   "pairs": {"%d-%d" % pair: why for pair, why in pairs.items()}}))
 sys.stdout.flush()
 os._exit(0)
