@@ -50,7 +50,8 @@ def test_ranks_in_containers_are_restarted_seen_and_stopped(
              # Sandboxes lie below /dev/shm, with mounts that a user's own container cannot take along.
              'env: {MINE: "a b"}, extra: [--ipc=private]}\nrestart: {backoff: 0s}\n')
     drill = submit(sandbox)("--steps 100000 --step-time 0.05 --save-every 10 --handle-usr2", tasks=1, extra=extra,
-                            env={"HOME": home, "XDG_RUNTIME_DIR": str(runtime_dir), "CONTAINERS_CONF": f"{home}/containers.conf"})
+                            env={"HOME": home, "XDG_RUNTIME_DIR": str(runtime_dir),
+                                 "CONTAINERS_CONF": f"{home}/containers.conf"})
     drill.wait_step(15)
     ranks = drill.ranks()
     assert len(ranks) == 2, drill.story() + drill.log(1)

@@ -145,7 +145,8 @@ def test_torchrun_without_srun_in_a_script_of_several_tasks_is_restarted_and_sto
     drill = script(f"""\
         export PATH={bin_dir}:$PATH
         torchrun --nproc_per_node $SLURM_NTASKS_PER_NODE --master_addr 127.0.0.1 \\
-          --master_port $((20000 + SLURM_JOB_ID % 10000)) --tee 3 --no-python TRAINER --handle-usr2 --steps 100000 --step-time 0.05 --save-every 10 --ckpt ckpt
+          --master_port $((20000 + SLURM_JOB_ID % 10000)) --tee 3 --no-python TRAINER \\
+          --handle-usr2 --steps 100000 --step-time 0.05 --save-every 10 --ckpt ckpt
         """, 1, "restart.backoff=0s", tasks=2, folder=work)
     drill.wait_step(5, 1, timeout_s=180)
     ranks = [pid for pid in drill.ranks() if b"\0LOCAL_RANK=" in environ_of(pid)]   # torchrun names the trainer, too
