@@ -20,7 +20,7 @@ from benchmarks.figure import render_table
 TITLES = {
     "submit": "submit: one submission, a whole process",
     "restart": "restart: last rank dead → first line of the next attempt",
-    "scripts": "scripts: a user's own sbatch script beside plain srun and train.yaml",
+    "scripts": "scripts: an sbatch script as it is, beside plain srun and train.yaml",
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
     "watch": "watch: a tick of 1,000 runs, and what it asks of Slurm",
