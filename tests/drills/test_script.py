@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import FLAGS, check_completes, crash, wait_standby
+from tests.drills.proofs import FLAGS, check_completes, crash, long_only, wait_standby
 from tests.runs import ALICE, Drill, Installation, comm_of, environ_of, parent_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
@@ -135,6 +135,7 @@ def test_a_script_that_hangs_is_seen_and_ended_and_its_standby_goes_on_when_the_
     check_completes(drill, has_lost_log_end=True)
 
 
+@long_only
 @needs_torch
 @pytest.mark.torch
 def test_torchrun_without_srun_in_a_script_of_several_tasks_is_restarted_and_stopped_by_its_ranks(
