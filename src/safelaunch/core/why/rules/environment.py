@@ -218,7 +218,7 @@ RULES = (
         summary="the variable {name} is not set, and the script says `set -u`",
         explain="The site or the shell of the submission usually sets it, and this job has it not.",
         do="Set it in `env`, or give it a default in the script.", source="bash(1), set -u",
-        sample="/tmp/slurm_script: line 4: SCRATCH_DIR: unbound variable",
+        sample="/var/spool/slurmd/job811/slurm_script: line 4: SCRATCH_DIR: unbound variable",
         counter_sample="the unbound variable was set",
     ),
     Rule(
