@@ -81,7 +81,9 @@ def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launche
 
 
 @pytest.mark.torch
-def test_real_accelerate_and_torchrun_take_these_options_whatever_a_config_file_says(tmp_path: Path) -> None:
+def test_real_accelerate_and_torchrun_take_these_options_whatever_a_config_file_says(
+    torch: object, tmp_path: Path
+) -> None:
     accelerate = pytest.importorskip("accelerate.commands.launch", reason="Accelerate is not installed")
     torchrun = pytest.importorskip("torch.distributed.run", reason="PyTorch is not installed")
 

@@ -34,7 +34,8 @@ QUEUED = replace(history(), successor="12")
     ((replace(ANY, jobs=(), absent_s=ABSENT_S - 1),), May(False, why="it waits for the end of a")),
     ((replace(ANY, jobs=(), absent_s=ABSENT_S),), May(True)),
     ((replace(OK, jobs=(), absent_s=ABSENT_S),),
-     May(False, never="a, for whose good end it waits, has no job left, and nobody knows how it ended")),
+     May(False, never="a, for whose good end it waits, has no job left, and nobody knows how it ended "
+                      "(see: safelaunch status a)")),
     ((replace(ANY, jobs=(), absent_s=ABSENT_S, is_watched=True),), May(False, why="it waits for the end of a")),
     ((replace(ANY, jobs=(), absent_s=WATCHED_S, is_watched=True),), May(True)),
     ((replace(ANY, jobs=("7",), absent_s=None), replace(OK, name="b", ended="completed"),

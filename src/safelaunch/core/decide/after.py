@@ -75,4 +75,5 @@ def _judge_one(one: RunBefore) -> May:
         return May(False)
     if one.is_any:
         return May(True)   # what has no job does not train
-    return May(False, never=f"{one.name}, for whose good end it waits, has no job left, and nobody knows how it ended")
+    return May(False, never=f"{one.name}, for whose good end it waits, has no job left, and nobody knows how it ended "
+                            f"(see: safelaunch status {one.name})")
