@@ -14,12 +14,13 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import checkpoints, leader, nodechecks, restart, startup, submit, watch
+from benchmarks import checkpoints, leader, nodechecks, restart, scripts, startup, submit, watch
 from benchmarks.figure import render_table
 
 TITLES = {
     "submit": "submit: one submission, a whole process",
     "restart": "restart: last rank dead → first line of the next attempt",
+    "scripts": "scripts: an sbatch script as it is, beside plain srun and train.yaml",
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
     "watch": "watch: a tick of 1,000 runs, and what it asks of Slurm",
@@ -69,8 +70,9 @@ def _run(name: str, options: argparse.Namespace) -> int:
     if name == "restart":
         figures = restart.measure(options.torchrun, options.ft_launcher)
     else:
-        figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure,
-                   "watch": watch.measure, "checkpoints": checkpoints.measure, "nodechecks": nodechecks.measure}[name]()
+        figures = {"submit": submit.measure, "leader": leader.measure, "scripts": scripts.measure,
+                   "startup": startup.measure, "watch": watch.measure, "checkpoints": checkpoints.measure,
+                   "nodechecks": nodechecks.measure}[name]()
     print(render_table(TITLES[name], figures), flush=True)
     return int(any(figure.is_missed for figure in figures))
 

@@ -57,7 +57,7 @@ def measure(torchrun: Path | None, ft_launcher: Path | None) -> list[Figure]:
             "torchrun --max-restarts": (torchrun or _beside("torchrun"), []),
             "NVRx ft_launcher": (ft_launcher or _beside("ft_launcher"), ["--ignore-missing-fault-tol-cfg"]),
         }.items()}
-        requeue = _gaps_s(requeued, 1, 1)
+        requeue = gaps_s(requeued, 1, 1)
     median_s = statistics.median(ours)
     figures = [
         Figure("safelaunch, in place", "s", tuple(ours), "≤ 0.3 s", "bash loop around srun",
@@ -86,7 +86,7 @@ def measure_in_turns(stage: Stage, rounds: int, restarts: int) -> tuple[list[flo
         for name, values in round_parts.items():
             parts.setdefault(name, []).extend(values)
         loop = _submit_bash(stage, LOOP.format(nodes=NODES, restarts=restarts))
-        bash += _gaps_s(loop, restarts, NODES)
+        bash += gaps_s(loop, restarts, NODES)
     return ours, bash, parts
 
 
@@ -94,10 +94,10 @@ def measure_ours(stage: Stage, restarts: int, more: str = "") -> tuple[list[floa
     """The gaps, and their parts by the journal's times and a stamp of `setup`, with which the guard's child begins.
     `more`: further lines of train.yaml.
     """
-    folder = _lay_out(stage)
+    folder = lay_out(stage)
     (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=restarts) + more)
     stage.run([*stage.argv, "submit", "train.yaml"], cwd=folder)
-    gaps = _gaps_s(folder, restarts, NODES)
+    gaps = gaps_s(folder, restarts, NODES)
     events = runfolder.load(folder / "runs" / "restart").journal().events
     at: dict[tuple[str, int], float] = {}
     for event in events:
@@ -122,13 +122,14 @@ def measure_ours(stage: Stage, restarts: int, more: str = "") -> tuple[list[floa
 
 def _submit_bash(stage: Stage, script: str) -> Path:
     """The folder of a job made of a plain script."""
-    folder = _lay_out(stage)
+    folder = lay_out(stage)
     (folder / "job.sh").write_text(script)
     stage.run(["sbatch", "job.sh"], cwd=folder)
     return folder
 
 
-def _lay_out(stage: Stage) -> Path:
+def lay_out(stage: Stage) -> Path:
+    """A new folder of the user's with the trainer."""
     folder = stage.make_workdir()
     shutil.copy(TRAINER, folder / "trainer.py")
     return folder
@@ -145,7 +146,7 @@ def _measure_launcher(program: Path | None, flags: list[str]) -> list[float]:
         process = subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
                                    env=_plain_env(os.environ))
         try:
-            return _gaps_s(Path(name), LOCAL_RESTARTS, LOCAL_RANKS)
+            return gaps_s(Path(name), LOCAL_RESTARTS, LOCAL_RANKS)
         except SandboxError as failed:
             words = Path(name, "out.txt").read_text(errors="replace")[-600:]
             print(f"{program} is not measured: {failed.message}\n{words}", file=sys.stderr)
@@ -166,7 +167,7 @@ def _beside(name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def _gaps_s(folder: Path, restarts: int, ranks: int) -> list[float]:
+def gaps_s(folder: Path, restarts: int, ranks: int) -> list[float]:
     """Seconds from the last death of each launch to the first line of the next, once all launches have been."""
     end_s = time.monotonic() + DEADLINE_S
     while any(len(_lines(folder / f"first_{rank}")) <= restarts for rank in range(ranks)):

@@ -127,7 +127,8 @@ def test_only_files_of_the_table_are_explained() -> None:
 
 def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_local: SubmitLocal) -> None:
     # Whatever state this machine is in: a check that fails is only reported.
-    run = submit_local("--steps 12 --step-time 0.01 --die-at 8", "checks.boot=true", "checks.on_bad_node=report")
+    run = submit_local("--steps 12 --step-time 0.01 --die-at 8", "checks.boot=true", "checks.on_bad_node=report",
+                       "launch.logs=both")
     assert run.wait_end().how == "completed"
     patterns = {re.compile(re.sub("<[a-z]+>", "[^/]+", name.replace(".", r"\."))): name for name in FILES}
     seen = set()

@@ -202,7 +202,7 @@ def test_a_train_yaml_around_a_script_finds_it_from_its_own_folder(capsys: pytes
 def test_a_script_that_train_yaml_names_is_checked_with_it(text: str, said: str, capsys: pytest.CaptureFixture[str],
                                                           ) -> None:
     Path("job").write_text("#!/bin/bash\nsrun a\n")
-    Path("bad").write_text("#!/bin/bash\n#SBATCH --array=1-3\nsrun a\n")
+    Path("bad").write_text("#!/bin/bash\n#SBATCH --array=3-1\nsrun a\n")
     Path("plain").write_text("srun a\n")
     Path("t.yaml").write_text(text)
     assert run(["check", "t.yaml"]) == 2

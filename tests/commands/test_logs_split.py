@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.views import logsplit
+from safelaunch.node import ranklogs
 from tests.handmade import Made, make_running
 
 LOG = b"srun: starting\n[n0:1]: one\n[n0:0]: zero\n\xff\n[n0:1]: two\n[n0:0]: torn"
@@ -21,10 +21,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return made
 
 
-@pytest.mark.parametrize("most_open", [1, 200])
-def test_each_rank_has_a_file_with_its_lines_in_order(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_open: int) -> None:
-    monkeypatch.setattr(logsplit, "MOST_OPEN", most_open)
+def test_each_rank_has_a_file_with_its_lines_in_order(made: Made, tmp_path: Path) -> None:
     assert run(["logs", "--split", "ranks/new"]) == 0
     folder = tmp_path / "ranks" / "new" / "attempt-1"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
@@ -40,7 +37,7 @@ def test_only_the_wanted_lines_are_written(made: Made, tmp_path: Path) -> None:
 
 def test_a_log_full_of_odd_prefixes_makes_no_more_files_than_are_allowed(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logsplit, "MOST_FILES", 3)
+    monkeypatch.setattr(ranklogs, "MOST_FILES", 3)
     made.log(1, b"\n" + b"".join(b"[n0:%d]: x\n" % number for number in range(50)))
     assert run(["logs", "--split", "ranks"]) == 0
     files = sorted((tmp_path / "ranks" / "attempt-1").iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,15 @@ pytestmark = [long_only, pytest.mark.skipif(not (shutil.which("podman") and shut
 
 
 @pytest.fixture
+def runtime_dir() -> Iterator[Path]:
+    """Short: Podman's clean-up refuses a run root of more than 50 characters, and then each end lasts 20 s."""
+    folder = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
+    shutil.chown(folder, ALICE)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
 def image(sandbox: Sandbox) -> Iterator[Path]:
     """A root folder without programs of its own: /usr is mounted into it."""
     folder = make_workdir(sandbox) / "root"
@@ -33,13 +43,15 @@ def image(sandbox: Sandbox) -> Iterator[Path]:
 
 
 def test_ranks_in_containers_are_restarted_seen_and_stopped(
-    submit: Submitter, sandbox: Sandbox, installation: Installation, image: Path
+    submit: Submitter, sandbox: Sandbox, installation: Installation, image: Path, runtime_dir: Path
 ) -> None:
     home = str(image.parent)
     extra = (f'container: {{runtime: podman, image: {image}, mounts: ["/usr:/usr:ro", "{installation.root}"], '
-             'env: {MINE: "a b"}}\nrestart: {backoff: 0s}\n')
+             # Sandboxes lie below /dev/shm, with mounts that a user's own container cannot take along.
+             'env: {MINE: "a b"}, extra: [--ipc=private]}\nrestart: {backoff: 0s}\n')
     drill = submit(sandbox)("--steps 100000 --step-time 0.05 --save-every 10 --handle-usr2", tasks=1, extra=extra,
-                            env={"HOME": home, "XDG_RUNTIME_DIR": home, "CONTAINERS_CONF": f"{home}/containers.conf"})
+                            env={"HOME": home, "XDG_RUNTIME_DIR": str(runtime_dir),
+                                 "CONTAINERS_CONF": f"{home}/containers.conf"})
     drill.wait_step(15)
     ranks = drill.ranks()
     assert len(ranks) == 2, drill.story() + drill.log(1)

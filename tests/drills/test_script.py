@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import FLAGS, check_completes, crash, long_only, wait_standby
 from tests.runs import ALICE, Drill, Installation, comm_of, environ_of, parent_of
 from tests.sandboxes import make_workdir
+from tests.torchbin import make_torch_bin, needs_torch
 
 Script = Callable[..., Drill]
 
@@ -20,10 +24,10 @@ Script = Callable[..., Drill]
 def script(installation: Installation, sandbox: Sandbox) -> Iterator[Script]:
     """`script(body, nodes=2)` submits a script as sl-alice."""
 
-    def go(body: str, nodes: int = 2, *overrides: str) -> Drill:
-        work = make_workdir(sandbox)
+    def go(body: str, nodes: int = 2, *overrides: str, tasks: int = 1, folder: Path | None = None) -> Drill:
+        work = folder or make_workdir(sandbox)
         own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state"}
-        text = f"#!/bin/bash -l\n#SBATCH -J own -N {nodes} --ntasks-per-node=1 -t 30\n#SBATCH --outp=%j.log\n"
+        text = f"#!/bin/bash -l\n#SBATCH -J own -N {nodes} --ntasks-per-node={tasks} -t 30\n#SBATCH --outp=%j.log\n"
         (work / "job.slurm").write_text(text + textwrap.dedent(body).replace("TRAINER", installation.trainer))
         done = sandbox.run([*installation.argv, "submit", "job.slurm", "--json", *overrides], cwd=work, user=ALICE,
                            env=own, timeout_s=180)
@@ -99,3 +103,63 @@ def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script
     assert state.ended is not None and state.ended.how == "completed", drill.story() + drill.log(1)
     assert "nodes 1 of n0 job own" in drill.log(1), drill.log(1)
     assert "[n0:0]:mark kept on n0 of 1" in drill.log(1), drill.log(1)
+
+
+def test_a_script_that_hangs_is_seen_and_ended_and_its_standby_goes_on_when_the_batch_host_dies(
+    script: Script, sandbox: Sandbox
+) -> None:
+    drill = script(f"""\
+        load=${{SAFELAUNCH_RESUME_PATH:+--load $SAFELAUNCH_RESUME_PATH}}
+        srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER {FLAGS} --ckpt ckpt $load"
+        """, 2, "spare_nodes=1", "resume.dir=ckpt", "resume.format=torch", "hang.no_progress=15s")
+    drill.wait_step(25)
+    stopped = drill.ranks()[-1]
+    os.kill(stopped, signal.SIGSTOP)
+    said = drill.as_user("stacks", str(drill.run_dir)).stdout
+    found = drill.wait_event("verdict", timeout_s=240)
+
+    assert "is stopped" in said and str(stopped) in said and "wait_for_all ← train_one_step" in said, said
+    assert found.data["category"] == "hang" and "stopped" in found.data["summary"], drill.story()
+    second = drill.wait_event("attempt_started", 2, timeout_s=60)
+    assert second.data["resume_step"] >= 20, drill.story()
+    drill.wait_step(int(second.data["resume_step"]) + 25, 2)
+    wait_standby(drill)
+    host = drill.state().attempts[1].nodes[0]
+
+    crash(sandbox, host)
+    third = drill.wait_event("attempt_started", 3, timeout_s=90)
+
+    assert third.data["job"] == second.data["job"] and host not in third.data["nodes"], drill.story()
+    assert third.host != second.host and third.data["resume_step"] > second.data["resume_step"], drill.story()
+    drill.wait_step(int(third.data["resume_step"]) + 5, 3)
+    check_completes(drill, has_lost_log_end=True)
+
+
+@long_only
+@needs_torch
+@pytest.mark.torch
+def test_torchrun_without_srun_in_a_script_of_several_tasks_is_restarted_and_stopped_by_its_ranks(
+    script: Script, sandbox: Sandbox, installation: Installation
+) -> None:
+    work = make_workdir(sandbox)
+    bin_dir = make_torch_bin(work / "bin", installation)
+    drill = script(f"""\
+        export PATH={bin_dir}:$PATH
+        torchrun --nproc_per_node $SLURM_NTASKS_PER_NODE --master_addr 127.0.0.1 \\
+          --master_port $((20000 + SLURM_JOB_ID % 10000)) --tee 3 --no-python TRAINER \\
+          --handle-usr2 --steps 100000 --step-time 0.05 --save-every 10 --ckpt ckpt
+        """, 1, "restart.backoff=0s", tasks=2, folder=work)
+    drill.wait_step(5, 1, timeout_s=180)
+    ranks = [pid for pid in drill.ranks() if b"\0LOCAL_RANK=" in environ_of(pid)]   # torchrun names the trainer, too
+    assert len(ranks) == 2, drill.story() + drill.log(1)
+    said = drill.as_user("stacks", str(drill.run_dir)).stdout
+    assert "train_one_step" in said and "torch/distributed" not in said, said
+
+    drill.kill(ranks[0])
+    drill.wait_step(5, 2, timeout_s=180)
+    (drill.run_dir / "control" / "kill").touch()
+
+    ended = drill.wait_end().ended
+    assert ended is not None and ended.how == "stopped", drill.story()
+    assert drill.log(2).count("stopped on request after step") == 2, drill.log(2)
+    assert not drill.ranks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import random
 import signal
@@ -442,3 +443,30 @@ def test_a_pump_that_cannot_write_leaves_in_the_end_and_says_what_is_missing(ben
     assert bench.start("--once", program=("-c", code, str(PUMP.parent))).wait(timeout=DEADLINE_S) == 4
     assert f"{3 * LINE_BYTES} bytes" in bench.said()
     assert os.path.exists(bench.spool)
+
+
+def test_a_file_for_each_rank_is_kept_where_the_leader_wants_them_and_survives_a_kill(bench: Bench) -> None:
+    ranks = bench.target.parent / "ranks"
+    bench.spool.with_suffix(".json").write_text(json.dumps({"nodes": ["n0", "n1"], "rank_logs": 2}))
+    append(bench.spool, b"[n1:0]: one\n")
+    bench.start()
+    wait_for(lambda: (ranks / "rank-2-n1.log").exists(), "the first line of a rank")
+    bench.started[-1].kill()
+    append(bench.spool, b"[n1:0]: two\n[n0:1]: three")
+    bench.start()
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0, bench.said()
+    assert {path.name: path.read_bytes() for path in ranks.iterdir()} == {
+        "rank-1-n0.log": b"[n0:1]: three\n", "rank-2-n1.log": b"[n1:0]: one\n[n1:0]: two\n"}
+    assert bench.target.read_bytes() == bench.spool.read_bytes()
+
+
+def test_rank_files_that_cannot_be_written_cost_the_log_nothing(bench: Bench) -> None:
+    bench.spool.with_suffix(".json").write_text(json.dumps({"nodes": ["n0"], "rank_logs": None}))
+    (bench.target.parent / "ranks").symlink_to(bench.folder)   # nothing is removed where it points
+    append(bench.spool, b"[n0:0]: one\n")
+    bench.start()
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == b"[n0:0]: one\n" and "logs --split" in bench.said()
+    assert bench.spool.exists()

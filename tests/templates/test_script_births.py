@@ -113,6 +113,29 @@ def test_supervisor_that_is_killed_is_born_again(supervise: Supervise, fates: tu
     assert (ended.code, ended.births, ended.trained) == (7, len(fates) + 1, False), ended.said
 
 
+# Bash that collects a child as a trapped signal comes forgets the child, and waits for any other one of its own (5.2).
+WARNED_AND_KILLED = 'touch "$7/leader.born"; sleep 0.1; kill -USR2 $PPID; kill -KILL $$'
+FROZEN_CHMOD = """#!/bin/bash
+[[ $* == *slurm-* ]] || exec /bin/chmod "$@"
+for ((turn = 0; turn < 150; turn++)); do
+  (($(wc -l <"$HERE/births") < 4)) || exit 0
+  sleep 0.1
+done
+touch "$HERE/was_waited_for"
+"""
+
+
+def test_supervisor_that_is_killed_as_a_signal_comes_is_born_again_while_the_run_folder_is_frozen(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    (tmp_path / "births").touch()
+    (tmp_path / "chmod").write_text(FROZEN_CHMOD)
+    (tmp_path / "chmod").chmod(0o755)
+    ended = supervise(*[WARNED_AND_KILLED] * 3)
+    assert (ended.code, ended.births, ended.trained) == (7, 4, False), ended.said
+    assert not (tmp_path / "was_waited_for").exists()
+
+
 @pytest.mark.parametrize(("fates", "births"), [
     pytest.param((KILLED,) * 9, 5, id="killed each time"),
     pytest.param((BROKEN,) * 9, 1, id="its packages are broken"),

@@ -461,3 +461,11 @@ def test_an_old_bash_on_a_node_with_a_full_tmp_runs_the_training(run: Run, tmp_p
                environ={"BASH_COMPAT": "5.0", "TMPDIR": str(tmp_path / "tiny")})
     assert "No space left" in done.stdout, "the test fills the wrong place"
     assert (done.returncode, "[local0:0]:trained\n" in done.stdout) == (3, True), done.stdout
+
+
+def test_core_files_have_the_limit_that_is_asked_for_and_a_node_that_refuses_it_says_so(run: Run) -> None:
+    limit = {"env": (("SL_CORE_KB", "4000"),)}
+    assert "[local0:0]:4000\n" in run("ulimit -S -c", first=("prlimit", "--core=0:unlimited"), **limit).stdout
+    refused = run("ulimit -S -c", first=("prlimit", "--core=0:0"), **limit)
+    assert "[local0:0]:0\n" in refused.stdout and refused.returncode == 0
+    assert "safelaunch: no core files of 4000 kB on local0: its limit is 0" in refused.stdout

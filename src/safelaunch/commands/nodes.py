@@ -177,8 +177,8 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
 @command.command()
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NODES] [-- SRUN_FLAGS]")
 @click.option("--local", "is_local", is_flag=True, help="This machine, without Slurm.")
-@click.option("--level", type=click.Choice(("light", "full")), default="light", show_default=True,
-              help="light takes seconds, full minutes.")
+@click.option("--level", type=click.Choice(("light", "full", "isolate")), default="light", show_default=True,
+              help="light takes seconds, full minutes; isolate: do the GPUs work right without your program?")
 @click.option("--path", "paths", multiple=True, metavar="DIR", help="A folder to write and read; may be repeated.")
 @click.option("--skip", multiple=True, metavar="CHECK", help="A check to leave out (docs/nodes.md); may be repeated.")
 @click.option("--gpus", type=click.IntRange(0, 4096), metavar="N", help="How many GPUs each node should have.")

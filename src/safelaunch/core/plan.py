@@ -30,6 +30,7 @@ class LaunchPlan(NamedTuple):
     tee: int
     login_shell: bool = False   # setup runs in `bash -l`
     args: tuple[str, ...] = ()  # more options of the launcher; of CUSTOM its whole call
+    logs: str = "merged"        # else one file for each rank as well
 
     @property
     def local_ranks(self) -> int | None:
@@ -272,7 +273,7 @@ def _launch(section: Mapping[str, Any]) -> LaunchPlan:
     args = tuple(section.get("args") or ())   # a run of a version that had none
     args = fill_args(section["call"], args) if section["with"] == CUSTOM else args
     return LaunchPlan(section["with"], section["nproc_per_node"], section["tee"],
-                      bool(section.get("login_shell", False)), args)
+                      bool(section.get("login_shell", False)), args, section.get("logs", "merged"))
 
 
 def _resume(section: Mapping[str, Any]) -> Resume:

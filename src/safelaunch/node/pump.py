@@ -27,7 +27,7 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 try:
     import ctypes
@@ -135,6 +135,7 @@ class Pump:
         self._trouble = ""
         self._trouble_since_s = 0.0
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
+        self._ranks: Any = None   # node.ranklogs.RankFiles, where the run wants them
 
     def run(self) -> int:
         """Copy until told to stop and all is copied; the exit code."""
@@ -176,6 +177,7 @@ class Pump:
         return False
 
     def _wait(self, timeout_s: float) -> None:
+        self._for_ranks(lambda ranks: ranks.write_if_due())
         if self._stop.at_s is None:
             self._stop.wait(min(BATCH_S, timeout_s))
         if self._stop.at_s is None:
@@ -190,6 +192,7 @@ class Pump:
         return has_grown or os.fstat(self._spool).st_size == self._position
 
     def _leave(self) -> int:
+        self._for_ranks(lambda ranks: ranks.end())
         left = os.fstat(self._spool).st_size - self._position
         if not left:
             return 0
@@ -216,6 +219,30 @@ class Pump:
             _say(f"{self._target_path} was cut to {held} bytes and the spool keeps none before {first}: they are gone")
         self._position = max(0, position, first)
         self._synced = min(self._synced, self._position)
+        self._open_ranks()
+
+    def _open_ranks(self) -> None:
+        """One file for each rank as well (launch.logs), where the leader has written so beside the spool."""
+        self._ranks, facts = None, self._spool_path.with_suffix(".json")
+        with contextlib.suppress(FileNotFoundError):
+            if b'"rank_logs"' in facts.read_bytes():
+                self._for_ranks(lambda _: self._begin_ranks(str(facts)), is_begun=False)
+
+    def _begin_ranks(self, facts: str) -> None:
+        sys.path.insert(0, str(Path(__file__).parents[2]))   # under -I nothing else says where the package is
+        from safelaunch.node import ranklogs
+
+        self._ranks = ranklogs.begin_anew(facts, str(self._target_path), self._position + self._shift)
+
+    def _for_ranks(self, what: Callable[[Any], object], is_begun: bool = True) -> None:
+        """Do this with the ranks' files, if there are any; what fails with them must not hold the log."""
+        if is_begun and self._ranks is None:
+            return
+        try:
+            what(self._ranks)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            _say(f"one file for each rank: {error!r}; `safelaunch logs --split` makes them of {self._target_path}")
+            self._ranks = None
 
     def _copy_up_to(self, end: int) -> None:
         assert self._target is not None
@@ -223,7 +250,9 @@ class Pump:
             size = os.preadv(self._spool, [self._buffer[:min(CHUNK_BYTES, end - self._position)]], self._position)
             if size == 0:  # cut meanwhile; the next round says so
                 return
-            self._position += os.pwrite(self._target, self._buffer[:size], self._position + self._shift)
+            size = os.pwrite(self._target, self._buffer[:size], self._position + self._shift)
+            self._position += size
+            self._for_ranks(lambda ranks, size=size: ranks.feed(bytes(self._buffer[:size])))   # type: ignore[misc]
 
     def _sync(self) -> None:
         """Make the copied part durable and give its blocks in the spool back; reopen a target that was replaced."""

@@ -93,7 +93,8 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     lead.running.begins(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
     process = lead.world.launch(
-        lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
+        lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)},
+        {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})})
     lead.running.is_launched(process, lead.now_s)
     lead.clock.hurries(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
     if not lead.had_eligible:

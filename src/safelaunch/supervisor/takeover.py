@@ -274,8 +274,8 @@ def adopt(lead: Leader) -> None:
     number = last.number if last else 0
     unwritten = lead.world.adopt(lead.local, number + 1)
     if unwritten is not None:
-        facts = unwritten.facts
-        lead.record(lead.writer.event("attempt_started", **{**facts, "note": "written down by the next supervisor"}))
+        facts = {key: value for key, value in unwritten.facts.items() if key != "rank_logs"}   # the pump's, no event's
+        lead.record(lead.writer.event("attempt_started", **facts, note="written down by the next supervisor"))
         last, number = lead.state.attempt, number + 1
     if last is None or last.ended is not None or last.job != lead.job.id:
         if last is None or last.ended is not None:

@@ -20,6 +20,7 @@ from safelaunch.core.checks.judge import JudgedNodes, NodeState, judge
 from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.errors import UsageError
+from safelaunch.node.checks.answer import ISOLATE
 from safelaunch.node.checks.table import CHECKS
 from safelaunch.views import talk
 
@@ -63,6 +64,8 @@ def check_nodes(asked: Asked, as_json: bool) -> int:
         talk.emit_json(_as_json(judged, checked, asked.level, is_good))
     else:
         _print(judged, checked, is_good)
+        if asked.level == ISOLATE:
+            talk.say(show.isolation(checked.reports))
     return 0 if is_good else CHECK_FAILED
 
 

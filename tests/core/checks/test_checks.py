@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safelaunch.core.checks import show
 from safelaunch.core.checks.compare import compare
 from safelaunch.core.checks.judge import NodeState, judge
 from safelaunch.core.checks.results import CHECK_NAMES, MOST_RESULTS, CheckReport, CheckResult, parse_report
@@ -174,3 +175,20 @@ def test_a_log_of_a_node_reads_as_people_know_it() -> None:
         "DiskTest /home: failed: no answer within 30 s", "GPU Number: 8", "GPU Type: NVIDIA H100",
         "Driver Version: 550.54", "CUDA Version: 12.4", "gpu_ecc: failed: 3 uncorrectable errors",
         "Check Finished, 5 ok, 2 failed, 1 skipped")]
+
+
+@pytest.mark.parametrize(("results", "said"), [
+    ((("gpu_alone", "ok"), ("gpu_together", "ok")), "n1: the GPUs do known work right. Look at the program next"),
+    ((("gpu_alone", "ok"), ("gpu_together", "skipped"), ("rw", "failed")), "do known work right"),
+    ((("gpu_alone", "skipped"), ("gpu_together", "skipped")), "no GPU was tried"),
+    ((("gpu_alone", "unknown"), ("gpu_together", "unknown")), "no GPU was tried"),
+    ((("gpu_alone", "ok"), ("gpu_together", "unknown")), "no GPU was tried"),
+    ((("gpu_alone", "failed"), ("gpu_together", "ok")), "n1: something is wrong there without your program"),
+    ((("gpu_alone", "ok"), ("gpu_together", "ok"), ("gpu_ecc", "failed")), "something is wrong there"),
+    ((), "no GPU was tried"),
+], ids=str)
+def test_isolation_blames_the_hardware_or_names_the_program_next_or_says_nothing(
+    results: tuple[tuple[str, str], ...], said: str
+) -> None:
+    report = CheckReport("n1", "isolate", tuple(CheckResult(name, "", outcome, "", {}) for name, outcome in results))
+    assert said in show.isolation([report])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.core import plan as plans
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
 from safelaunch.core.script import directives
 from safelaunch.errors import ConfigError
 
@@ -53,7 +53,8 @@ def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("#SBATCH -N 1\n#SBATCH --array=1-4\n", r":3:.*one run"),
+    ("#SBATCH -N 1\n#SBATCH --array=1-x\n", r":3:.*no array of tasks"),
+    ("#SBATCH -N 1\n#SBATCH --array=0-9999\n", r":3:.*at most 1000 tasks"),
     ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*env:"),
     ("#SBATCH -N 1\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\n", r":3:.*scontrol requeue"),
     ("#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N 2\n", r":3:.*heterogeneous"),
@@ -79,3 +80,23 @@ def test_the_job_asks_for_what_the_script_asks_for_and_no_more() -> None:
     lines = directives(plans.make(read(HEAD + "#SBATCH -N 2 --gres=gpu:8\n", "spare_nodes=1").config, "1234"))
     assert "#SBATCH --nodes=3" in lines and "#SBATCH --gres=gpu:8" in lines
     assert not any("ntasks" in line for line in lines)
+
+
+@pytest.mark.parametrize(("value", "tasks", "at_once"), [
+    ("0-3", "0 1 2 3", None), ("1,3,5-9:2%2", "1 3 5 7 9", 2), ("7", "7", None), ("3,1-2%1", "1 2 3", 1)])
+def test_an_array_is_a_sweep_of_the_script_with_its_tasks_numbers(value: str, tasks: str, at_once: int | None) -> None:
+    text = HEAD + f"#SBATCH -N 1 -J exp -a {value}\npython train.py --lr ${{LRS[$SLURM_ARRAY_TASK_ID]}}\n"
+    found = list(resolve_each([ConfigLayer("file", "/work/job.slurm", text)], ["cluster=slurm"], {"HOME": "/h"}))
+
+    assert [one.config["env"]["SLURM_ARRAY_TASK_ID"] for one in found] == tasks.split()
+    assert [one.config["name"] for one in found] == [f"exp-task{task}" for task in tasks.split()]
+    assert found[0].config["max_parallel"] == at_once and found[0].config["command"] == text
+    assert found[0].config["env"]["SLURM_ARRAY_TASK_MAX"] == max(tasks.split(), key=int)
+    assert "array" not in found[0].config["slurm"]
+    assert read(text, "sweep=null", "max_parallel=null").point is None
+
+
+def test_a_chain_of_jobs_is_one_run() -> None:
+    found = read(HEAD + "#SBATCH -N 1 -o %A_%a.out --array=1-10%1\n# not $SLURM_ARRAY_TASK_ID\nsrun python train.py\n")
+    assert found.config["sweep"] is None and found.config["env"] == {}
+    assert any(note.startswith("/work/job.slurm:2: --array is left out: a chain") for note in found.notes), found.notes

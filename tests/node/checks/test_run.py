@@ -138,12 +138,13 @@ def test_the_program_runs_under_an_old_python_without_site_packages(version: str
         pytest.skip(f"no python{version} on this machine")
     answer = ask({"paths": [str(tmp_path)], "node": "n7"}, found[0])
     assert (answer["v"], answer["node"], answer["notes"]) == (1, "n7", [])
-    assert {row["name"] for row in answer["checks"]} == set(NAMES) - {"torch", "nhc", "gpu_burn", "nccl_tests"}
+    assert {row["name"] for row in answer["checks"]} == set(NAMES) - {
+        "torch", "nhc", "gpu_burn", "nccl_tests", "gpu_alone", "gpu_together"}
     assert next(row for row in answer["checks"] if row["name"] == "rw")["outcome"] == "ok"
 
 
 @each(("words", "said"), [
-    ({"level": "deep"}, "neither light nor full"), ({"paths": "/scratch"}, "paths: not a list"),
+    ({"level": "deep"}, "none of light, full and isolate"), ({"paths": "/scratch"}, "paths: not a list"),
     ({"paths": ["a\0b"]}, "not a text"), ({"paths": ["x"] * 65}, "paths: not a list"), ({"port": -1}, "port: not a"),
     ({"port": True}, "port: not a"), ({"gpus": "8"}, "gpus: not a"), ({"python": 3}, "python: not a text"),
     ({"skip": ["rw2"]}, "skip: no check of this name: rw2"), ({"node": "n" * 5000}, "node: not a text")])

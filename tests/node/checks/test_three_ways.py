@@ -193,6 +193,20 @@ def idle_gpus(program: str, said: str, old: str = "", new: str = "") -> Furnish:
 
 _NHC = "ERROR:  nhc:  Health check failed:  check_fs_mount:  /scratch not mounted"
 
+
+
+def isolated(text: str = "", **words: Any) -> Furnish:
+    def furnish(node: MadeNode) -> Words:
+        if text:
+            node.gpus()
+            node.program("python", text)
+        return {"level": "isolate", **words}
+
+    return furnish
+
+
+_ISOLATED = '{"torch": "2.5.1", "gpus": 2, "alone": {"0": null, "1": %s}, "together": %s, "tried": %d, "pairs": {}}'
+
 # name → (passes, fails, words of the failure, cannot run, outcome there, words there)
 NODES: dict[str, tuple[Furnish, Furnish, str, Furnish, str, str]] = {
     "rw": (folder, no_such_folder, "No such file", nothing, "skipped", "no path was given"),
@@ -242,6 +256,10 @@ NODES: dict[str, tuple[Furnish, Furnish, str, Furnish, str, str]] = {
     "python": (says("python", _LISTED), says("python", code=1), "exit code 1", nothing, "skipped", "no python"),
     "torch": (says("python", _TORCH % ("true", 8), gpus=8), says("python", _TORCH % ("false", 0), gpus=8),
               "sees no GPU, 8 asked", says("python", '{"torch": null}'), "skipped", "not installed"),
+    "gpu_alone": (isolated(_ISOLATED % ("null", "null", 2)), isolated(_ISOLATED % ('"a product is wrong"', "null", 1)),
+                  "GPU 1: a product is wrong", isolated(), "skipped", "no GPU"),
+    "gpu_together": (isolated(_ISOLATED % ("null", "null", 2)), isolated(_ISOLATED % ("null", '"no answer"', 2)),
+                     "all-reduce of 2 GPUs: no answer", isolated('{"torch": null}'), "skipped", "not installed"),
 }
 NEVER_FAILS = {"gpu_driver"}   # it only tells the versions, which are compared between nodes
 

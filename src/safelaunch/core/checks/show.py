@@ -72,6 +72,21 @@ def _rate(gb_s: float) -> str:
     return f"{gb_s:.1f} GB/s" if gb_s >= 1 else f"{gb_s * 1000:.0f} MB/s"
 
 
+def isolation(reports: Iterable[CheckReport]) -> str:
+    """What a look of the level isolate says of hardware and program."""
+    outcomes = {report.node: {result.name: result.outcome for result in report.results
+                              if result.name.startswith("gpu_") or result.name == "dcgm"} for report in reports}
+    if bad := [node for node, found in outcomes.items() if FAILED in found.values()]:
+        return (f"{nodefold.fold(bad)}: something is wrong there without your program: show the site's administrators "
+                "this table")
+    right = [node for node, found in outcomes.items() if found.get("gpu_alone") == OK
+             and found.get("gpu_together") in (OK, SKIPPED)]
+    if not right:
+        return "no GPU was tried: this says nothing of hardware or program"
+    return (f"{nodefold.fold(right)}: the GPUs do known work right. Look at the program next: "
+            "safelaunch submit --debug cuda (or trace, hang)")
+
+
 def summary(report: CheckReport) -> str:
     """12 ok, 1 failed, 9 skipped."""
     counts = [(outcome, report.count(outcome)) for outcome in OUTCOMES]

@@ -53,8 +53,9 @@ PRESETS: dict[str, tuple[DebugVariable, ...]] = {
         DebugVariable("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", "an error in a GPU kernel leaves a core of the GPU, "
                       "which cuda-gdb reads, in the working directory"),
         DebugVariable("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", "without the GPU's memory: megabytes, not all of it"),
-        DebugVariable("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", "0", "no core of the host's memory beside it; for those "
-                      "of other crashes write `ulimit -c 4000000` (kB) into setup, and `why` names them"),
+        DebugVariable("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", "0", "no core of the host's memory beside it"),
+        DebugVariable("SL_CORE_KB", "4000000", "other crashes leave a core of the host's memory, of at most so many "
+                      "kB, in the working directory or where kernel.core_pattern says; `why` names it"),
         _FAULTHANDLER,
     ),
 }

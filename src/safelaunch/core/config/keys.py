@@ -89,6 +89,11 @@ KEYS: dict[str, Key] = {
         Integer(1), None, "The launcher's processes on each node; by default the GPUs of a node, or 1."
     ),
     "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
+    "launch.logs": Key(
+        OneOf(("merged", "per_rank", "both")), "merged",
+        "merged: the log is main.log alone. per_rank or both: there is also one file for each rank, "
+        "attempts/N/ranks/rank-R-HOST.log. main.log is always written: steps, hangs and `why` are read from it."
+    ),
     "launch.login_shell": Key(
         Flag(), "false", "Run setup in a login shell, which reads /etc/profile and ~/.bash_profile: #!/bin/bash -l."
     ),

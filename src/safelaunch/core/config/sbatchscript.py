@@ -48,6 +48,8 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
         return _wrap(text, file, path, slurm, [(at.number, "a text that is hard to read")], [], [*notes, *settled])
     hints = find_hints(statements, file)
     draft = _convert(file, layer, slurm, statements, options, [*notes, *settled])
+    if isinstance(draft, Draft) and "sweep" in layer.entries:
+        draft = [(layer.entries["sweep"].origin.line, "a job array, whose tasks are runs of the script as it is")]
     if isinstance(draft, Draft):
         draft = replace(draft, launch={**draft.launch, **shell})
     if isinstance(draft, Draft) and _passes(draft):

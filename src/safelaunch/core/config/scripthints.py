@@ -28,8 +28,7 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"\Adeepspeed .{0,400}--hostfile|\A(?:pdsh|ssh|mpirun) ",
          "ranks that ssh starts run outside of Slurm's steps: no node guard ends them, and `stacks` does not see them; "
          "srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py starts the same ranks"),
-    Hint(r"\$\{?SLURM_ARRAY_", "one run is no array, so this is empty; submit once for each value, with "
-                               "env.SLURM_ARRAY_TASK_ID=N name=…-N"),
+    Hint(r"\$\{?SLURM_ARRAY_JOB_ID\b", "SLURM_ARRAY_JOB_ID is not set: each task is a run with jobs of its own"),
     Hint(r"\A(?:srun|torchrun|python3?|accelerate|deepspeed) .{0,4000} [&1]?>{1,2} ?(?!&|/dev/null)[^ >]",
          "its output goes to a file of your own, where safelaunch sees no step of it: leave the redirection out, and "
          "read it with safelaunch logs"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from safelaunch.core.config.layers import name_from_file
 from safelaunch.core.config.sbatchlines import read_sbatch_lines
 from safelaunch.core.config.sbatchoptions import REFUSED
+from safelaunch.core.config.scriptarrays import read_array
 from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.values import expand
@@ -70,6 +71,14 @@ def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Pro
             entries["name"] = quoted(_name(value or ""), here)
         elif option == "export" and value == "ALL":
             pass   # what safelaunch does anyhow
+        elif option == "array":
+            try:
+                more, said = read_array(value or "", text, here)
+            except ValueError as unfit:
+                problems.append(Problem(file, number, 1, option, str(unfit)))
+            else:
+                entries |= more
+                notes.append(f"{file}:{number}: {said}")
         elif option in LEFT_OUT:
             if option == "signal" and (found := _SIGNAL.match(value or "")):
                 entries["kill_switch"] = MappingNode({"signal": quoted(f"SIG{found[1]}", here)}, here)
@@ -91,7 +100,7 @@ def _options(text: str) -> Iterator[tuple[int, str, str | None, str]]:
         for flag, fault in faults:
             yield line.number, flag, None, fault
         for option, value in flags:
-            is_ours = option in LEFT_OUT or option in ("job-name", "export")
+            is_ours = option in LEFT_OUT or option in ("job-name", "export", "array")
             refused = "" if is_ours and not (option == "export" and value != "ALL") else REFUSED.get(option, "")
             yield line.number, option, value, refused
 

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
 
+ARRAY_TASK = "SLURM_ARRAY_TASK_ID"   # of a user's own script; "task" in names of runs
 MOST_POINTS = 1000   # as MaxArraySize of slurm.conf(5) by default: beyond it somebody has made a mistake
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*"
@@ -163,7 +164,8 @@ def _point(number: int, node: Node) -> PointValues:
 def _suffixes(points: Sequence[Mapping[str, Scalar]], most: int) -> list[str]:
     """The end of each run's name: `lr3e-4-seed2`; with the points' numbers where one is too long, or like another."""
     varied = [name for name in points[0] if any(point[name].text != points[0][name].text for point in points)]
-    names = ["-".join(f"{name.rpartition('.')[2]}{point[name].text}" for name in varied or points[0])
+    names = ["-".join(f"{'task' if name == ARRAY_TASK else name.rpartition('.')[2]}{point[name].text}"
+                      for name in varied or points[0])
              for point in points]
     names = [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") for name in names]
     if len(set(names)) == len(names) and max(map(len, names)) <= most:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 OK, FAILED, SKIPPED, UNKNOWN = "ok", "failed", "skipped", "unknown"
-LIGHT, FULL = "light", "full"
-DEADLINE_S = {LIGHT: 60.0, FULL: 300.0}   # of all checks together
+LIGHT, FULL, ISOLATE = "light", "full", "isolate"
+DEADLINE_S = {LIGHT: 60.0, FULL: 300.0, ISOLATE: 300.0}   # of all checks together
 MOST_ITEMS = 64
 MOST_WHY = 400
 # Begins a program for the training's Python, which may have no PyTorch; the program imports json and sys before it.
@@ -59,7 +59,7 @@ class CheckRequest:
         self.node = _text(words, "node") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
         self.level = _text(words, "level") or LIGHT
         if self.level not in DEADLINE_S:
-            raise ValueError("level: %r is neither light nor full" % self.level[:40])
+            raise ValueError("level: %r is none of light, full and isolate" % self.level[:40])
         self.paths = _texts(words, "paths")        # to be read and written
         self.control = _text(words, "control")     # the run's control folder
         self.names = _texts(words, "names")        # host names to be resolved
@@ -73,7 +73,7 @@ class CheckRequest:
 
     def has_level(self, level: str) -> bool:
         """Whether a look of this request's level includes checks of that one."""
-        return self.level == FULL or level == LIGHT
+        return level in (LIGHT, self.level)
 
 
 def _text(words: Mapping[str, Any], key: str) -> str:

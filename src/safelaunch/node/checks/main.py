@@ -89,8 +89,8 @@ def _questions(wanted: list[Check], request: CheckRequest) -> list[children.Task
     needed = {name for check in wanted for name in check.needs}
     system = dict(os.environ, PATH=devices.SYSTEM_PATH + ":" + os.environ.get("PATH", ""))
     own = dict(os.environ)   # the training's Python is the one that its own PATH finds
-    return [children.Task(one.name, one.words(request), one.deadline_s, own if one.name in ("python", "torch") else
-                          system) for one in SOURCES if one.name in needed]
+    return [children.Task(one.name, one.words(request), one.deadline_s, own if one.is_by_python else system)
+            for one in SOURCES if one.name in needed]
 
 
 def _task(check: Check, item: str, given: Any, request: CheckRequest) -> children.Task:

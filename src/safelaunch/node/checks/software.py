@@ -44,7 +44,7 @@ def python_words(request: CheckRequest, code: str) -> list[str]:
 
 def check_python(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
     """The interpreter's version and its modules, for the comparison between nodes."""
-    told, why_not = _read(request, heard["python"])
+    told, why_not = read_program(request, heard["python"])
     if told is None:
         return why_not
     modules = told.get("modules")
@@ -59,7 +59,7 @@ def check_python(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[st
 
 def check_torch(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
     """PyTorch can be imported, and sees the GPUs that were asked; its versions, for the comparison between nodes."""
-    told, why_not = _read(request, heard["torch"])
+    told, why_not = read_program(request, heard["torch"])
     if told is None:
         return why_not
     if told.get("torch") is None:
@@ -75,7 +75,7 @@ def check_torch(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str
     return ok(words, **facts)
 
 
-def _read(request: CheckRequest, outcome: Outcome) -> tuple[Optional[dict[str, Any]], dict[str, Any]]:
+def read_program(request: CheckRequest, outcome: Outcome) -> tuple[Optional[dict[str, Any]], dict[str, Any]]:
     """(the program's answer, …), or (None, the check's answer)."""
     name = request.python or "python"
     if outcome.late:

@@ -6,8 +6,8 @@ import os
 import socket
 
 from safelaunch.node import devices, evidence
-from safelaunch.node.checks import disk, gpu, memory, network, processes, software, witnesses
-from safelaunch.node.checks.answer import FULL, LIGHT
+from safelaunch.node.checks import disk, gpu, isolate, memory, network, processes, software, witnesses
+from safelaunch.node.checks.answer import FULL, ISOLATE, LIGHT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ class Source:
     """
 
     def __init__(self, name: str, words: Callable[[CheckRequest], list[str]], deadline_s: float,
-                 is_heavy: bool = False) -> None:
+                 is_heavy: bool = False, is_by_python: bool = False) -> None:
         self.name, self.words, self.deadline_s, self.is_heavy = name, words, deadline_s, is_heavy
+        self.is_by_python = is_by_python   # the training's, which its own PATH finds
 
 
 class Check:
@@ -65,8 +66,9 @@ SOURCES = (
     Source("nhc", witnesses.nhc_words, 60.0),
     Source("gpu_burn", witnesses.burn_words, 60.0, is_heavy=True),
     Source("nccl_tests", witnesses.nccl_words, 90.0, is_heavy=True),
-    Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0),
-    Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0),
+    Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0, is_by_python=True),
+    Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0, is_by_python=True),
+    Source("isolate", isolate.isolate_words, isolate.DEADLINE_S, is_by_python=True),
 )
 
 HEAVY = frozenset(source.name for source in SOURCES if source.is_heavy)
@@ -102,6 +104,8 @@ CHECKS = (
     Check("nccl_tests", witnesses.check_nccl, _JUDGE_S, ("nccl_tests",), FULL),
     Check("python", software.check_python, _JUDGE_S, ("python",)),
     Check("torch", software.check_torch, _JUDGE_S, ("torch",), FULL),
+    Check("gpu_alone", isolate.check_alone, _JUDGE_S, ("smi", "rocm", "isolate"), ISOLATE),
+    Check("gpu_together", isolate.check_together, _JUDGE_S, ("smi", "rocm", "isolate"), ISOLATE),
 )
 # What tells whether heavy programs may run.
 LEFTOVERS = next(check for check in CHECKS if check.name == "gpu_leftovers")

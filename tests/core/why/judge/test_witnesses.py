@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from safelaunch.core.model import Event
@@ -197,6 +199,13 @@ def test_words_of_a_signal_behind_safelaunch_s_own_end_cancel_nothing(said: str)
 def test_a_signal_that_came_before_safelaunch_s_own_is_somebody_else_s() -> None:
     evidence = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS + SAID[0]))
     assert judge_text(STEPS + SAID[0], evidence=evidence).category == "cancelled"
+
+
+def test_a_rank_of_a_hang_that_safelaunch_killed_lacked_no_memory() -> None:
+    killed = STEPS + "srun: error: n1: task 1: Killed\n"
+    hang = OutsideEvidence(stacks=(("n1", "rank 1: is stopped"),), stacks_rank=1, stacks_sure=0.85, is_hang=True)
+    assert judge_text(killed, evidence=replace(hang, own_term_bytes=len(STEPS))).category == "hang"
+    assert judge_text(killed, evidence=replace(hang, own_term_bytes=len(killed))).category == "host_oom"
 
 
 BROKEN = ("n4", ("gpu_count",), "gpu_count: 7 GPUs, 8 asked")

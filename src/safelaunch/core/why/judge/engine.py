@@ -11,7 +11,7 @@ from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
 from safelaunch.core.why.judge.memorytime import tell_when
-from safelaunch.core.why.judge.witnesses import join
+from safelaunch.core.why.judge.witnesses import UNEXPLAINED_KILLS, join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
@@ -54,10 +54,10 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
 
 
 def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
-    """The groups, those that only say that safelaunch's own SIGTERM has arrived as teardown."""
-    start = known.own_term_bytes
+    """The groups, those that only say that safelaunch's own SIGTERM (of a hang: SIGKILL) has arrived as teardown."""
+    start, echoes = known.own_term_bytes, ECHOES | UNEXPLAINED_KILLS if known.is_hang else ECHOES
     return tuple(
-        replace(group, role="teardown", is_excused=True) if start is not None and group.rule.id in ECHOES
+        replace(group, role="teardown", is_excused=True) if start is not None and group.rule.id in echoes
         and group.first.file == 0 and group.first.offset >= start else group for group in groups)
 
 

@@ -213,6 +213,15 @@ RULES = (
         counter_sample="the command was found",
     ),
     Rule(
+        "env.unbound_variable", "environment", (b": unbound variable",),
+        rb"line \d{1,9}: (?P<name>\w{1,200}): unbound variable$", "cause", "job", 0.6,
+        summary="the variable {name} is not set, and the script says `set -u`",
+        explain="The site or the shell of the submission usually sets it, and this job has it not.",
+        do="Set it in `env`, or give it a default in the script.", source="bash(1), set -u",
+        sample="/var/spool/slurmd/job811/slurm_script: line 4: SCRATCH_DIR: unbound variable",
+        counter_sample="the unbound variable was set",
+    ),
+    Rule(
         "env.module_load", "environment",
         (b"The following module(s) are unknown", b"Unable to locate a modulefile",
          b"Lmod has detected the following error"),
