@@ -10,6 +10,7 @@ from safelaunch.core.decide.actions import (
     HandOver,
     Launch,
 )
+from safelaunch.core.decide.nodes import kept_out
 from safelaunch.core.state import Exclusion, State
 from tests.core.decide.situations import (
     LOST,
@@ -41,6 +42,16 @@ def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
     got = action(state, seen(lost=lost))
     assert isinstance(got, Launch)
     assert got.nodes == expected
+
+
+@pytest.mark.parametrize(("state", "lost", "expected"), [
+    (suspecting("n2"), ("n0",), ("n0", "n2")),
+    (replace(suspecting(), unfit=(("n1", "its disk is full"),)), ("n0",), ("n0", "n1")),
+    (replace(suspecting("n2"), lives=(("7", 0, 1), ("8", 0, 1), ("9", 0, 1))), ("n0",), ("n0",)),
+], ids=["excluded and lost", "unfit and lost", "three jobs have launched nothing: exclusions give way, a lost node not"])
+def test_which_nodes_the_next_job_is_kept_from(
+        state: State, lost: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert kept_out(state, lost) == expected
 
 
 def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() -> None:
