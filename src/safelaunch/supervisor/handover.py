@@ -35,7 +35,6 @@ from safelaunch.supervisor.state.tasks import Step, Work
 
 AGAIN_S = 5.0
 OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
-REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
 CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
 # From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
 START_IN_S = 8
@@ -221,7 +220,12 @@ def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
     """Whether to stop changing the next job: scontrol is missing, or has refused again and again."""
     if result is not None and not result.is_unknown:
         lead.next.is_not_changed()
-    return result is not None and (ways.is_missing(result.returncode) or lead.next.refused_changes >= CHANGE_TRIES)
+    return result is not None and passing.is_hopeless(
+        lead.next.refused_changes, passing.MOST_CHANGES_REFUSED, is_missing=_is_missing(result))
+
+
+def _is_missing(result: Result | None) -> bool:
+    return result is not None and ways.is_missing(result.returncode)
 
 
 def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
@@ -233,27 +237,26 @@ def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
 
 def _resubmit(lead: Leader, action: HandOver) -> Passing:
     """sbatch without a dependency: the next job may start before this one has ended, so nothing more is done here then.
-    Slurm accepts a second such job, so after an unknown answer two clear queries must find none.
     """
     if lead.ending is None:
         yield from drain(lead)   # so that this job's last pulse does not overwrite the next one's first
-    looks, refusals = 1, 0
+    clear_looks = submissions = refusals = 0
     while True:
         found = yield from find_queued(lead)
         if passing.is_settled(lead.state, lead.ending, found=found):
             return None
-        looks -= found is not None
-        if looks <= 0:
+        clear_looks += found is not None
+        if passing.may_submit_alone(clear_looks, submissions):
             yield from announce_end(lead, is_now=False)
             result = yield from _submit_now(lead, action)
             if lead.state.successor is not None:
                 _note_passed(lead, lead.state.successor, HandOver(lead.state.successor_excludes, action.why))
                 return True
-            refusals += not result.is_unknown
-            if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
+            clear_looks, submissions, refusals = 0, submissions + 1, refusals + (not result.is_unknown)
+            other = (yield from way_without_sbatch(lead)) if refusals >= passing.MOST_REFUSALS else None
+            if other is not None:
                 choose(lead, other, f"sbatch says: {said(result)}")
                 return None
-            looks = 2
         yield SETTLE_S
 
 
@@ -357,10 +360,10 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
             return ActOutcome(True, None)
         looked = yield lead.successor.query_job(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
-        if state in (jobstates.COMPLETING, jobstates.PENDING):   # also after a requeue by someone else
+        if passing.is_requeued(state):
             return ActOutcome(True, None)
         refusals += result is not None and not result.is_unknown
-        if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
+        if passing.is_hopeless(refusals, passing.MOST_REFUSALS, is_missing=_is_missing(result)):
             return ActOutcome(False, said(result))
         yield 1.0
 

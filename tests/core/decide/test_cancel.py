@@ -14,10 +14,14 @@ from safelaunch.core.decide.cancel import (
     Canceller,
     Fate,
     NextJobFacts,
+    Question,
+    Witness,
     Witnesses,
     is_explained_handover,
     judge,
     judge_next,
+    next_question,
+    next_witness,
 )
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Event
@@ -98,6 +102,45 @@ def test_where_time_is_up_nobody_is_asked(seen: Witnesses) -> None:
 ])
 def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> None:
     assert judge_next(job) is expected
+
+
+OUTPUT, BOTH = (Witness.JOB_OUTPUT,), (Witness.JOB_OUTPUT, Witness.STEP_OUTPUT)
+
+
+@pytest.mark.parametrize(("seen", "asked", "expected"), [
+    (Witnesses(noted=True), (), None),
+    (Witnesses(announced=True), (), None),
+    (Witnesses(), (), Witness.JOB_OUTPUT),
+    (Witnesses(handed_over=True), (), Witness.JOB_OUTPUT),
+    (Witnesses(handed_over=True), OUTPUT, None),
+    (Witnesses(ending=JobEnd.PREEMPTED), OUTPUT, None),
+    (Witnesses(is_local=True), OUTPUT, None),
+    (Witnesses(), OUTPUT, Witness.STEP_OUTPUT),
+    (Witnesses(ending=JobEnd.UNKNOWN), OUTPUT, Witness.STEP_OUTPUT),
+    (Witnesses(step_end=JobEnd.CANCELLED), BOTH, Witness.SLURM),
+], ids=["a watch's note is enough", "a supervisor's announcement is enough", "the job's own line comes first",
+        "... also before its handover, behind which a person may have cancelled it", "... which then tells",
+        "the line tells", "a local run has no Slurm", "no line: the standbys' steps", "an unreadable line: the same",
+        "at last Slurm"])
+def test_the_witnesses_of_a_cancel_are_asked_in_turn(
+        seen: Witnesses, asked: tuple[Witness, ...], expected: Witness | None) -> None:
+    assert next_witness(seen, asked) is expected
+
+
+@pytest.mark.parametrize(("job", "last", "expected"), [
+    (NextJobFacts(), None, Question.JOB),
+    (NextJobFacts("PENDING"), Question.JOB, None),
+    (NextJobFacts(None), Question.JOB, None),
+    (NextJobFacts(""), Question.JOB, Question.QUEUE),
+    (NextJobFacts("", is_queued=True), Question.QUEUE, None),
+    (NextJobFacts("", is_queued=None), Question.QUEUE, None),
+    (NextJobFacts("", is_queued=False), Question.QUEUE, Question.ACCOUNT),
+    (NextJobFacts("", is_queued=False), Question.ACCOUNT, None),
+], ids=["nobody was asked", "it waits", "no clear answer: later", "not known: the whole queue", "it is there",
+        "no clear answer about the queue", "it is not there: sacct", "nothing else can be asked"])
+def test_slurm_is_asked_about_the_next_job_until_its_answers_tell(
+        job: NextJobFacts, last: Question | None, expected: Question | None) -> None:
+    assert next_question(job, last) is expected
 
 
 @given(st.builds(NextJobFacts, st.just(""), st.none() | st.booleans(),

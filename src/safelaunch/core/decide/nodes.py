@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from safelaunch.core.decide.seen import Observation
+from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 MAX_BARREN = 3   # jobs in a row that hand over without an attempt
@@ -31,6 +32,16 @@ def begins_nothing(state: State) -> bool:
     """
     last = state.lives[-MAX_BARREN:]
     return len(last) == MAX_BARREN and last[0][2] == len(state.attempts)
+
+
+def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) -> tuple[str, ...]:
+    """The nodes whose site is kept for people: all of the job, or the suspects, the node that failed first, and the
+    batch host, which cannot be given back.
+    """
+    if plan.preserve.nodes != "suspects" or plan.cluster == "local":
+        return seen_nodes
+    failed = state.attempt.failed_node if state.attempt else None
+    return tuple(node for node in seen_nodes if node in {host, failed, *state.excluded})
 
 
 def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from safelaunch.core.timing import CLOSED_S, SILENT_S
+from safelaunch.core.timing import CLOSED_S, LEASE_S, SILENT_S
 
 SILENT_BUSY_S = 60.0   # of silence while the log still grows: ask the node by a helper step
 
@@ -47,6 +47,13 @@ def judge(heard: Heard) -> Silence:
 def is_lost_by_probe(silent_s: float, is_ok: bool | None) -> bool:
     """Whether a helper step that failed (`is_ok`; None = it was never tried) is the second witness against a node."""
     return is_ok is False and silent_s > SILENT_S
+
+
+def must_end_ranks(*, leads: bool, had_eligible: bool, standby_silent_s: float) -> bool:
+    """Whether a leader that cannot start, because its folder does not answer, ends the ranks whose guards it serves:
+    another may lead by now, and waits no longer than a lease.
+    """
+    return not leads and had_eligible and standby_silent_s > LEASE_S
 
 
 def may_be_alone(

@@ -16,6 +16,19 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True)
+class StepDown:
+    """What a leader does that has been superseded."""
+
+    ends_attempt: bool   # the new leader has done so, and waits for none of this one's guards
+    stands_by: bool      # it stays, as the new leader's standby
+
+
+def step_down(by: str | None, host: str, *, wants_standby: bool) -> StepDown:
+    """`by`: the host of the new leader; None = the folder is another run's."""
+    return StepDown(by not in (None, host), wants_standby and by is not None)
+
+
+@dataclass(frozen=True)
 class TurnFacts:
     """The state of the run between two turns."""
 
