@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import NamedTuple
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
 from safelaunch.adapters.slurm import Command, Result, is_done
 from safelaunch.core import acts, jobstates, nodefold
@@ -153,7 +154,7 @@ def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Eve
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
-    step = passing.after_refusal(refused.stderr, is_missing=ways.is_missing(refused.returncode), refusals=refusals)
+    step = passing.after_refusal(refused.stderr, is_missing=refused.is_missing, refusals=refusals)
     if step is Refused.TEST:
         step = passing.after_test(is_done((yield lead.successor.test())))
     if step is Refused.AGAIN:
@@ -163,7 +164,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    return passing.without_sbatch(is_done((yield lead.successor.show_own())))
+    return passing.without_sbatch(is_done((yield lead.successor.run(slurm.show_job(lead.job.id)))))
 
 
 def ask_missing(lead: Leader, action: AskNodes) -> Step:
@@ -208,7 +209,7 @@ def find_fate(lead: Leader, job: str) -> Asking:
     while (asking := cancel.next_question(seen, asking)) is not None:
         match asking:
             case Question.JOB:
-                result = yield lead.successor.query_job(job)
+                result = yield lead.successor.run(slurm.squeue_job(job))
                 seen = replace(seen, state=None if result is None else lead.successor.state_of(result, job),
                                age_s=None if known is None else lead.now - known.submitted_t)
             case Question.QUEUE:
@@ -216,7 +217,7 @@ def find_fate(lead: Leader, job: str) -> Asking:
                 waiting = None if result is None else lead.successor.waiting(result)
                 seen = replace(seen, is_queued=None if waiting is None else job in waiting)
             case Question.ACCOUNT:
-                account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
+                account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
                 seen = replace(seen, account=account)
     return cancel.judge_next(seen)
 
