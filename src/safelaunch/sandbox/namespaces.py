@@ -3,8 +3,8 @@
 A machine may have a network namespace of its own as well, and files that lie over others there.
 
 The namespace is pinned by a bind mount on a file. So its inode number cannot be given to another namespace while the
-sandbox lives (the kernel reuses numbers at once), and every process of a machine can be told for sure, job processes
-and orphans included, without any list of pids that could go stale.
+sandbox lives (the kernel reuses numbers at once). Every process of a machine can be told by it, job processes and
+orphans included, without a list of pids that could go stale.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Namespace:
     def cut_power(self, timeout_s: float = 10.0) -> None:
         """SIGKILL all of it before any of it can say that the rest is gone.
 
-        All is stopped before the first process dies: under load a pass of kills takes long enough for a leader to see
-        its srun die, or for srun's second process to have a step on a healthy node cancelled (both seen), which no
-        machine without power does. Children die before their parents: a stopped process group that a kill orphans is
+        All is stopped before the first process dies. Else, under load, a leader sees its srun die during the pass of
+        kills, or srun's second process has a step on a healthy node cancelled (both seen). No machine without power
+        does that. Children die before their parents: a stopped process group that a kill orphans is
         sent SIGHUP and SIGCONT by the kernel (setpgid(2)), and its guard lives to report that.
         """
         _signal_all(self.pids(), signal.SIGSTOP)

@@ -28,7 +28,7 @@ def is_over(live: Live, seen: Observation) -> bool:
 def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
     """How an attempt ended.
 
-    Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
+    Exit code 0 counts only of a training that nobody told to end. One that watches the kill switch, or saves on Slurm's
     TERM at the time limit, ends well because of it, and is not complete.
     """
     asked_by_person = live.end_row in BY_PERSON or seen.asked(*STOPS) is not None

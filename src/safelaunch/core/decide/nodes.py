@@ -12,9 +12,9 @@ MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
 def kept_out(state: State, lost: Iterable[str]) -> tuple[str, ...]:
-    """Nodes that the next job must not use, for its leader and for a watch: those excluded, those that have failed
-    their checks in this job, and whatever is `lost` now, evidence or not. `suspects.exclude` rules evidence only: on a
-    lost node ranks of the last attempt may still live.
+    """Nodes that the next job must not use, for its leader and for a watch. These are excluded, have failed their
+    checks in this job, or are `lost` now, evidence or not. `suspects.exclude` rules evidence only: on a lost node
+    ranks of the last attempt may still live.
     """
     excluded = () if begins_nothing(state) else state.excluded
     return tuple(sorted({*excluded, *dict(state.unfit), *lost}))

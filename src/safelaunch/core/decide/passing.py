@@ -161,7 +161,7 @@ def may_take_other_way(via: str, *, is_leaving: bool) -> bool:
 
 
 def may_submit_alone(clear_looks: int, submissions: int) -> bool:
-    """Whether to submit a next job without a dependency: Slurm would accept a second one, so after a submission whose
+    """Whether to submit a next job without a dependency. Slurm would accept a second one: after a submission whose
     answer is lost two clear looks at the queue must find none.
     """
     return clear_looks >= (2 if submissions else 1)

@@ -119,8 +119,8 @@ def _told(told: Verdict, verdict: Verdict, known: OutsideEvidence) -> Verdict:
 
 
 def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
-    """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on: the
-    kernel's and Slurm's own words on that would be there (a planned kill was called "host_oom (45% sure)").
+    """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on. The
+    kernel's and Slurm's own words on that would be there. (A planned kill was called "host_oom (45% sure)".)
     """
     if verdict.rule not in UNEXPLAINED_KILLS or not known.exits:
         return verdict
@@ -161,9 +161,9 @@ def _is_everywhere(known: OutsideEvidence) -> bool:
 
 
 def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
-    """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM: where
-    it saw how the first one ended, and no cancel, words about either are what followed (a drill under load: ranks that
-    were ended said "Terminated", and the run was called cancelled).
+    """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM. Where
+    it saw how the first one ended, and no cancel, words about either are what followed. (A drill under load: ranks
+    that were ended said "Terminated", and the run was called cancelled.)
     """
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is None:
