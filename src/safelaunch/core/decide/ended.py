@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.endings import BY_PERSON, AttemptEnd
 from safelaunch.core.model import STOPS
 
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
 KILL_PATIENCE_S = 20.0
 # Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
 LEADERLESS = ("took_over", "unconfirmed")
-BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 
 
 def is_over(live: Live, seen: Observation) -> bool:
