@@ -152,7 +152,7 @@ LOOK_EVERY_S = 3600.0  # with a check of the time limit each half an hour this s
 
 def pause_after_refusal(refusals: int, *, is_leaving: bool) -> float:
     """Seconds until sbatch is tried again, after so many refusals."""
-    return min(MAX_REFUSED_S if is_leaving else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+    return min(MAX_REFUSED_S if is_leaving else LOOK_EVERY_S, REFUSED_S * 2.0 ** (refusals - 1))
 
 
 def may_take_other_way(via: str, *, is_leaving: bool) -> bool:
