@@ -140,6 +140,13 @@ def test_logs_are_lines_of_their_attempts(bloom: Made) -> None:
         list(run.logs(grep="("))
 
 
+def test_logs_of_a_run_that_has_just_ended_hold_the_lines_that_are_copied_after_its_end(bloom: Made) -> None:
+    bloom.completed()
+    late = threading.Timer(0.3, bloom.log, (1, b"one\n"))
+    late.start()
+    assert list(safelaunch.load("bloom").logs()) == [LogLine(1, "one")]
+
+
 def test_logs_are_taken_since_a_time_and_folded_as_by_the_verb(bloom: Made) -> None:
     bloom.event("attempt_started", attempt=2, job="12", nodes=["n0", "n1"], ago_s=60)
     at = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(bloom.now - ago_s)) for ago_s in (30, 10)]

@@ -95,11 +95,12 @@ class RunHandle:
     ) -> Iterator[LogLine]:
         """The training's output across attempts, or its last `lines`; bytes that are not UTF-8 are replaced. `since`:
         "10m" (ago), a time as ISO 8601, or epoch seconds; `fold`: a line that several ranks print alike comes once.
-        `follow` goes on until the run has ended. Raises UsageError for a filter that cannot be obeyed.
+        `follow` goes on until the run has ended; of a run that has just ended, all lines come, after a second. Raises
+        UsageError for a filter that cannot be obeyed.
         """
         from safelaunch.views.attemptlogs import LogChoice
         from safelaunch.views.logfold import folded
-        from safelaunch.views.logfollow import follow_logs
+        from safelaunch.views.logfollow import follow_logs, wait_for_last_lines
         from safelaunch.views.logparts import read_logs, split_lines
         from safelaunch.views.logsince import Since, parse_since
 
@@ -107,6 +108,8 @@ class RunHandle:
         if since is not None:
             since_t = parse_since(since, time.time()) if isinstance(since, str) else float(since)
             choice = replace(choice, begin=Since(self._stored, since_t, say).start)
+        if not follow:
+            wait_for_last_lines(self._stored)
         parts = follow_logs(choice, lines, say) if follow else read_logs(
             choice, choice.logs(self._stored.state()), lines)
         for log, line in split_lines(folded(parts, follow) if fold else parts):

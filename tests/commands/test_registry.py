@@ -57,6 +57,15 @@ def test_one_name_in_two_places_is_ambiguous_newest_first(tmp_path: Path) -> Non
     assert registry.find("bloom") == [second.dir, first.dir]
 
 
+def test_of_two_runs_of_one_millisecond_the_later_line_is_the_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0)
+    first = made(tmp_path / "a" / "bloom", "bloom", "aaaa1111")
+    second = made(tmp_path / "b" / "bloom", "bloom", "bbbb2222")
+    assert registry.find("bloom") == [second.dir, first.dir]
+
+
 def test_the_name_of_a_series_means_its_newest_run_and_the_folder_an_older_one(tmp_path: Path) -> None:
     made(tmp_path / "bloom", "bloom", "aaaa1111")
     second = made(tmp_path / "bloom-2", "bloom", "bbbb2222")

@@ -222,15 +222,21 @@ def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(han
     watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "8"], user=ALICE,
                                 cwd=job.folder, env=job.installation.env)
     wait_until(lambda: bool(helpers(job.nodes[2])), 20, "no helper came to the node")
-    for pid in helpers(job.nodes[2]):
-        with contextlib.suppress(ProcessLookupError):   # its own children come and go
-            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 20, "a helper did not die")
 
     out, _ = watcher.communicate(timeout=60)
 
     said = json.loads(out)
     assert [node["ranks"] for node in said["nodes"]] == ["0-1", "2-3"]
     assert [one["node"] for one in said["silent"]] == [job.nodes[2]]
+
+
+def kill_all(pids: list[int]) -> int:
+    """How many there were; the children of a helper come and go, so one turn does not meet all."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
 
 
 def helpers(node: str) -> list[int]:

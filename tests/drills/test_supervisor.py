@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -64,11 +66,16 @@ def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
         if leader is None or "training does, unsupervised" in drill.story():
             break
         drill.kill(leader)
+        drill.wait_for(partial(_is_gone, leader), 20, "the leader did not die")
     drill.wait_for(lambda: not [job for job in drill.jobs() if job.startswith(drill.job)], 60, "the job did not end")
 
     shown = sandbox.slurm(["scontrol", "show", "job", drill.job])
     assert "ExitCode=0:0" in shown, shown + drill.story()
     assert drill.losses() == losses_until(250), drill.story()
+
+
+def _is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
 
 
 def test_supervisor_that_stood_still_blames_nobody_for_its_own_silence(sandbox: Sandbox, submit: Submitter) -> None:

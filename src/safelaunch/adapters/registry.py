@@ -210,7 +210,8 @@ def _append(path: Path, line: bytes) -> bool:
 
 def _parse_all(content: bytes) -> list[RegisteredRun]:
     newest = {str(row.get("dir")): row for line in content.splitlines() if (row := _parse(line)) is not None}
-    return sorted(filter(None, map(_entry, newest.values())), key=lambda entry: entry.t, reverse=True)
+    # Of two of one millisecond, the one that was listed later is the newer.
+    return sorted(filter(None, map(_entry, reversed(newest.values()))), key=lambda entry: entry.t, reverse=True)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
-from safelaunch.adapters import sharedfile
+from safelaunch.adapters import runfolder, sharedfile
 from safelaunch.core.folding import fold
 from safelaunch.core.state import State
 from safelaunch.views import loglines, runs, talk
@@ -19,6 +20,7 @@ LOOK_S = 0.5        # for new attempts and for the journal
 QUIET_S = 1.0       # the pump is 0.02 s behind; a log that stands still for so long has been copied
 HELD_BACK_S = 0.5   # the last lines of an attempt come before the first ones of the next
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")   # not splitlines, which would cut a progress bar's line at each \r
+LAG_S = 10.0        # after the end; a frozen folder takes longer, and a reader does not wait for it
 OPEN_LOGS = 3       # an attempt that two others have followed writes no more
 
 
@@ -126,6 +128,23 @@ def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogP
         if not new:
             yield from follower.idle()
             time.sleep(POLL_S)
+
+
+def wait_for_last_lines(run: runfolder.Run) -> None:
+    """Return once the newest log has been copied: the end of a run is written before the last lines of its log are."""
+    state = run.state()
+    if state.ended is None or state.attempt is None:
+        return
+    log = run.dir / runfolder.attempt_folder(state.attempt.number) / "main.log"
+    while (age_s := time.time() - state.ended.t) < LAG_S and not _stands_still(log, age_s):
+        time.sleep(POLL_S)
+
+
+def _stands_still(log: Path, age_s: float) -> bool:
+    try:
+        return min(age_s, time.time() - log.stat().st_mtime) > QUIET_S
+    except OSError:
+        return False
 
 
 def _is_over(choice: LogChoice, state: State) -> bool:

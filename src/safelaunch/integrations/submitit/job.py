@@ -71,11 +71,12 @@ class SafelaunchJob(core.Job[R]):
         """The output of all attempts in order, each line behind its "[host:rank]:"; None = there is none yet."""
         if name not in ("stdout", "stderr"):
             raise ValueError(f'Unknown "{name}", available are stdout and stderr')
-        if not self.paths.stdout.exists():
-            return None
         from safelaunch.api import RunHandle
-        from safelaunch.views import runs
+        from safelaunch.views import logfollow, runs
 
         stored = runs.load(str(self._run_dir))
+        logfollow.wait_for_last_lines(stored)
+        if not self.paths.stdout.exists():
+            return None
         rank = self.task_id if stored.plan.tasks > 1 else None   # else also lines that no task has written
         return "".join(f"{line.text}\n" for line in RunHandle(stored).logs(rank=rank))
