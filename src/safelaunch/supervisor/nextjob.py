@@ -14,7 +14,7 @@ from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
 from safelaunch.core.decide.actions import AskNodes
-from safelaunch.core.decide.cancel import Fate, NextJobFacts, Question
+from safelaunch.core.decide.cancel import Fate, NextJobFacts, SlurmQuestion
 from safelaunch.core.decide.passing import Refused, Secure
 from safelaunch.core.decide.resize import SOON_S
 from safelaunch.core.excludelist import NO_SUCH_NODE
@@ -205,18 +205,18 @@ def find_fate(lead: Leader, job: str) -> Asking:
     """What has become of a successor: asks Slurm until the answers tell."""
     known = next((one for one in lead.state.jobs if one.id == job), None)
     seen = NextJobFacts(announced=job in lead.state.cancelled_jobs)
-    asking: Question | None = None
+    asking: SlurmQuestion | None = None
     while (asking := cancel.next_question(seen, asking)) is not None:
         match asking:
-            case Question.JOB:
+            case SlurmQuestion.JOB:
                 result = yield lead.successor.run(slurm.squeue_job(job))
                 seen = replace(seen, state=None if result is None else lead.successor.state_of(result, job),
                                age_s=None if known is None else lead.now - known.submitted_t)
-            case Question.QUEUE:
+            case SlurmQuestion.QUEUE:
                 result = yield lead.successor.query_all()
                 waiting = None if result is None else lead.successor.waiting(result)
                 seen = replace(seen, is_queued=None if waiting is None else job in waiting)
-            case Question.ACCOUNT:
+            case SlurmQuestion.ACCOUNT:
                 account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
                 seen = replace(seen, account=account)
     return cancel.judge_next(seen)

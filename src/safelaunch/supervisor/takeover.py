@@ -20,7 +20,7 @@ from safelaunch.core import acts
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ACTS, ActKind, Settling
 from safelaunch.core.decide import cancel, unwritten
-from safelaunch.core.decide.cancel import Canceller, Witness, Witnesses
+from safelaunch.core.decide.cancel import Canceller, CancelWitness, Witnesses
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import Adopt, AfterAdopting, ThisJob
 from safelaunch.core.decide.watched import NOTE
@@ -214,15 +214,15 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
         noted, not noted and (job in lead.state.cancelled_jobs
                               or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job))),
         is_local=lead.job.is_local, handed_over=cancel.is_explained_handover(history, job))
-    asked: tuple[Witness, ...] = ()
+    asked: tuple[CancelWitness, ...] = ()
     while (witness := cancel.next_witness(seen, asked)) is not None:
         asked = (*asked, witness)
         match witness:
-            case Witness.JOB_OUTPUT:
+            case CancelWitness.JOB_OUTPUT:
                 seen = replace(seen, ending=slurmends.ending_of(lead, job))
-            case Witness.STEP_OUTPUT:
+            case CancelWitness.STEP_OUTPUT:
                 seen = replace(seen, step_end=slurmends.step_end_of(lead, job))
-            case Witness.SLURM:
+            case CancelWitness.SLURM:
                 return _ask_who_cancelled(lead, job, seen)
     return cancel.judge(seen)
 

@@ -12,10 +12,10 @@ from safelaunch.core import jobstates
 from safelaunch.core.decide.cancel import (
     MIN_JOB_AGE_S,
     Canceller,
+    CancelWitness,
     Fate,
     NextJobFacts,
-    Question,
-    Witness,
+    SlurmQuestion,
     Witnesses,
     is_explained_handover,
     judge,
@@ -104,42 +104,42 @@ def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> N
     assert judge_next(job) is expected
 
 
-OUTPUT, BOTH = (Witness.JOB_OUTPUT,), (Witness.JOB_OUTPUT, Witness.STEP_OUTPUT)
+OUTPUT, BOTH = (CancelWitness.JOB_OUTPUT,), (CancelWitness.JOB_OUTPUT, CancelWitness.STEP_OUTPUT)
 
 
 @pytest.mark.parametrize(("seen", "asked", "expected"), [
     (Witnesses(noted=True), (), None),
     (Witnesses(announced=True), (), None),
-    (Witnesses(), (), Witness.JOB_OUTPUT),
-    (Witnesses(handed_over=True), (), Witness.JOB_OUTPUT),
+    (Witnesses(), (), CancelWitness.JOB_OUTPUT),
+    (Witnesses(handed_over=True), (), CancelWitness.JOB_OUTPUT),
     (Witnesses(handed_over=True), OUTPUT, None),
     (Witnesses(ending=JobEnd.PREEMPTED), OUTPUT, None),
     (Witnesses(is_local=True), OUTPUT, None),
-    (Witnesses(), OUTPUT, Witness.STEP_OUTPUT),
-    (Witnesses(ending=JobEnd.UNKNOWN), OUTPUT, Witness.STEP_OUTPUT),
-    (Witnesses(step_end=JobEnd.CANCELLED), BOTH, Witness.SLURM),
+    (Witnesses(), OUTPUT, CancelWitness.STEP_OUTPUT),
+    (Witnesses(ending=JobEnd.UNKNOWN), OUTPUT, CancelWitness.STEP_OUTPUT),
+    (Witnesses(step_end=JobEnd.CANCELLED), BOTH, CancelWitness.SLURM),
 ], ids=["a watch's note is enough", "a supervisor's announcement is enough", "the job's own line comes first",
         "... also before its handover, behind which a person may have cancelled it", "... which then tells",
         "the line tells", "a local run has no Slurm", "no line: the standbys' steps", "an unreadable line: the same",
         "at last Slurm"])
 def test_the_witnesses_of_a_cancel_are_asked_in_turn(
-        seen: Witnesses, asked: tuple[Witness, ...], expected: Witness | None) -> None:
+        seen: Witnesses, asked: tuple[CancelWitness, ...], expected: CancelWitness | None) -> None:
     assert next_witness(seen, asked) is expected
 
 
 @pytest.mark.parametrize(("job", "last", "expected"), [
-    (NextJobFacts(), None, Question.JOB),
-    (NextJobFacts("PENDING"), Question.JOB, None),
-    (NextJobFacts(None), Question.JOB, None),
-    (NextJobFacts(""), Question.JOB, Question.QUEUE),
-    (NextJobFacts("", is_queued=True), Question.QUEUE, None),
-    (NextJobFacts("", is_queued=None), Question.QUEUE, None),
-    (NextJobFacts("", is_queued=False), Question.QUEUE, Question.ACCOUNT),
-    (NextJobFacts("", is_queued=False), Question.ACCOUNT, None),
+    (NextJobFacts(), None, SlurmQuestion.JOB),
+    (NextJobFacts("PENDING"), SlurmQuestion.JOB, None),
+    (NextJobFacts(None), SlurmQuestion.JOB, None),
+    (NextJobFacts(""), SlurmQuestion.JOB, SlurmQuestion.QUEUE),
+    (NextJobFacts("", is_queued=True), SlurmQuestion.QUEUE, None),
+    (NextJobFacts("", is_queued=None), SlurmQuestion.QUEUE, None),
+    (NextJobFacts("", is_queued=False), SlurmQuestion.QUEUE, SlurmQuestion.ACCOUNT),
+    (NextJobFacts("", is_queued=False), SlurmQuestion.ACCOUNT, None),
 ], ids=["nobody was asked", "it waits", "no clear answer: later", "not known: the whole queue", "it is there",
         "no clear answer about the queue", "it is not there: sacct", "nothing else can be asked"])
 def test_slurm_is_asked_about_the_next_job_until_its_answers_tell(
-        job: NextJobFacts, last: Question | None, expected: Question | None) -> None:
+        job: NextJobFacts, last: SlurmQuestion | None, expected: SlurmQuestion | None) -> None:
     assert next_question(job, last) is expected
 
 

@@ -74,7 +74,7 @@ def judge(seen: Witnesses) -> Canceller:
     return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
 
 
-class Witness(Enum):
+class CancelWitness(Enum):
     """What can be asked about the end of a job, in this order."""
 
     JOB_OUTPUT = "slurmstepd's line in its output"
@@ -82,17 +82,17 @@ class Witness(Enum):
     SLURM = "squeue, then sacct, again and again"
 
 
-def next_witness(seen: Witnesses, asked: Collection[Witness]) -> Witness | None:
+def next_witness(seen: Witnesses, asked: Collection[CancelWitness]) -> CancelWitness | None:
     """Whom to ask next; None = what is known tells. The job's own line comes before its supervisor's handover: a
     person may have cancelled it behind that.
     """
     if seen.noted or seen.announced:
         return None
-    if Witness.JOB_OUTPUT not in asked:
-        return Witness.JOB_OUTPUT
+    if CancelWitness.JOB_OUTPUT not in asked:
+        return CancelWitness.JOB_OUTPUT
     if judge(seen) is not Canceller.ASK:
         return None
-    return Witness.SLURM if Witness.STEP_OUTPUT in asked else Witness.STEP_OUTPUT
+    return CancelWitness.SLURM if CancelWitness.STEP_OUTPUT in asked else CancelWitness.STEP_OUTPUT
 
 
 def is_explained_handover(history: Iterable[Event], job: str) -> bool:
@@ -127,7 +127,7 @@ class NextJobFacts:
     age_s: float | None = None           # since it was submitted; None = nobody knows
 
 
-class Question(Enum):
+class SlurmQuestion(Enum):
     """What Slurm is asked about the next job, in this order."""
 
     JOB = "squeue, about the job"
@@ -135,13 +135,13 @@ class Question(Enum):
     ACCOUNT = "sacct, about the job"
 
 
-def next_question(job: NextJobFacts, last: Question | None) -> Question | None:
+def next_question(job: NextJobFacts, last: SlurmQuestion | None) -> SlurmQuestion | None:
     """What to ask after the `last` question; None = what is known tells, or nothing will."""
     if last is None:
-        return Question.JOB
-    if last is Question.JOB and job.state == "":
-        return Question.QUEUE
-    return Question.ACCOUNT if last is Question.QUEUE and job.is_queued is False else None
+        return SlurmQuestion.JOB
+    if last is SlurmQuestion.JOB and job.state == "":
+        return SlurmQuestion.QUEUE
+    return SlurmQuestion.ACCOUNT if last is SlurmQuestion.QUEUE and job.is_queued is False else None
 
 
 def judge_next(job: NextJobFacts) -> Fate:
