@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # An interpreter that ordinary users can run as well: the tests' jobs belong to one.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
-WORKERS ?= 5
+WORKERS ?= 10
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
@@ -19,8 +19,8 @@ LINT_VENV := $(if $(wildcard $(TEST_VENV)/installed),$(TEST_VENV),$(UNIT_VENV))
 UNIT ?= tests/core tests/checkpoints tests/why/test_spoken.py
 UNIT_WITHOUT := --ignore=tests/core/why/test_patterns.py --ignore=tests/core/why/test_rule_costs.py
 
-# Simulated runs beside the tests; 0: none.
-SEEDS ?= 1500
+# Simulated runs beside the tests; 0: none. `make simulation` has three times as many.
+SEEDS ?= 500
 # Tests that failed beside others and may be run once more, alone: docs/drills.md says which, and why.
 AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
@@ -34,7 +34,9 @@ help:  ## this list
 demo: .venv/installed  ## five failures and what becomes of them, on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
 
-test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
+# What is to be installed comes at once, where the interpreter is there already; else `deps` brings it.
+test:  ## everything; installs Slurm and the like, which takes root or sudo
+	$(MAKE) --no-print-directory $(if $(PYTHON),-j3 $(DOCS_VENV)/installed) deps $(TEST_VENV)/installed
 	$(MAKE) --no-print-directory -j2 check bytecode docs
 	rm -f $(AGAIN)
 	scripts/beside $(SIMULATE) -- env $(RUN_TESTS) -n $(WORKERS) \
@@ -72,6 +74,7 @@ deps:  ## the Debian packages that the tests need, Slurm among them; takes root 
 docs: $(DOCS_VENV)/installed  ## the pages of docs/ as a site: build/docs/index.html
 	$(DOCS_VENV)/bin/sphinx-build --quiet -W --keep-going -c docs . build/docs
 
+simulation: SEEDS = 1500
 simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds
 	$(SIMULATE)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,30 +25,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # pytest's own folders, tmp_path among them.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(ramdisk.room()))
 
-TESTS = Path(__file__).parent
-
-pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "tests.sharedfs", "tests.runs",
-                  "tests.localruns", "tests.torchbin"]
-
-
-# Where the long tests are, the longest first (140, 110, 105 s): what is begun last should be short, or one worker ends
-# alone. Those that wait come before those that compute.
-LONG = ("drills/test_phases", "drills/test_watch", "drills/test_hangs", "drills/test_outages", "drills/test_clusters",
-        "drills/test_handover", "drills/test_via", "drills/test_examples", "drills", "examples", "test_package",
-        "sandbox", "adapters", "templates", "commands", "odd", "node", "supervisor", "simulation",
-        "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the long tests; `--dist load --maxschedchunk 1` hands them out in this order."""
-    items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    if "torch" in getattr(item, "fixturenames", ()):
-        return len(LONG) + 1   # each later fork of that worker takes nearly twice as long
-    place = str(item.path.relative_to(TESTS))
-    return next((turn for turn, start in enumerate(LONG) if place.startswith(start)), len(LONG))
+pytest_plugins = ["tests.secondchance", "tests.lanes", "tests.sandboxes", "tests.frozen", "tests.sharedfs",
+                  "tests.runs", "tests.localruns", "tests.torchbin"]
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 from tests import ramdisk
 
-RESET_TIMEOUT_S = 60.0
+RESET_TIMEOUT_S = 20.0      # it takes less than one; a new sandbox takes four
 SOON_IDLE_S = 3.0           # without jobs; a node that is drained never is
 ORPHANS_TIMEOUT_S = 300.0   # a sandbox that was left in the middle of a test takes some seconds to end
 CLOCKS_AGREE_S = 1.0        # a process' time of birth is known to a tick, from a boot time in whole seconds

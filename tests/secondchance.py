@@ -1,6 +1,6 @@
 """Failed tests that may be run once more, alone: `pytest --second-chance FILE`, then `pytest -n 0 @FILE`.
 
-Five drills at once on two cores can starve a bound in seconds, which says nothing of the code. So where all tests that
+Seven drills at once on two cores can starve a bound in seconds, which says nothing of the code. So where all tests that
 failed are drills or need a real Slurm, and they are few, their names go to FILE and the run ends with 0: whoever asked
 for that runs them again with nothing beside them, and only what fails then has failed. Any other failure ends the run
 with 1, and FILE stays empty.

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from safelaunch import callbacks
 from safelaunch.callbacks import MOST_STEPS, AllRanks, EndListener
 from tests.localruns import SubmitLocal
+from tests.torchbin import needs_accelerate
 
 ROOT = Path(__file__).parent.parent
 STEP_S = st.floats(0.0, 100.0)
@@ -182,7 +183,6 @@ FILES = "['safelaunch_callbacks', 'safelaunch_callbacks.accelerate', 'safelaunch
 
 def train(folder: Path, *launcher: str, asked_at: int, **more: str) -> str:
     """What Accelerate's ranks print, with the two copies beside the training."""
-    pytest.importorskip("accelerate", reason="Accelerate is not installed")
     for source in ("safelaunch_progress.py", "safelaunch_callbacks"):
         (folder / source).symlink_to(ROOT / "progress" / source)
     (folder / "train.py").write_text(LOOP)
@@ -194,6 +194,7 @@ def train(folder: Path, *launcher: str, asked_at: int, **more: str) -> str:
     return done.stdout
 
 
+@needs_accelerate
 @pytest.mark.torch
 def test_ranks_of_accelerate_end_at_one_step_though_one_alone_was_asked(tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
@@ -203,6 +204,7 @@ def test_ranks_of_accelerate_end_at_one_step_though_one_alone_was_asked(tmp_path
     assert 20 <= int(ends[0].split()[3]) < 99 and "safelaunch: step 1 loss 0.5" in said
 
 
+@needs_accelerate
 @pytest.mark.torch
 def test_accelerate_outside_a_run_sees_nothing_of_it(tmp_path: Path) -> None:
     assert train(tmp_path, asked_at=0) == f"ends after step 99 {FILES}\n"

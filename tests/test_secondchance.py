@@ -19,9 +19,10 @@ DIES = MARKED + "def test_dies(): import os; os._exit(3)\n"
 def run_tests(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(f"import pytest\n{code}")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = slurm: x\n")
-    return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words], cwd=folder,
-                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, check=False, capture_output=True,
-                          text=True, timeout=120)
+    # Without the plugins of other packages, which take most of the time: Hydra's alone imports all of it.
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist.plugin", *words]
+    return subprocess.run(argv, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=120)
 
 
 def first_run(folder: Path, code: str, workers: int = 0) -> tuple[int, list[str], str]:

@@ -36,7 +36,7 @@ exec {python} "$@"
 
 @pytest.fixture(scope="session")
 def torch() -> Any:
-    """PyTorch in the process of the tests. Those that ask for it run last (conftest.py): it makes each fork dearer."""
+    """PyTorch in the process of the tests. Who asks for it runs last (tests/lanes.py): it makes each fork dearer."""
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 

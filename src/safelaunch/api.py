@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ class RunHandle:
         choice = LogChoice(self._stored, attempt, rank, host, grep)
         if since is not None:
             since_t = parse_since(since, time.time()) if isinstance(since, str) else float(since)
-            choice = replace(choice, begin=Since(self._stored, since_t, say).start)
+            choice = choice._replace(begin=Since(self._stored, since_t, say).start)
         if not follow:
             wait_for_last_lines(self._stored)
         parts = follow_logs(choice, lines, say) if follow else read_logs(

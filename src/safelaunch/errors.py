@@ -16,7 +16,7 @@ SafelaunchError               exit code 70 unless a branch says otherwise
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class SafelaunchError(Exception):
@@ -36,8 +36,7 @@ class UsageError(SafelaunchError):
     exit_code = 2
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One mistake in a config: its place (1-based; 0 = unknown), the key, and what to do."""
 
     file: str

@@ -18,6 +18,7 @@ import pytest
 
 from safelaunch.adapters import journal, registry
 from safelaunch.adapters.probe import ChildAnswer, stuck_children
+from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
@@ -37,12 +38,20 @@ PENDING = "{job}|PENDING|me|{reason}||n/a|{excluded}|{dependency}|main|N/A|0:00|
 NAME = "bloom.1a2b3c4d"
 
 
+class AtOnce(Pace):
+    """Commands of a clock that jumps wait for no turn on the real one (tests/adapters/test_pace.py)."""
+
+    def take(self, now_s: float) -> bool:
+        return True
+
+
 class Clock(World):
     """A world whose monotonic clock stands still until it is moved."""
 
     def __init__(self) -> None:
         super().__init__()
         self.at_s = 1000.0
+        self._pace = AtOnce()
 
     def now_s(self) -> float:
         return self.at_s

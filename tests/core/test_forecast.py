@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +46,7 @@ def test_an_answer_that_cannot_be_read_is_unknown_and_a_no_is_a_no(words: str, i
 
 @given(st.text(), st.booleans())
 def test_no_answer_breaks_the_plan(words: str, is_ok: bool) -> None:
-    assert said("start", replace(FACTS, start=parse_test_only(words, is_ok)))
+    assert said("start", FACTS._replace(start=parse_test_only(words, is_ok)))
 
 
 def test_the_worst_case_counts_gpus_of_spares_and_of_every_restart() -> None:
@@ -65,14 +63,14 @@ def test_without_a_time_limit_the_worst_case_is_unknown() -> None:
 def test_who_is_excluded_is_told_with_the_reason_and_of_many_how_many() -> None:
     assert said("excluded") == "no node"
     many = tuple((f"n{i}", "Xid 79") for i in range(5))
-    assert said("excluded", replace(FACTS, excluded=many)).endswith("n2 (Xid 79); and 2 more: safelaunch nodes")
-    assert said("excluded", replace(FACTS, excluded=None)).startswith("unknown")
+    assert said("excluded", FACTS._replace(excluded=many)).endswith("n2 (Xid 79); and 2 more: safelaunch nodes")
+    assert said("excluded", FACTS._replace(excluded=None)).startswith("unknown")
 
 
 def test_when_it_starts_is_told_and_unknown_is_called_unknown() -> None:
     assert said("start") == "2026-11-25T08:14:35 on n[0-1] in partition main, as the queue is now"
-    assert said("start", replace(FACTS, start=ExpectedStart(trouble="no answer"))) == "unknown: no answer"
-    assert said("start", replace(FACTS, start=ExpectedStart(refusal="no"))) == "Slurm would refuse it: no"
+    assert said("start", FACTS._replace(start=ExpectedStart(trouble="no answer"))) == "unknown: no answer"
+    assert said("start", FACTS._replace(start=ExpectedStart(refusal="no"))) == "Slurm would refuse it: no"
 
 
 def test_with_how_few_nodes_it_may_go_on_is_told() -> None:
@@ -85,8 +83,8 @@ def test_with_how_few_nodes_it_may_go_on_is_told() -> None:
 
 def test_a_dirty_tree_is_told() -> None:
     assert said("git") == "commit 0123456789ab"
-    assert "2 files differ" in said("git", replace(FACTS, dirty=2))
-    assert "at least 2 files differ" in said("git", replace(FACTS, dirty=2, is_cut=True))
-    assert said("git", replace(FACTS, commit=None)) == "unknown: git took too long"
+    assert "2 files differ" in said("git", FACTS._replace(dirty=2))
+    assert "at least 2 files differ" in said("git", FACTS._replace(dirty=2, is_cut=True))
+    assert said("git", FACTS._replace(commit=None)) == "unknown: git took too long"
     assert changed_files("diff --git a/x b/x\n+diff --git in a line\ndiff --git a/y b/y\n") == 2
-    assert not [row for row in forecast.rows(made(), replace(FACTS, commit=""), str) if row[0] == "git"]
+    assert not [row for row in forecast.rows(made(), FACTS._replace(commit=""), str) if row[0] == "git"]

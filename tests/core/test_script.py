@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,7 +184,7 @@ def test_what_no_script_can_hold_is_refused(value: str) -> None:
     with pytest.raises(TemplateError):
         quote_directive(value)
     with pytest.raises(TemplateError):
-        render(TEMPLATE, replace(plan_of(MINIMAL), command=value), python="/usr/bin/python3", library=())
+        render(TEMPLATE, plan_of(MINIMAL)._replace(command=value), python="/usr/bin/python3", library=())
 
 
 def test_a_value_longer_than_a_process_can_be_given_is_refused() -> None:
@@ -203,26 +202,26 @@ def test_a_directive_with_a_control_character_is_refused(value: str) -> None:
 @pytest.mark.parametrize("name", ["a\n#SBATCH --uid", "Comment", "", "-x", "a b", "a=b"])
 def test_a_directive_with_another_name_than_an_options_is_refused(name: str) -> None:
     with pytest.raises(TemplateError, match="not the name of an sbatch option"):
-        directives(replace(plan_of(MINIMAL), sbatch=((name, "x"),)))
+        directives(plan_of(MINIMAL)._replace(sbatch=((name, "x"),)))
 
 
 @pytest.mark.parametrize("name", ["UID", "IFS", "RANDOM", "BASH_ARGV", "a-b", "a=b", "x\ny", ""])
 def test_a_variable_that_bash_would_not_hand_on_is_refused(name: str) -> None:
     with pytest.raises(TemplateError, match="bash does not hand"):
-        rendered(replace(plan_of(MINIMAL), env=((name, "x"),)))
+        rendered(plan_of(MINIMAL)._replace(env=((name, "x"),)))
 
 
 def test_a_run_folder_whose_output_file_slurm_would_misread_is_refused() -> None:
     with pytest.raises(TemplateError, match="backslash"):
-        directives(replace(plan_of(MINIMAL), run_dir="/a\\b"))
+        directives(plan_of(MINIMAL)._replace(run_dir="/a\\b"))
 
 
 def test_a_percent_sign_in_the_run_folder_is_none_of_slurms_symbols() -> None:
-    assert "output=/runs/100%%j/slurm-%j.out" in lines_of(replace(plan_of(MINIMAL), run_dir="/runs/100%j"))
+    assert "output=/runs/100%%j/slurm-%j.out" in lines_of(plan_of(MINIMAL)._replace(run_dir="/runs/100%j"))
 
 
 def test_an_option_that_is_given_twice_stands_there_twice() -> None:
-    plan = replace(plan_of(MINIMAL), sbatch=(("gres", "gpu:1"), ("gres", "lustre")))
+    plan = plan_of(MINIMAL)._replace(sbatch=(("gres", "gpu:1"), ("gres", "lustre")))
     assert [line for line in lines_of(plan) if line.startswith("gres")] == ["gres=gpu:1", "gres=lustre"]
 
 

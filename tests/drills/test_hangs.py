@@ -26,7 +26,7 @@ from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
 from tests.trainers.steps import losses_until
 
-SHORT_FREEZE_S, LONG_FREEZE_S = 60.0, 600.0
+SHORT_FREEZE_S, LONG_FREEZE_S = 35.0, 600.0   # longer than two leases, and than a new standby takes
 GAP_S = 2.0
 LISTEN_S = 0.02
 GLOO = """\
@@ -65,24 +65,24 @@ def rows(drill: Drill) -> list[str]:
 def test_training_that_hangs_is_seen_by_its_silence_and_its_stacks_and_goes_on(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
-    drill = submit(sandbox)("--steps 600 --step-time 0.1 --save-every 10 --lockstep sync --hang-at 330 --die-rank 2",
+    drill = submit(sandbox)("--steps 150 --step-time 0.1 --save-every 10 --lockstep sync --hang-at 110 --die-rank 2",
                             overrides=("hang.no_progress=15s",))
-    drill.wait_step(329, timeout_s=90)
+    drill.wait_step(109, timeout_s=90)
     found = drill.wait_event("verdict", timeout_s=240)
 
     assert found.data["category"] == "hang", drill.story()
     assert found.data["summary"].startswith("rank 2 on n1 sleeps in "), "the others look for its file, each 2 ms"
     state = drill.wait_end(300)
     assert state.ended and state.ended.how == "completed", drill.story()
-    assert drill.losses() == losses_until(600)
+    assert drill.losses() == losses_until(150)
     assert len(looks(drill)) == 2, "two looks agree before anything is ended"
     assert drill.events("node_suspected") == [], "code is to blame; whose ranks end first is chance"
 
 
 def test_stopped_rank_is_named_ended_and_the_training_goes_on(sandbox: Sandbox, submit: Submitter) -> None:
-    drill = submit(sandbox)("--steps 400 --step-time 0.1 --save-every 10 --lockstep tcp",
+    drill = submit(sandbox)("--steps 120 --step-time 0.1 --save-every 10 --lockstep tcp",
                             overrides=("hang.no_progress=15s",))
-    drill.wait_step(100, timeout_s=120)
+    drill.wait_step(60, timeout_s=120)
     stopped = drill.ranks()[-1]
     os.kill(stopped, signal.SIGSTOP)
     found = drill.wait_event("verdict", timeout_s=240)
@@ -90,7 +90,7 @@ def test_stopped_rank_is_named_ended_and_the_training_goes_on(sandbox: Sandbox, 
     assert found.data["category"] == "hang" and "stopped" in found.data["summary"], drill.story()
     assert looks(drill)[0]["verdict"]["odd"][0]["pid"] == stopped
     state = drill.wait_end(240)
-    assert state.ended and state.ended.how == "completed" and drill.losses() == losses_until(400), drill.story()
+    assert state.ended and state.ended.how == "completed" and drill.losses() == losses_until(120), drill.story()
     assert not Path(f"/proc/{stopped}").exists()
 
 
@@ -105,7 +105,7 @@ def test_deadlock_in_a_collective_of_a_real_torchrun_job_is_ended_and_why_tells_
     drill = submit(sandbox)(
         command=f"python3 -u {work}/train.py", nodes=2, tasks=1, folder=work,
         extra=f"setup: export PATH={bin_dir}:$PATH\nenv: {{GLOO_SOCKET_IFNAME: lo, OMP_NUM_THREADS: '1'}}\n",
-        overrides=("hang.no_progress=15s", "launch.with=torchrun", "launch.nproc_per_node=2"))
+        overrides=("hang.no_progress=15s", "launch.with=torchrun", "launch.nproc_per_node=2", "restart.max_restarts=0"))
 
     found = drill.wait_event("verdict", timeout_s=240)
     state = drill.wait_end(240)
@@ -114,13 +114,13 @@ def test_deadlock_in_a_collective_of_a_real_torchrun_job_is_ended_and_why_tells_
     last = looks(drill)[-1]
     assert (last["verdict"]["kind"], [odd["rank"] for odd in last["verdict"]["odd"]]) == ("deadlock", [3])
     assert last["headline"].startswith("3 ranks: all_reduce ← train_step")
-    assert state.ended and state.ended.how == "completed" and len(state.attempts) == 2, drill.story()
+    assert state.ended and state.ended.how == "gave_up" and len(state.attempts) == 1, drill.story()
     said = drill.as_user("why", str(drill.run_dir), "--attempt", "1").stdout
     assert "evaluate" in said and "rank 3" in said, said
 
 
 def test_limbo_of_an_srun_whose_ranks_have_gone_does_not_hold_the_run(sandbox: Sandbox, submit: Submitter) -> None:
-    drill = submit(sandbox)("--steps 300 --step-time 0.1 --save-every 10")
+    drill = submit(sandbox)("--steps 100 --step-time 0.1 --save-every 10")
     drill.wait_step(30, timeout_s=90)
     sruns = [pid for pid in drill.pids("srun") if comm_of(pid) == "srun" and b"SAFELAUNCH_MARK=" in environ_of(pid)]
     assert sruns, drill.story()
@@ -133,7 +133,7 @@ def test_limbo_of_an_srun_whose_ranks_have_gone_does_not_hold_the_run(sandbox: S
     state = drill.wait_end(240)
 
     assert state.ended and state.ended.how == "completed", drill.story()
-    check_losses(drill, 300, has_lost_log_end=True)   # a stopped srun keeps what it has read
+    check_losses(drill, 100, has_lost_log_end=True)   # a stopped srun keeps what it has read
     drill.wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in sruns), 20, "the stopped srun was left")
 
 
@@ -174,7 +174,7 @@ def test_hang_that_is_only_to_be_told_is_told_and_left_alone(hung: Callable[[str
 def test_training_asleep_on_a_frozen_filesystem_is_waited_for_and_goes_on_in_the_same_attempt(
     sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:
-    drill = submit(sandbox)("--steps 300 --step-time 0.1 --save-every 1000 --lockstep tcp "
+    drill = submit(sandbox)("--steps 120 --step-time 0.1 --save-every 1000 --lockstep tcp "
                             f"--stamp-dir {freezable.path}/stamps", overrides=("hang.no_progress=10s",))
     drill.wait_step(50, timeout_s=90)
     freezable.freeze()
@@ -184,7 +184,7 @@ def test_training_asleep_on_a_frozen_filesystem_is_waited_for_and_goes_on_in_the
     state = drill.wait_end(240)
 
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
-    assert drill.losses() == losses_until(300)
+    assert drill.losses() == losses_until(120)
     found = looks(drill)[0]["verdict"]
     assert found["kind"] == "storage" and str(freezable.path) in found["summary"], found
     assert "thaw" in rows(drill)
@@ -237,7 +237,7 @@ def listen() -> Iterator[Callable[[Drill], Pulse]]:
 
 @pytest.mark.parametrize(
     "freeze_s",
-    [pytest.param(SHORT_FREEZE_S, id="a minute"), pytest.param(LONG_FREEZE_S, id="ten minutes", marks=long_only)])
+    [pytest.param(SHORT_FREEZE_S, id="35 seconds"), pytest.param(LONG_FREEZE_S, id="ten minutes", marks=long_only)])
 def test_supervisor_is_never_stuck_while_its_run_folder_is_frozen(
     sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount, listen: Callable[[Drill], Pulse],
     freeze_s: float, monkeypatch: pytest.MonkeyPatch

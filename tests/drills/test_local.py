@@ -17,6 +17,7 @@ import pytest
 
 from safelaunch.adapters import ownership
 from safelaunch.node.guard.fence import LOOK_S
+from tests.drills.proofs import long_only
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
 
@@ -348,3 +349,21 @@ def test_a_training_goes_on_from_the_last_checkpoint_before_its_nan(submit_local
     assert "nan" not in run.log(2)
     shown = run.type("checkpoints", "--json").stdout
     assert "no finite number" not in shown, "the second attempt has written them again"
+
+
+@long_only
+@pytest.mark.parametrize(("word", "how_it_ends"), [("--after", "gave_up"), ("--after-any", "completed")])
+def test_one_that_waits_for_a_run_whose_processes_are_gone_ends_after_a_minute(
+    submit_local: SubmitLocal, word: str, how_it_ends: str
+) -> None:
+    first = submit_local(ENDLESS)
+    first.wait_step(1)
+    second = submit_local("--steps 3 --step-time 0.01", "name=second", word, str(first.run_dir))
+    second.wait_for(lambda: second.events("decision"), 30, "it does not wait")
+    while left := first.pids():   # as after a reboot
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    ended = second.wait_end()
+    assert ended.how == how_it_ends, second.story()
+    assert ("see: safelaunch status local" in ended.why) == (word == "--after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import crash
-from tests.runs import ALICE, Drill, Installation, Submitter
+from tests.drills.proofs import crash, long_only
+from tests.runs import ALICE, Drill, Installation, Submitter, parent_of
 from tests.sandboxes import make_workdir
 
 SHORT = "--steps 5 --step-time 0.01 --save-every 2"
@@ -144,3 +145,60 @@ def test_what_follows_a_run_that_fails_is_what_was_asked(
     assert first.state().name == "gave_up"
     assert (len(second.state().attempts), "has ended: gave_up" in ended.why) == ((0, True) if word == "--after" else
                                                                                    (1, False))
+
+
+def test_a_person_stops_the_run_before_and_one_that_waits(sandbox: Sandbox, submit: Submitter) -> None:
+    first = submit(sandbox)(UNTIL_TOLD, nodes=1, tasks=1)
+
+    def follow(word: str) -> Drill:
+        return submit(sandbox)(SHORT, overrides=(word, str(first.run_dir)), nodes=1, tasks=1, wait_started=False)
+
+    well, anyhow, stopped = follow("--after"), follow("--after-any"), follow("--after")
+    assert stopped.as_user("stop", str(stopped.run_dir)).returncode == 0, stopped.story()
+    assert stopped.wait_end().name == "stopped" and not stopped.state().attempts
+    assert stopped.job not in sandbox.slurm(["squeue", "-h", "-o", "%i"]).split()
+    assert first.state().ended is None and not well.events("job_started"), first.story()
+
+    assert first.as_user("stop", str(first.run_dir)).returncode == 0, first.story()
+    bad, good = (run.wait_end().ended for run in (well, anyhow))
+    assert bad and bad.how == "gave_up" and "has ended: stopped" in bad.why, well.story()
+    assert good and good.how == "completed", anyhow.story()
+    assert not well.state().attempts
+
+
+def kill_job(first: Drill) -> None:
+    """The leader, and the shell that would start it again: nobody writes down how the job ends."""
+    leader = first.leader()
+    for pid in (parent_of(leader), leader):
+        first.kill(pid)
+
+
+def test_a_run_waits_for_the_next_job_of_one_whose_supervisor_died(sandbox: Sandbox, submit: Submitter) -> None:
+    first = submit(sandbox)(UNTIL_TOLD, nodes=1, tasks=1)
+    first.wait_event("submitted", 2)
+    second = submit(sandbox)(SHORT, overrides=("--after", str(first.run_dir)), nodes=1, tasks=1, wait_started=False)
+    first.wait_step(12)
+    kill_job(first)
+    first.wait_event("attempt_started", 2, timeout_s=90)
+    assert not second.state().attempts
+    (first.folder / "last").write_text("1")
+    ended, after = first.wait_end().ended, second.wait_end()
+    assert ended and ended.how == "completed", first.story()
+    assert after.ended and after.ended.how == "completed" and after.attempts[0].started_t >= ended.t, second.story()
+
+
+@long_only
+def test_a_run_whose_supervisor_and_next_job_are_gone_is_lost_after_a_minute(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    first = submit(sandbox)(UNTIL_TOLD, nodes=1, tasks=1)
+    queued = str(first.wait_event("submitted", 2).data["job"])
+    well, anyhow = (submit(sandbox)(SHORT, overrides=(word, str(first.run_dir)), nodes=1, tasks=1, wait_started=False)
+                    for word in ("--after", "--after-any"))
+    first.kill(first.leader(), signal.SIGSTOP)   # else it sees that its next job is cancelled
+    sandbox.slurm(["scancel", queued])
+    kill_job(first)
+    bad, good = (run.wait_end(240).ended for run in (well, anyhow))
+    assert bad and bad.how == "gave_up" and "nobody knows how it ended" in bad.why, well.story()
+    assert good and good.how == "completed", anyhow.story()
+    assert first.state().ended is None

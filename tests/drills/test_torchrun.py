@@ -130,8 +130,13 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
     torchrun: Submit, installation: Installation
 ) -> None:
     command = ("export FIRST=secret-exported\ncat <<<secret-here-string >here\n"
-               f"OWN=secret-own {installation.trainer} {ENDLESS} --ckpt ckpt ${{RESUME_ARGS}}")
-    drill = torchrun(command=command, setup="IN_SETUP=secret-setup", nodes=1)
+               "until [[ -e go ]]; do sleep 0.05; done   # secret-remark\n"
+               f"[[ $FIRST == secret-exported ]] && OWN=secret-own {installation.trainer} {ENDLESS} --ckpt ckpt "
+               "${RESUME_ARGS}")
+    drill = torchrun(command=command, setup="IN_SETUP=secret-setup", nodes=1, overrides=("env.TOKEN=secret-env",))
+    drill.wait_for(lambda: (drill.folder / "here").exists(), 60, "the command did not start")
+    before, ours = command_lines_seen_by(NOBODY), set(drill.pids())
+    (drill.folder / "go").touch()
     drill.wait_step(1, timeout_s=60)
 
     lines = command_lines_seen_by(NOBODY)
@@ -139,11 +144,14 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
     (node,) = drill.state().attempts[0].nodes
     pids = ranks(drill, node)
     assert len(pids) == 2 and all("steps.py" in lines[pid] for pid in pids)
-    assert not [line for pid, line in lines.items() if "secret-" in line and pid in drill.pids()]
+    ours |= set(drill.pids())
+    assert not [line for pid, line in [*before.items(), *lines.items()] if "secret-" in line and pid in ours]
     assert b"OWN=secret-own" in environ_of(pids[0]).split(b"\0")
     assert {parent_of(pid) for pid in pids} == set(launchers(drill, node))
     drill.kill(pids[0])
     drill.wait_for(lambda: re.search(r"exitcode *: -9 ", drill.log(1)), 60, "torchrun does not say that it was killed")
+    drill.wait_for(lambda: "Signal 9 (SIGKILL)" in drill.log(1), 30, "torchrun does not name the signal")
+    assert "Killed" not in drill.log(1), "a shell has seen it die"
 
 
 @needs_torch

@@ -23,7 +23,8 @@ from safelaunch.adapters import journal
 from safelaunch.node import fresh
 from tests.simulation.clock import Clock
 
-SHOWN = ("run", "work")   # below the simulation's folder: the run folder, and the working directory with checkpoints
+# Below the simulation's folder: the run folder, the working directory with checkpoints, and the folder of another run.
+SHOWN = ("run", "work", "before")
 
 
 class Client:
@@ -152,7 +153,8 @@ def _through(write: Callable[..., Any]) -> Callable[..., Any]:
 def make_server(place: Path) -> None:
     """The server's tree, and the paths that the project's code knows."""
     for name in SHOWN:
-        (place / "server" / name).mkdir(parents=True)
+        if name != "before":   # where the run waits for one
+            (place / "server" / name).mkdir(parents=True)
         (place / name).symlink_to(f"server/{name}")
 
 

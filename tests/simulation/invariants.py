@@ -12,6 +12,7 @@ from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.progress import lost
 from safelaunch.core.state import State
+from safelaunch.supervisor.following import LOOK_EVERY_S
 from tests.simulation.checks import STANDS_STILL
 from tests.simulation.slurm import MIN_JOB_AGE_S
 
@@ -30,6 +31,7 @@ def check(sim: Sim, state: State) -> None:
     _ends_in_a_named_state(sim, state)
     _obeys_people(sim, state)
     _completes(sim, state)
+    sim.before.check(state)
     _asks_slurm_little(sim)
     _resumes_from_the_newest(sim, state)
     _says_what_is_lost(sim, state)
@@ -139,7 +141,7 @@ def _was_complete(sim: Sim, t: float) -> bool:
 
 def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
-    if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful:
+    if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
         return
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do
@@ -160,7 +162,7 @@ def _asks_slurm_little(sim: Sim) -> None:
     starts = sum(job.restarts for job in sim.all_jobs)
     incidents = 1 + len(sim.attempts) + len(sim.all_jobs) + starts + len(sim.said) + len(sim.people)
     outage_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind.startswith("slurm_"))
-    allowed = CALLS_AN_INCIDENT * incidents + outage_s / 5.0
+    allowed = CALLS_AN_INCIDENT * incidents + outage_s / 5.0 + sim.before.longest_s / LOOK_EVERY_S
     if len(times) > allowed:
         sim.violate(f"{len(times)} calls to Slurm in {incidents} incidents")
     for caller in dict.fromkeys(who for _, who in made if who not in sim.people):   # who type a verb now and then

@@ -40,6 +40,9 @@ AFTER_FAILURE = ("auto", "before", "before", "off")
 SLOW = ("node", "other", "wrong")
 # before_resize: works, ends by an error, never ends, or is killed in the middle the first time.
 RESIZES = ("works", "works", "fails", "hangs", "dies")
+# What becomes of another run, for whose end this one waits: it ends in one of three ways; it goes on in a second job,
+# of which Slurm was told or not; it dies without a word; or its second job comes a while after the first one's end.
+BEFORE = ("completes", "gives_up", "is_stopped", "moves", "moves_unsaid", "vanishes", "returns")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 
 
@@ -103,6 +106,9 @@ class Scenario:
     before_resize: str = ""          # how it goes, of RESIZES; "": there is none
     nan: str = ""                    # "once", "always": the loss is NaN from nan_step on, and so is what is saved then
     nan_step: int = 0
+    before: str = ""                 # what becomes of a run that this one waits for, of BEFORE; "": it waits for none
+    before_any: bool = False         # any end of that one will do
+    before_s: float = 0.0            # when its first job ends
     notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
@@ -159,8 +165,17 @@ def make(seed: int) -> Scenario:
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     notify = random.Random(f"notify {seed}").choice(("", "", "works", "fails", "hangs", "mixed"))   # apart, too
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _smaller(_with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
-        scenario, words=words, notify=notify, faults=in_order), span_s))))))
+    return _follows(_smaller(_with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
+        scenario, words=words, notify=notify, faults=in_order), span_s)))))))
+
+
+def _follows(scenario: Scenario) -> Scenario:
+    """One of ten seeds waits for another run (--after, --after-any). Drawn apart, too."""
+    rng = random.Random(f"before {scenario.seed}")
+    if rng.random() > 0.1:
+        return scenario
+    return replace(scenario, before=rng.choice(BEFORE), before_any=rng.random() < 0.5,
+                   before_s=round(rng.uniform(5.0, 240.0), 1))
 
 
 def _smaller(scenario: Scenario) -> Scenario:

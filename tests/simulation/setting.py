@@ -73,7 +73,7 @@ def make_run(sim: Sim) -> Plan:
     for name in ("journal", "attempts", "claims", "control"):
         (sim.run_dir / name).mkdir(parents=True)
     sim.checkpoints.mkdir(parents=True)
-    meta = meta.replace(PLACE, str(sim.run_dir))
+    meta = sim.before.add_to(meta.replace(PLACE, str(sim.run_dir)))
     (sim.run_dir / "run.json").write_text(meta)
     (sim.run_dir / "job.sbatch").write_text(job.replace(PLACE, str(sim.run_dir)))
     (sim.run_dir / "submit.env").write_bytes(b"PATH=/usr/bin")

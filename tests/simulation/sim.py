@@ -16,6 +16,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.state import State
 from safelaunch.node.guard.fence import is_to_be_cancelled
 from tests.simulation import faults, setting
+from tests.simulation.before import Before
 from tests.simulation.clients import Client, make_server
 from tests.simulation.clock import Clock, Spinning
 from tests.simulation.folder import Mount
@@ -108,6 +109,7 @@ class Sim:
         self.benched: list[tuple[str, ...]] = []   # nodes of each round of measurements
         self.failed_checks: set[str] = set()   # nodes that have failed one
         self.conversions = Conversions(self)
+        self.before = Before(self)
         self.slurm = Slurm(self)
         self.is_plain = False
         self.outside_calls: list[str] = []
@@ -127,7 +129,7 @@ class Sim:
     def run(self) -> Outcome:
         """Let it all happen."""
         self.plan = setting.make_run(self)
-        first = self.slurm.submit(self.run_dir / "job.sbatch", {"--dependency": "singleton"})
+        first = self.slurm.submit(self.run_dir / "job.sbatch", {"--dependency": self.before.begin()})
         setting.write_submitted(self, first.id)
         for fault in self.scenario.faults:
             self.clock.at(fault.t, partial(faults.inject, self, fault))
@@ -169,7 +171,7 @@ class Sim:
         scenario = self.scenario
         training_s = scenario.steps * (scenario.step_s + scenario.save_s / scenario.save_every)
         jobs_s = 4 * scenario.limit_min * 60.0
-        waits_s = 1800.0 + 2 * scenario.preserve_s + 4 * REQUEUE_WAIT_S
+        waits_s = 1800.0 + self.before.longest_s + 2 * scenario.preserve_s + 4 * REQUEUE_WAIT_S
         return scenario.faults_end_t + jobs_s + 4 * training_s + 2 * scenario.slurmd_timeout_s + waits_s
 
     def _look(self) -> None:
@@ -285,6 +287,7 @@ class Sim:
     def launched(self, attempt: Attempt, by: Supervisor) -> None:
         """An attempt is launched."""
         self.launches.append((self.clock.t, attempt, by))
+        self.before.launched(attempt)
         self.trace(by.host.name, f"attempt {attempt.number} on {[node.name for node in attempt.nodes]} from step "
                                  f"{attempt.told_step}")
         same = [other for other in self.attempts if other is not attempt and other.number == attempt.number]

@@ -211,12 +211,16 @@ class Controller:
     def _may_start(self, job: Job) -> bool:
         if job.held or job.begin_t > self.sim.clock.t:
             return False
-        before = self.jobs.get(job.after) if job.after else None
-        if before is not None and before.is_live:
+        if self.waits_for(job):
             return False
         same = [other for other in self.jobs.values() if other.name == job.name and other is not job]
         return not job.singleton or not any(
             other.state == "RUNNING" or (other.state == "PENDING" and int(other.id) < int(job.id)) for other in same)
+
+    def waits_for(self, job: Job) -> list[str]:
+        """The jobs of its afterany that have not ended."""
+        after = job.after.split(":") if job.after else []
+        return [one for one in after if self.sim.before.has(one) or ((known := self.jobs.get(one)) and known.is_live)]
 
     def _is_free(self, node: str) -> bool:
         return node not in self.down and not any(

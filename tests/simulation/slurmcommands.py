@@ -183,7 +183,7 @@ class Slurm(Controller):
         if words.get("--states") != "all":
             jobs = [job for job in jobs if job.is_live]
         line = self._watch_line if words.get("--format") == slurmtext.WATCH_FORMAT else self._line
-        return 0, "".join(line(job) for job in jobs), ""
+        return 0, "".join([*(line(job) for job in jobs), *self.sim.before.lines(words.get("--name", ""))]), ""
 
     def _line(self, job: Job) -> str:
         return f"{job.id}|{job.state}|u|{job.name}|{self._reason(job)}|{nodefold.fold(job.nodes)}\n"
@@ -201,8 +201,7 @@ class Slurm(Controller):
         return "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.nodes_wanted else "Resources"
 
     def _watch_line(self, job: Job) -> str:
-        before = self.jobs.get(job.after or "")
-        waits = [f"afterany:{job.after}(unfulfilled)"] if before is not None and before.is_live else []
+        waits = [f"afterany:{one}(unfulfilled)" for one in self.waits_for(job)]
         waits += ["singleton(unfulfilled)"] if job.singleton else []
         ran_s = int(self.sim.clock.t - job.started_t) if job.state == "RUNNING" else 0
         clock = f"{ran_s // 86400}-{ran_s // 3600 % 24:02d}:{ran_s // 60 % 60:02d}:{ran_s % 60:02d}"

@@ -5,6 +5,7 @@ And the bugs that matter most are found by chance as well, among a few seeds.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -295,10 +296,16 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
 }
 
 
+@functools.cache
+def is_fine(scenario: Scenario) -> bool:
+    """Whether the code as it is breaks nothing there; test_golden.py has shown that of the golden scenarios."""
+    return scenario in GOLDEN.values() or not run(scenario).violations
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutation_breaks_the_invariant_that_is_there_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, patches, expected = MUTATIONS[name]
-    assert not run(scenario).violations, "the scenario itself is fine"
+    assert is_fine(scenario), "the scenario itself is fine"
     for owner, attribute, value in patches:
         monkeypatch.setattr(owner, attribute, value)
     violations = run(scenario, until=expected).violations

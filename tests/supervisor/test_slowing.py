@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,7 +105,7 @@ def test_the_level_is_journalled_before_any_drop_so_that_the_next_supervisor_kno
 
 def test_a_run_of_a_version_without_the_key_is_not_watched() -> None:
     lead = Lead()
-    lead.plan = replace(PLAN, slow=SlowPlan(is_on=False))
+    lead.plan = PLAN._replace(slow=SlowPlan(is_on=False))
     for pace in chronicle(seed=4):
         lead.reads(lines_of(pace.step, pace.seconds))
     assert lead.events == [] and lead.running.pace is None
@@ -115,7 +114,7 @@ def test_a_run_of_a_version_without_the_key_is_not_watched() -> None:
 def test_a_pattern_that_takes_too_long_is_given_up_and_the_leader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "LISTEN_S", 0.02)
     lead = Lead()
-    lead.plan = replace(PLAN, step_time_pattern=r"(?:a+)+b(\d+)")
+    lead.plan = PLAN._replace(step_time_pattern=r"(?:a+)+b(\d+)")
     lead.reads(b"step 5 " + b"a" * 60 + b"\n")
     assert lead.plan.step_time_pattern == "auto" and "are given up" in lead.said[0]
 
@@ -140,7 +139,7 @@ def test_a_loss_that_is_no_number_is_journalled_and_said_once_and_ends_nothing()
 
 def test_where_on_nan_says_stop_no_line_says_that_nothing_is_ended() -> None:
     lead = Lead()
-    lead.plan = replace(PLAN, on_nan="stop")
+    lead.plan = PLAN._replace(on_nan="stop")
     lead.reads(losses(100, *["nan"] * 5))
     assert lead.said == ["!!! the loss is nan in 3 step lines in a row, since step 100"]
 

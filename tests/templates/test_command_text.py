@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -88,7 +88,7 @@ class Bench:
     def as_command(self, text: str, setup: str) -> tuple[int, str, str]:
         """The text as the script runs it."""
         script = self.folder / "job.sbatch"
-        plan = replace(plan_of(MINIMAL), command=text, setup=setup)
+        plan = plan_of(MINIMAL)._replace(command=text, setup=setup)
         script.write_text(render(TEMPLATE, plan, python="/none", library=(),
                                  srun=("bash", "-c", STAND_IN, "srun"), is_complete=is_complete))
         return self.run("bash", str(script), "attempt", *RESUME)

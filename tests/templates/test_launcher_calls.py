@@ -9,7 +9,6 @@ import re
 import shlex
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ def attempt(folder: Path, plan: Plan, program: str, text: str, **more: str) -> s
 def plan_by(launcher: str, args: str = "", nproc: int | None = 2, yaml: str = YAML) -> Plan:
     number = "" if nproc is None else f", nproc_per_node: {nproc}"
     plan = plan_of(f"{yaml}launch: {{with: {launcher}{number}}}\n")
-    return replace(plan, launch=replace(plan.launch, args=tuple(shlex.split(args))))
+    return plan._replace(launch=plan.launch._replace(args=tuple(shlex.split(args))))
 
 
 @pytest.mark.parametrize(("launcher", "args"), CALLS, ids=lambda word: word or "plain")
@@ -81,7 +80,9 @@ def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launche
 
 
 @pytest.mark.torch
-def test_real_accelerate_and_torchrun_take_these_options_whatever_a_config_file_says(tmp_path: Path) -> None:
+def test_real_accelerate_and_torchrun_take_these_options_whatever_a_config_file_says(
+    torch: object, tmp_path: Path
+) -> None:
     accelerate = pytest.importorskip("accelerate.commands.launch", reason="Accelerate is not installed")
     torchrun = pytest.importorskip("torch.distributed.run", reason="PyTorch is not installed")
 
@@ -143,7 +144,7 @@ exit "${code:-0}"
 def test_ranks_of_a_launcher_without_prefixes_carry_host_and_rank_up_to_their_last_words(tmp_path: Path) -> None:
     command = "printf 'a\\rb\\n'; echo end >&2; echo ${SAFELAUNCH_RANK-0}; kill -KILL $$"
     plan = plan_by("deepspeed")
-    plan = replace(plan, command=command, srun=replace(plan.srun, kill_on_bad_exit=0))
+    plan = plan._replace(command=command, srun=plan.srun._replace(kill_on_bad_exit=0))
     lines = attempt(tmp_path, plan, "python3", DEEPSPEED).splitlines()
     for rank in ("local0:0", "local0:1", "local1:0", "local1:1"):
         assert [line for line in lines if line.startswith(f"[{rank}]:")] == [
@@ -151,7 +152,7 @@ def test_ranks_of_a_launcher_without_prefixes_carry_host_and_rank_up_to_their_la
 
 
 def test_mpi_ranks_without_a_pmi_are_ended_before_they_train_alone(tmp_path: Path) -> None:
-    plan = replace(plan_by("mpi", nproc=None), command="echo trained as $RANK of $WORLD_SIZE")
+    plan = plan_by("mpi", nproc=None)._replace(command="echo trained as $RANK of $WORLD_SIZE")
     assert "srun --mpi has set no variable PMI* here" in attempt(tmp_path, plan, "none", "")
     (tmp_path / "bin" / "none").unlink()
     (tmp_path / "bin").rmdir()
@@ -160,13 +161,13 @@ def test_mpi_ranks_without_a_pmi_are_ended_before_they_train_alone(tmp_path: Pat
 
 
 def test_jax_meets_at_a_port_of_its_attempt(tmp_path: Path) -> None:
-    plan = replace(plan_by("jax", nproc=None), command="echo $JAX_COORDINATOR_ADDRESS $SLURM_STEP_NODELIST")
+    plan = plan_by("jax", nproc=None)._replace(command="echo $JAX_COORDINATOR_ADDRESS $SLURM_STEP_NODELIST")
     assert "[local1:1]:127.0.0.1:4321 local[0-1]" in attempt(tmp_path, plan, "none", "").splitlines()
 
 
 def test_mpi_is_asked_of_srun_before_what_the_user_says() -> None:
     words = subprocess.run(
-        ["bash", "-c", render(TEMPLATE, replace(plan_of(MPI), srun=replace(plan_of(MPI).srun, extra=("--mpi=pmi2",))),
+        ["bash", "-c", render(TEMPLATE, plan_of(MPI)._replace(srun=plan_of(MPI).srun._replace(extra=("--mpi=pmi2",))),
                               python="/none/python", library=(), srun=("echo",)), "job.sbatch", "attempt"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"],
         "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}).stdout
@@ -204,8 +205,8 @@ def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "python3").write_text(NO_RAY)
     (tmp_path / "own" / "python3").chmod(0o755)
-    plan = replace(plan_by("ray", "--num-gpus 4", nproc=None), command="echo trained by $RAY_ADDRESS on $SLURM_NODEID",
-                   setup=f"PATH={tmp_path}/own:$PATH")
+    plan = plan_by("ray", "--num-gpus 4", nproc=None)._replace(command="echo trained by $RAY_ADDRESS on $SLURM_NODEID",
+                                                               setup=f"PATH={tmp_path}/own:$PATH")
     said = attempt(tmp_path, plan, "ray", RAY, SAFELAUNCH_MASTER_PORT=port)
     said = re.sub(r"--num-cpus \d+", "--num-cpus N", said)
     start = "ray start --num-cpus N --block"
@@ -216,6 +217,6 @@ def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is
 
 
 def test_a_head_of_ray_that_does_not_start_ends_the_attempt(tmp_path: Path) -> None:
-    plan = replace(plan_by("ray", nproc=None), command="echo trained")
+    plan = plan_by("ray", nproc=None)._replace(command="echo trained")
     said = attempt(tmp_path, plan, "ray", "#!/bin/bash\nexit 1\n", SAFELAUNCH_MASTER_PORT="1")
     assert "[local0:0]:safelaunch: the head of ray has not started" in said and "trained" not in said

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ def asked(plan: Plan) -> list[str]:
 @given(batches(len(FREE_TEXT) * 10))
 def test_hostile_options_are_found_as_they_were_asked_for(read_by_sbatch: Read, values: list[str]) -> None:
     rows = tuple((FREE_TEXT[i % len(FREE_TEXT)], printable(value)) for i, value in enumerate(values))
-    plan = replace(plan_of(MINIMAL), sbatch=rows, command=values[0], setup=values[1])
+    plan = plan_of(MINIMAL)._replace(sbatch=rows, command=values[0], setup=values[1])
     found, _ = read_by_sbatch(rendered(plan))
     assert [word for word in found if word.startswith(tuple(f"--{name}=" for name in FREE_TEXT))] == asked(plan)
     assert len(found) == len(directives(plan)), "and no other argument"
@@ -87,7 +86,7 @@ def test_hostile_options_are_understood_as_they_were_asked_for(read_by_sbatch: R
     texts = [printable(value) for value in values]
     rows = tuple(zip(FREE_TEXT, texts, strict=True))
     folder = texts[-1].replace("\\", "")[:500]
-    plan = replace(plan_of(MINIMAL), sbatch=rows, command=values[0], setup=values[1], run_dir=f"/runs/{folder}")
+    plan = plan_of(MINIMAL)._replace(sbatch=rows, command=values[0], setup=values[1], run_dir=f"/runs/{folder}")
     _, options = read_by_sbatch(rendered(plan))
     assert {name: options.get(name, "") for name in FREE_TEXT} == dict(rows)
     assert options["output"] == f"/runs/{folder.replace('%', '%%')}/slurm-%j.out"
@@ -122,7 +121,7 @@ def test_sbatch_obeys_foreign_directives_inside_of_quotes_and_ours_are_broken_up
     read_by_sbatch: Read, word: str
 ) -> None:
     assert read_by_sbatch(f"#!/bin/bash\n#SBATCH -J own\nX='\n{word}\n'\n")[1]["job-name"] == "bait"
-    plan = replace(plan_of(MINIMAL), command=f"true\n{word}\n", env=(("V", f"\n{word}"),))
+    plan = plan_of(MINIMAL)._replace(command=f"true\n{word}\n", env=(("V", f"\n{word}"),))
     assert read_by_sbatch(rendered(plan))[1]["job-name"] == plan.job_name
 
 
@@ -148,6 +147,6 @@ def test_slurmctld_takes_a_script_whose_values_hold_dos_line_ends(sandbox: Sandb
     plain.write_text("#!/bin/bash\nX='a\r\nb'\n", newline="")
     assert "DOS line breaks" in sandbox.run(["sbatch", "--test-only", str(plain)]).stderr
     ours = workdir / "ours.sbatch"
-    plan = replace(plan_of(MINIMAL), command="echo a\r\necho b\r\n", run_dir=str(workdir))
+    plan = plan_of(MINIMAL)._replace(command="echo a\r\necho b\r\n", run_dir=str(workdir))
     ours.write_text(rendered(plan), newline="")
     assert sandbox.run(["sbatch", "--test-only", str(ours)]).returncode == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,8 @@ def attempt(tmp_path: Path) -> Iterator[Attempt]:
            image: str = f"{tmp_path}/own.sif", workdir: str | None = None, cwd: Path = tmp_path,
            variables: tuple[tuple[str, str], ...] = (), **exported: str) -> subprocess.CompletedProcess[str]:
         box = ContainerPlan(runtime, image, mounts, workdir, (("MINE", "a  b"), ("NCCL_DEBUG", "INFO"), *variables))
-        plan = replace(plan_of(f"name: here\ncluster: local\nrun_dir: {tmp_path}/run\ncommand: 'true'\n"),
-                       command=command, setup=setup, container=box, env=(("OUTER", "x\ny"),))
+        plan = plan_of(f"name: here\ncluster: local\nrun_dir: {tmp_path}/run\ncommand: 'true'\n")._replace(
+            command=command, setup=setup, container=box, env=(("OUTER", "x\ny"),))
         (tmp_path / "run" / "control").mkdir(parents=True, exist_ok=True)
         (tmp_path / "job.sbatch").write_text(render(TEMPLATE, plan, python="/none", library=(), srun=srun_words()))
         env = {"PATH": path + os.environ["PATH"], "SLURM_JOB_NODELIST": "local0", "SLURM_JOB_ID": "77",

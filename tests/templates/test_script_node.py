@@ -11,7 +11,6 @@ import subprocess
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ any_guard = pytest.mark.parametrize("env", ANY_GUARD.values(), ids=ANY_GUARD.key
 with_and_without = pytest.mark.parametrize("env", [PLAIN, WHOLE, COMPILED], ids=["plain", "guarded", "compiled"])
 
 TWO_BY_TWO: dict[str, Any] = {
-    "nodelist": "local[0-1]", "nodes": 2, "ntasks_per_node": 2, "launch": replace(plan_of(LOCAL).launch, by="srun")}
+    "nodelist": "local[0-1]", "nodes": 2, "ntasks_per_node": 2, "launch": plan_of(LOCAL).launch._replace(by="srun")}
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -62,7 +61,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start(command: str, *resume: str, environ: dict[str, str] = PLAIN, nodelist: str = "local0",
               first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None, groups: str = "",
               **changes: Any) -> subprocess.Popen[bytes]:
-        plan: Plan = replace(plan_of(LOCAL), command=textwrap.dedent(command), **changes)
+        plan: Plan = plan_of(LOCAL)._replace(command=textwrap.dedent(command), **changes)
         script = tmp_path / "job.sbatch"
         text = render(TEMPLATE, plan, python="/none/python", library=(), srun=srun or srun_words())
         if groups:   # what the kernel says of each process's control groups
@@ -246,7 +245,7 @@ def with_torchrun(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "bin" / "torchrun").write_text('#!/bin/bash\nwhile [[ $1 != bash ]]; do shift; done; exec "$@"\n')
     (tmp_path / "bin" / "torchrun").chmod(0o755)
     return {"environ": {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
-            "launch": replace(plan_of(LOCAL).launch, by="torchrun", nproc_per_node=1)}
+            "launch": plan_of(LOCAL).launch._replace(by="torchrun", nproc_per_node=1)}
 
 
 @pytest.mark.parametrize("by", ["none", "torchrun"])
@@ -296,7 +295,7 @@ def test_more_than_a_process_can_be_given_is_left_out_and_the_training_starts(ru
 def test_a_login_shell_reads_the_profile_as_bash_l_does(run: Run, tmp_path: Path, setup: str) -> None:
     (tmp_path / ".bash_profile").write_text("mymodule() { echo module $1; }; shopt -q login_shell && site=here\n")
     env = {"HOME": str(tmp_path)}
-    login = replace(plan_of(LOCAL).launch, login_shell=True)
+    login = plan_of(LOCAL).launch._replace(login_shell=True)
     said = run("mymodule load; echo $site", setup=setup, launch=login, environ=env).stdout
     assert said.endswith("[local0:0]:module load\n[local0:0]:here\n")
     assert "mymodule: command not found" in run("mymodule load", setup=setup, environ=env).stdout
@@ -304,7 +303,7 @@ def test_a_login_shell_reads_the_profile_as_bash_l_does(run: Run, tmp_path: Path
 
 @pytest.mark.parametrize("by", ["none", "srun"])
 def test_each_line_of_a_python_training_is_there_when_it_is_killed(run: Run, by: str) -> None:
-    launch = replace(plan_of(LOCAL).launch, by=by)
+    launch = plan_of(LOCAL).launch._replace(by=by)
     said = run("python3 -c 'import os; print(\"step 1\"); os.kill(os.getpid(), 9)'", launch=launch).stdout
     assert "[local0:0]:step 1\n" in said
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
         for folder in (run_dir, run_dir / "control"):
             folder.chmod(0o777)
         # Its own id: job ids of sandboxes side by side can meet, and node-local folders are named by both.
-        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), run_id=secrets.token_hex(4))
-        plan = replace(plan, command=command, **changes)
+        plan = plan_of(YAML.format(run_dir=run_dir) + yaml)._replace(run_id=secrets.token_hex(4))
+        plan = plan._replace(command=command, **changes)
         script = run_dir / "job.sbatch"
         script.write_text(render(template, plan, python=python, library=library or (str(workdir),)))
         said = sandbox.run(["sbatch", "--parsable", *options, str(script)], cwd=workdir, env=env)

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,9 @@ BATCH = 25
 def hostile_plan(values: list[str]) -> Plan:
     plan = plan_of(MINIMAL)
     path = printable(values[2]).replace("\\", "")[:500]
-    return replace(
-        plan, command=values[0], setup=values[1], run_dir=f"/nowhere/{path}",
-        kill_switch=replace(plan.kill_switch, file=f"/nowhere/{values[2]}"),
-        srun=replace(plan.srun, extra=tuple(values[3:8])),
+    return plan._replace(command=values[0], setup=values[1], run_dir=f"/nowhere/{path}",
+        kill_switch=plan.kill_switch._replace(file=f"/nowhere/{values[2]}"),
+        srun=plan.srun._replace(extra=tuple(values[3:8])),
         env=tuple((f"V{number}", value) for number, value in enumerate(values[8:])))
 
 
@@ -72,7 +70,7 @@ def test_hostile_values_reach_srun_unchanged_and_none_runs(values: list[str]) ->
 @many(BATCH * 10)
 @given(batches(BATCH))
 def test_hostile_values_do_not_run_without_a_supervisor_either(values: list[str]) -> None:
-    plan = replace(hostile_plan(values), preserve=replace(plan_of(MINIMAL).preserve, for_s=100))
+    plan = hostile_plan(values)._replace(preserve=plan_of(MINIMAL).preserve._replace(for_s=100))
     with tempfile.TemporaryDirectory() as name:
         _, env = run_script(Path(name), plan)
         assert sorted(os.listdir(name)) == ["job.sbatch", "seen.argv", "seen.env"]
@@ -81,7 +79,7 @@ def test_hostile_values_do_not_run_without_a_supervisor_either(values: list[str]
 
 def test_the_longest_value_that_is_not_refused_is_one_that_a_process_can_be_given(tmp_path: Path) -> None:
     longest = "x" * 120_000
-    plan = replace(plan_of(MINIMAL), command=longest, setup=longest, env=(("V", longest[2:]),))
+    plan = plan_of(MINIMAL)._replace(command=longest, setup=longest, env=(("V", longest[2:]),))
     _, env = run_script(tmp_path, plan, "attempt")
     assert env["SAFELAUNCH_COMMAND"] == env["SAFELAUNCH_SETUP"] == longest
 

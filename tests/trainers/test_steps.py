@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,6 @@ def test_over_tcp_no_rank_goes_on_without_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_real_torch_reads_its_checkpoints(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+def test_real_torch_reads_its_checkpoints(torch: Any, tmp_path: Path) -> None:
     run("--steps", 5, "--ckpt", tmp_path)
     assert torch.load(tmp_path / "step_00000005.pt", weights_only=True)["step"] == 5

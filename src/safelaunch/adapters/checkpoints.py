@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from safelaunch.core.checkpoints import latest
@@ -145,7 +145,7 @@ def survey(dir: str, format: str, pattern: str | None = None,
     plugins = {} if format in latest.NAMES else {format: _plugin(format)}
     with contextlib.closing(RealFolder(dir)) as folder:
         judged = latest.survey(folder, format, pattern, most_whole, plugins)
-        return tuple(replace(one, path=folder._at(one.path)) for one in judged)
+        return tuple(one._replace(path=folder._at(one.path)) for one in judged)
 
 
 def _plugin(name: str) -> CheckpointFormat:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from safelaunch.adapters.noderound import AT_ONCE, NodeProgram, NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
@@ -18,8 +19,7 @@ MODULES = ("children", "plain", "proctable", "evidence", "devices", "spy", "left
 DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
 
 
-@dataclass(frozen=True)
-class Depth:
+class Depth(NamedTuple):
     """How closely to look, and what else to do."""
 
     samples: int = 2           # 0 = of no rank

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def read_each(
     base_dir = str(Path(file).absolute().parent)
     found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)))
     notes = (*found[0].notes, *_missing_here(found[0].config["container"]))
-    return [replace(one, notes=notes) for one in found]
+    return [one._replace(notes=notes) for one in found]
 
 
 def _check_apart(points: list[Resolved]) -> list[Resolved]:

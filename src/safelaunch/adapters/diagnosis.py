@@ -1,15 +1,14 @@
 """Why an attempt ended, as its own log says: the first cause, found on the node's local disk.
 
-The rules and their judge are imported with this module, at the supervisor's start, and `Ready` is made before a log is
-to be read: 150 ms and 7 MB that no restart waits for. A fork starts with all of it.
+The rules and their judge are imported with this module, and `Ready` is made, while a training runs: no start and no
+restart waits for these 150 ms and 7 MB. A fork starts with all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.probe import run_in_child
@@ -23,8 +22,7 @@ from safelaunch.core.why.show import verdictjson
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(NamedTuple):
     """Rules, compiled for the search."""
 
     rules: tuple[Rule, ...]

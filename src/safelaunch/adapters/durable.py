@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from safelaunch.adapters import modes
 
+Sync = Callable[[int], object]   # what makes an open file durable
 
-def write(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, and fsync; raises OSError. A full disk takes a part first, then says ENOSPC."""
+
+class SyncLater(contextlib.AbstractContextManager["SyncLater"]):
+    """Files that are made durable together, by `now`, after all have been written."""
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+
+    def add(self, descriptor: int) -> None:
+        """Sync this one later; its owner may close it."""
+        self._descriptors.append(os.dup(descriptor))
+
+    def now(self) -> None:
+        """Sync all; raises OSError."""
+        for descriptor in self._descriptors:
+            os.fsync(descriptor)
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+
+def write(descriptor: int, data: bytes, sync: Sync = os.fsync) -> None:
+    """Write all of `data`, and sync it; raises OSError. A full disk takes a part first, then says ENOSPC."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view):]
-    os.fsync(descriptor)
+    sync(descriptor)
 
 
 def put(path: Path, data: bytes, mode: int = modes.FILE) -> None:

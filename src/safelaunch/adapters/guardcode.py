@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from safelaunch.adapters.program import ProgramRun
-from safelaunch.node.guard.main import LATER
+from safelaunch.node.light import LATER
 
 NODE = Path(__file__).parent.parent / "node"
 # Each after those that it imports.

@@ -6,16 +6,15 @@ import json
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from safelaunch.core import nodeset
 
 MOST_ADDRESSES = 8   # bridges of containers count, too
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(NamedTuple):
     """One allocation, seen from its batch host."""
 
     id: str
@@ -52,8 +51,7 @@ def current(env: Mapping[str, str]) -> Allocation:
     return Allocation(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, kept)
 
 
-@dataclass(frozen=True)
-class StandbyStart:
+class StandbyStart(NamedTuple):
     """What the leader tells a standby at its start: the job, the leader's endpoint and token, nodes' addresses."""
 
     job: Allocation

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,7 +110,7 @@ def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
     files, odd = _read_files(run_dir)
     merged = text.merge(files if steps_kept is None else {
         name: _thin(content, steps_kept) for name, content in files.items()})
-    return replace(merged, problems=(*merged.problems, *(f"journal/{name}: no regular file" for name in odd)))
+    return merged._replace(problems=(*merged.problems, *(f"journal/{name}: no regular file" for name in odd)))
 
 
 def mentions(run_dir: Path, words: bytes) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safelaunch.adapters import modes
+from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
 
 _START = 'export SLURM_JOB_ID=$$; exec bash "$0"'   # the job's id is the process id of its batch shell
@@ -40,8 +40,18 @@ def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
 
 def is_alive(run_dir: Path, job: str) -> bool:
     """Whether the batch shell of a local job still runs, told by its command line."""
-    import psutil  # only here: submit has no time for it
+    try:
+        return os.fsencode(run_dir / "job.sbatch") in Path(f"/proc/{int(job)}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return False
 
-    with contextlib.suppress(psutil.Error, ValueError):
-        return str(run_dir / "job.sbatch") in psutil.Process(int(job)).cmdline()
-    return False
+
+def host_of(events: Iterable[Event]) -> str:
+    """The machine on which a local run's newest job was started, which alone knows its processes; "" = not known."""
+    return next((event.host for event in reversed([*events]) if event.event == "submitted"), "")
+
+
+def living_jobs(run_dir: Path, events: Iterable[Event]) -> list[str]:
+    """The jobs of a local run that still run on this machine."""
+    jobs = (str(event.data.get("job")) for event in events if event.event in ("submitted", "job_started"))
+    return [job for job in dict.fromkeys(jobs) if is_alive(run_dir, job)]

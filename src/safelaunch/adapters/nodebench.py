@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, cast
 
 from safelaunch.adapters.nodechecks import ANSWER_S, program_for
 from safelaunch.adapters.noderound import NodeRound, Target
@@ -42,8 +42,7 @@ class BenchQuestion:
         return {**self.words, "node": node, "deadline_s": max(1, int(self.deadline_s))}
 
 
-@dataclass(frozen=True)
-class BenchedNodes:
+class BenchedNodes(NamedTuple):
     """All that came back: each round's reports, and who gave none in the first, or none in a later one."""
 
     rounds: tuple[tuple[CheckReport, ...], ...]
@@ -75,7 +74,7 @@ def node_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion,
         again = BenchQuestion({**question.words, "skip": [name for name in NAMES if name not in names]},
                               question.deadline_s)
         for number in range(2, rounds_of(len(target.nodes)) + 1):
-            asked = _start(replace(target, nodes=nodes), env, again, begin)
+            asked = _start(target._replace(nodes=nodes), env, again, begin)
             yield asked, f"the slowest again, round {number}"
             rounds.append(asked.answers)
             took_s += asked.took_s
@@ -190,7 +189,7 @@ def _start_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion
                   "repeats": question.words.get("repeats"), "deadline_s": max(1, int(deadline_s))}
         asks[pair.first] = {**common, "node": pair.first, "peer": pair.second, "is_first": True}
         asks[pair.second] = {**common, "node": pair.second, "peer": pair.first, "is_first": False}
-    return NodeRound(replace(target, nodes=tuple(asks)), env, program_for(target, PAIR_MODULES),
+    return NodeRound(target._replace(nodes=tuple(asks)), env, program_for(target, PAIR_MODULES),
                      deadline_s=deadline_s + ANSWER_S, ask=asks.__getitem__, read=parse_report, begin=begin)
 
 

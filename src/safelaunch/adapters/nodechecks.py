@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
@@ -47,8 +47,7 @@ class CheckQuestion:
         return DEADLINE_S[level] if self.limit_s is None else self.limit_s
 
 
-@dataclass(frozen=True)
-class CheckedNodes:
+class CheckedNodes(NamedTuple):
     """All that came back: reports, and the nodes that gave none."""
 
     reports: tuple[CheckReport, ...]

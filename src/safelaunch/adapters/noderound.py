@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -60,8 +59,7 @@ os._exit(0)
 """
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Which nodes of which job. `mark`: "RUN_ID.JOB." of a safelaunch run's processes, "" = all of the job's id.
 
     `job` "": each node gets a short job of its own, with `options` for srun.

@@ -16,8 +16,8 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 APPEND, PUT, MKDIR = b"A", b"P", b"D"
 
@@ -34,8 +34,7 @@ BATCH_BYTES = 4 << 20
 FILE_MODE = 0o600
 
 
-@dataclass(frozen=True)
-class QueuedWrite:
+class QueuedWrite(NamedTuple):
     """One write: its place in the order, what to do, the name below the root, and the bytes."""
 
     seq: int

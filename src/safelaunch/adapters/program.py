@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import signal
 import subprocess
 import time
@@ -68,8 +69,7 @@ class ProgramRun:
             left_s = min(until_s, self._end_s) - time.monotonic()
             if left_s <= 0 and time.monotonic() >= until_s:
                 return None
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(min(LOOK_S, max(0.001, left_s)))
+            self._await_end(min(LOOK_S, max(0.001, left_s)))
         return ended
 
     def terminate(self) -> None:
@@ -83,6 +83,21 @@ class ProgramRun:
         if self._ended is None and self._process.poll() is None:
             self._kill()
         self._files.close()
+
+    def _await_end(self, within_s: float) -> None:
+        """Until it ends, or so long. Popen's own wait sleeps up to 50 ms between two looks."""
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):   # built for, or run by, a kernel before 5.3
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(within_s)
+            return
+        try:
+            ending = select.poll()
+            ending.register(descriptor, select.POLLIN)
+            ending.poll(math.ceil(within_s * 1e3))
+        finally:
+            os.close(descriptor)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

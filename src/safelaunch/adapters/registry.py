@@ -12,9 +12,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import clustername, journal, runpath
 
@@ -26,8 +25,7 @@ LOCK_S = 1.0
 _START = b'{"v":'
 
 
-@dataclass(frozen=True)
-class RegisteredRun:
+class RegisteredRun(NamedTuple):
     """One registered run; `job` is its first job."""
 
     dir: Path

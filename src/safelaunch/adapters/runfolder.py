@@ -8,10 +8,9 @@ import json
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 FOLLOWED = "followed"   # another run waits for this one's end
 REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
+BEGUN = ".begun"   # who makes the folder, until run.json is there
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run on disk: its folder, the request (run.json), and the plan made of it."""
 
     dir: Path
@@ -60,17 +59,30 @@ class Run:
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
 
 
-def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str]) -> Run:
-    """Make the run folder with all that submit knows. Raises RunFolderError; nothing half-made is left."""
+def create(
+    run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str], *,
+    is_followed: bool = False, when_there: Callable[[], object] = lambda: None,
+) -> Run:
+    """Make the run folder with all that submit knows, durably. `is_followed`: another run will wait for this one's end;
+    `when_there`: called once other processes see the run, before it is durable. Raises RunFolderError; nothing
+    half-made is left.
+    """
     made: list[Path] = []
     try:
         if _is_there(run_dir / "run.json"):
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
         _make_folders(run_dir, plan, made)
-        _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM)
+        _begin(run_dir, made)
         variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
-        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made)
-        _write(run_dir / "run.json", _render_meta(meta), made, for_group=True)
+        with durable.SyncLater() as sync:   # all at once: a filesystem writes files that wait together in one go
+            _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync.add)
+            _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync.add)
+            if is_followed:
+                _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.add)
+            _write(run_dir / "run.json", _render_meta(meta), made, for_group=True, sync=sync.add)
+            when_there()
+            sync.now()
+        (run_dir / BEGUN).unlink()
     except RunFolderError:
         _unmake(made)
         raise
@@ -88,15 +100,10 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
     _write(run_dir / "git.json", json.dumps(facts).encode() + b"\n", [])
 
 
-def mark_followed(run_dir: Path) -> None:
-    """Let the run know, before its first job is submitted, that another one waits for its end. Raises OSError."""
-    _write(run_dir / "control" / FOLLOWED, b"", [], for_group=True)
-
-
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed")),
+            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed", BEGUN)),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -147,8 +154,7 @@ def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]
     return found
 
 
-@dataclass(frozen=True)
-class _Touched:
+class _Touched(NamedTuple):
     who: str
     t: float
     is_plain: bool   # a regular file, as `touch` makes
@@ -197,19 +203,6 @@ def folder_id(run_dir: Path) -> list[int]:
     return [status.st_dev, status.st_ino]
 
 
-def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, str | None]]:
-    """How these runs have ended, and by which way they get their next jobs; nothing of one that cannot be read. Runs in
-    a child: it blocks where a folder does.
-    """
-    found: dict[str, dict[str, str | None]] = {}
-    for name in run_dirs:
-        with contextlib.suppress(RunFolderError, OSError):
-            state = load(Path(name)).state()
-            found[name] = {"ended": state.ended.how if state.ended else None,
-                           "why": state.ended.why if state.ended else "", "via": state.via}
-    return found
-
-
 def requests_of(found: list[Any]) -> tuple[Request, ...]:
     """Requests from `read_requests`, whose answer has gone through JSON."""
     return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)
@@ -231,11 +224,27 @@ def group_of(gid: int) -> str:
         return str(gid)
 
 
+def _begin(run_dir: Path, made: list[Path]) -> None:
+    """Note who makes this run, and delete what one that was killed meanwhile has left. Raises RunFolderError where that
+    one may live.
+    """
+    mark, host = run_dir / BEGUN, os.uname().nodename
+    if mark.exists():
+        who, _, pid = sharedfile.read(mark).decode(errors="replace").partition(" ")
+        if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
+            raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
+                                 hint=f"if that one has ended: rm {mark}")
+        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}", BEGUN):
+            (run_dir / name).unlink(missing_ok=True)
+    _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
+
+
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
     for path in [*reversed(run_dir.parents), run_dir]:
         if not path.exists():
-            path.mkdir(modes.FOLDER)
-            made.append(path)
+            with contextlib.suppress(FileExistsError):   # the submission of another point of a sweep was faster
+                path.mkdir(modes.FOLDER)
+                made.append(path)
     run_dir.chmod(modes.FOLDER)   # an existing one may be open, or pass on a foreign group
     for name in (*FOLDERS, "control"):
         (run_dir / name).mkdir(modes.FOLDER, exist_ok=True)
@@ -303,23 +312,36 @@ def _acl_lets_pass(acl: bytes, gid: int) -> bool:
     return any(tag == group and who == gid and perm & allowed & 1 for tag, perm, who in entries)
 
 
-def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *, for_group: bool = False) -> None:
+def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *, for_group: bool = False,
+           sync: durable.Sync = os.fsync) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     made.append(path)
     try:
         if for_group:
             modes.open_to_group(descriptor, path.parent)
-        durable.write(descriptor, data)
+        durable.write(descriptor, data, sync)
     finally:
         os.close(descriptor)
 
 
 def _render_meta(meta: Mapping[str, Any]) -> bytes:
-    """run.json for people to read; escaped where something in it, such as the folder of the submit, is not UTF-8."""
+    """run.json for people to read, a line for each key; escaped where something in it, such as the folder of the
+    submit, is not UTF-8. By hand: `indent` makes the encoder ten times slower.
+    """
     try:
-        return json.dumps(meta, indent=2, ensure_ascii=False).encode() + b"\n"
+        return _lines(meta, json.JSONEncoder(ensure_ascii=False).encode).encode()
     except UnicodeEncodeError:
-        return json.dumps(meta, indent=2).encode() + b"\n"
+        return _lines(meta, json.dumps).encode()
+
+
+def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str]) -> str:
+    rows = []
+    for key, value in meta.items():
+        text = dump(value)
+        if isinstance(value, dict) and value:
+            text = "{\n" + ",\n".join(f"    {dump({name: one})[1:-1]}" for name, one in value.items()) + "\n  }"
+        rows.append(f"  {dump(key)}: {text}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def attempt_folder(number: int) -> str:

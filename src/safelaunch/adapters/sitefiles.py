@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ def read_template(path: str | None) -> str:
         raise TemplateError(f"the template {file} cannot be read: {error}") from error
 
 
+@functools.cache
 def library() -> tuple[str, ...]:
     """Package folders that the supervisor needs beside the standard library; found without importing them."""
     cluster_shell = find_spec("ClusterShell")

@@ -10,8 +10,7 @@ import errno
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from safelaunch.adapters.program import ProgramRun
 from safelaunch.core import jobstates, slurmtext
@@ -33,8 +32,7 @@ NO_GPUS = ("--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0")
 _TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task:.200"
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a command ended; `returncode` None = its deadline passed and it was killed."""
 
     argv: tuple[str, ...]

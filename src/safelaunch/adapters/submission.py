@@ -32,12 +32,15 @@ class Submission:
     """One run's first sbatch; `say` takes progress for people."""
 
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None],
-                 behind: Sequence[str] = (), told: dict[tuple[str, ...], slurm.Result] | None = None) -> None:
-        """`behind`: jobs of other runs that the first job waits for; `told`: what Slurm has said of its nodes, for all
-        runs of a sweep.
+                 behind: Callable[[], Sequence[str]] = tuple, when_sent: Callable[[str], object] = str,
+                 told: dict[tuple[str, ...], slurm.Result] | None = None) -> None:
+        """`behind`: gives the jobs of other runs that the first job waits for, when all else is ready; `when_sent`:
+        called with the job's id before it is journalled; `told`: what Slurm has said of its nodes, for all runs of a
+        sweep.
         """
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
-        self._behind, self._told = behind, {} if told is None else told
+        self._behind, self._when_sent = behind, when_sent
+        self._told = {} if told is None else told
         self._actor = LoginActor(run.dir)
         self._writer = self._actor.writer
         self._job: str | None = None
@@ -63,7 +66,9 @@ class Submission:
                                       "free some space, or choose another run_dir") from error
 
     def _submit(self) -> ActOutcome[str]:
-        job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
+        behind = self._behind()
+        job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm(behind)
+        self._when_sent(job)
         return ActOutcome(True, job, then=(
             lambda: self._writer.event("submitted", job=job, name=self._run.plan.job_name),))
 
@@ -211,12 +216,12 @@ class Submission:
     def _submit_local(self) -> str:
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
-    def _submit_slurm(self) -> str:
+    def _submit_slurm(self, behind: Sequence[str]) -> str:
         names, is_checked = self._kept_out(), False
         # If a lost answer makes two jobs of this run, Slurm never runs them at once.
         is_singleton = True
         while True:
-            words = [*script.first_job_options(self._run.plan, is_singleton, self._behind), *self._exclude(names)]
+            words = [*script.first_job_options(self._run.plan, is_singleton, behind), *self._exclude(names)]
             self.may_be_in = True
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), words), self._env, cwd=self._cwd)
             self.may_be_in = result.is_ok or result.is_unknown

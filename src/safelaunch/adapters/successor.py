@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -67,11 +66,11 @@ class Successor:
         said = MissingNodes(now, None, " ".join(text.split())[:MOST_SAID])
         if result is None or not result.is_ok:
             is_never = result is not None and slurmtext.has_too_few_nodes(text)
-            return replace(said, free_t=math.inf if is_never else None)
+            return said._replace(free_t=math.inf if is_never else None)
         start = parse_test_only(text, is_ok=True)
         with contextlib.suppress(ValueError, OverflowError, OSError, ParseError):
-            return replace(said, free_t=datetime.fromisoformat(start.start).timestamp(),
-                           nodes=nodeset.expand(start.nodes))
+            return said._replace(free_t=datetime.fromisoformat(start.start).timestamp(),
+                                 nodes=nodeset.expand(start.nodes))
         return said
 
     @staticmethod

@@ -6,6 +6,7 @@ Besides that it touches this node's own disk, below `local`.
 
 from __future__ import annotations
 
+import gzip  # noqa: F401 - for what is imported later: Python's own files may lie in a folder that freezes
 import os
 import random
 import secrets
@@ -14,14 +15,12 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
-from safelaunch.adapters.nodebench import BenchQuestion, NodeBench, PairBench
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
@@ -34,6 +33,10 @@ from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
+
+if TYPE_CHECKING:
+    from safelaunch.adapters.diagnosis import Ready
+    from safelaunch.adapters.nodebench import BenchQuestion, NodeBench, PairBench
 
 # Commands that ask slurmctld; everybody uses it, so a supervisor never sends it more than two a second.
 ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))
@@ -136,12 +139,16 @@ class World:
 
         `layout`: whose ranks are ranks of a node in it; `more` are logs beside it.
         """
-        return diagnose(process.spool, evidence, layout, more, self.make_ready())
+        from safelaunch.adapters import diagnosis  # as in make_ready
+
+        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready())
 
     def make_ready(self) -> Ready:
-        """The rules, compiled while a training runs, so that no restart waits for them."""
+        """The rules, imported and compiled while a training runs: no start and no restart waits for them."""
+        from safelaunch.adapters import diagnosis
+
         if self._ready is None or self._ready_for is not self.rules:
-            self._ready, self._ready_for = make_ready(self.rules), self.rules
+            self._ready, self._ready_for = diagnosis.make_ready(self.rules), self.rules
         return self._ready
 
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
@@ -158,11 +165,15 @@ class World:
 
     def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
         """The measurements of nodes, started (adapters.nodebench); poll them."""
+        from safelaunch.adapters.nodebench import NodeBench  # few trainings ever become slow
+
         return NodeBench(target, env, question, tolerance, begin=self.command)
 
     def pairs(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
               addresses: Mapping[str, tuple[str, ...]]) -> PairBench:
         """The all-reduces of pairs of nodes, started (adapters.nodebench); poll them."""
+        from safelaunch.adapters.nodebench import PairBench
+
         return PairBench(target, env, question, tolerance, addresses, begin=self.command)
 
     def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,

@@ -34,7 +34,7 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
         config = resolved.config
     except ConfigError as error:
         if as_json:
-            problems = [vars(problem) for problem in error.problems]
+            problems = [problem._asdict() for problem in error.problems]
             talk.emit_json({"v": 1, "ok": False, "file": file, "problems": problems})
         else:
             talk.say(str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
     place, only = _find_place(which)
     if format or pattern:
         asked = format or "pattern"
-        place = replace(place, format=asked, pattern=pattern or (place.pattern if asked == "pattern" else None))
+        place = place._replace(format=asked, pattern=pattern or (place.pattern if asked == "pattern" else None))
     if (place.format == "pattern") != (place.pattern is not None):
         raise UsageError("--format pattern needs a --pattern, and no other format takes one",
                          hint='for instance --pattern "step_{step}.pt"')
@@ -55,7 +54,7 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
 def _as_one_of_many(seen: ResumePoints, most_whole: int) -> tuple[ResumePoints, str | None]:
     """A folder that is a checkpoint itself, judged by its name beside others; else what was found."""
     folder = seen.place.folder
-    above = replace(seen.place, folder=str(Path(folder).parent))
+    above = seen.place._replace(folder=str(Path(folder).parent))
     found = resumepoints.within(resumepoints.look(above, most_whole), folder)
     return (found, folder) if any(one.path == folder for one in found.judged) else (seen, None)
 

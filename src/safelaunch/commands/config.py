@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import click
 
@@ -26,7 +25,7 @@ def command(file: str, rest: tuple[str, ...], origin: bool, as_json: bool) -> in
     """Show the config that train.yaml, the layers below it and the command line make."""
     resolved = read_config(file, *split_rest(rest))
     if as_json:
-        origins = {key: asdict(place) for key, place in resolved.origins.items()}
+        origins = {key: place._asdict() for key, place in resolved.origins.items()}
         shown = json.dumps({"v": 1, "config": resolved.config, "origins": origins}, ensure_ascii=False, indent=2)
         click.echo("\n".join(map(clean_json, shown.split("\n"))))
     else:

@@ -6,7 +6,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -53,7 +52,7 @@ def command(
         raise UsageError("--split cannot be combined with -f or --fold")
     choice = LogChoice(runs.load(which), attempt, rank, host, grep)
     if since is not None:
-        choice = replace(choice, begin=Since(choice.run, parse_since(since, time.time()), talk.say).start)
+        choice = choice._replace(begin=Since(choice.run, parse_since(since, time.time()), talk.say).start)
     state = choice.run.state()
     if follow:
         most = FOLLOW_LINES if lines is None and since is None else lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 import click
@@ -37,9 +36,11 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
     The table holds those that go on, and those that ended within a day. Where that is only the newest run in this
     folder, the run itself is shown.
     """
-    if which is not None and not watch and (points := runs.find_sweep(which)):
+    if which is not None and (points := runs.find_sweep(which)):
         from safelaunch.commands import sweeps
 
+        if watch and not as_json:
+            return sweeps.watch(points, REFRESH_S, every(ASK_EVERY_S, runlist.ask_slurm))
         return sweeps.status(points, as_json)
     if which is not None and (is_all or with_team):
         raise UsageError("--all and --team show a table and take no RUN", hint="leave RUN out")
@@ -104,7 +105,7 @@ def plain(seen: dict[str, Any]) -> str:
 
 
 def _rows(seen: dict[str, Any]) -> Iterator[Row]:
-    return rows(seen, replace(SPEECH, clock=lambda t: talk.moment(t, seen["now_t"])))
+    return rows(seen, SPEECH._replace(clock=lambda t: talk.moment(t, seen["now_t"])))
 
 
 def _for_person(seen: dict[str, Any], most_lines: int | None = None) -> str:

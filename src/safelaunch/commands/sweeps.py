@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
 from safelaunch.adapters.registry import RegisteredRun
 from safelaunch.core.status import sweeptable
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.views import sweeps, talk, terminal
 from safelaunch.views.overview import SPEECH
 from safelaunch.views.runs import find_sweep
@@ -39,16 +42,60 @@ def status(points: Sequence[RegisteredRun], as_json: bool) -> int:
     seen = sweeps.status(points)
     if as_json:
         talk.emit_json(seen)
-        return 0
-    is_terminal = talk.is_for_person()
-    for line, style in sweeptable.render(seen, SPEECH, terminal.width() if is_terminal else None):
-        text = talk.clean(line)
-        click.echo(terminal.styled(text, style) if is_terminal and terminal.has_colour() else text)
-    if seen["trouble"]:
-        talk.say(talk.clean(f"no clear answer from Slurm: {seen['trouble']}"))
-    for dir in seen["silent"]:
-        talk.say(f"{dir} does not answer: its filesystem is frozen or slow")
+    else:
+        _tell(seen)
     return 0
+
+
+def watch(points: Sequence[RegisteredRun], every_s: float, ask: Callable[[bool], SchedulerAnswer]) -> int:
+    """The table, again and again until all have ended: in place on a terminal, else one below the other."""
+    is_terminal, seen = talk.is_for_person(), sweeps.status(points, ask)
+    if not is_terminal:
+        _tell(seen)
+    elif not _is_over(seen):
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=Console(highlight=False), auto_refresh=False, transient=True) as live:
+            while not _is_over(seen):
+                notes = _notes(seen)
+                lines = [*_lines(seen, live.console.size.height - len(notes) - 3), *notes]
+                live.update(Text.from_ansi("\n".join(lines)), refresh=True)
+                time.sleep(every_s)
+                seen = sweeps.status(points, ask)
+    while not _is_over(seen):
+        time.sleep(every_s)
+        seen = sweeps.status(points, ask)
+        click.echo()
+        _tell(seen)
+    if is_terminal:
+        _tell(seen)   # what is over may scroll
+    return 0
+
+
+def _is_over(seen: dict[str, Any]) -> bool:
+    return not seen["silent"] and all(row["ended_t"] is not None for row in seen["points"])
+
+
+def _tell(seen: dict[str, Any]) -> None:
+    for line in _lines(seen):
+        click.echo(line)
+    for note in _notes(seen):
+        talk.say(note)
+
+
+def _lines(seen: dict[str, Any], most: int | None = None) -> list[str]:
+    is_terminal = talk.is_for_person()
+    lines = sweeptable.render(seen, SPEECH, terminal.width() if is_terminal else None, most)
+    return [terminal.styled(talk.clean(line), style) if is_terminal and terminal.has_colour() else talk.clean(line)
+            for line, style in lines]
+
+
+def _notes(seen: dict[str, Any]) -> list[str]:
+    told = [f"no clear answer from Slurm: {seen['trouble']}"] if seen["trouble"] else []
+    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in seen["silent"]]
+    return [talk.clean(one) for one in told]
 
 
 def why(points: Sequence[RegisteredRun], as_json: bool) -> int:

@@ -17,6 +17,7 @@ Y = TypeVar("Y")
 S = TypeVar("S")
 T = TypeVar("T")
 MOST_WHY = 500   # characters of an error
+NOTE = "note_cancelled"   # the act by which a watcher writes down that a person cancelled a job
 
 
 class Settling(Enum):
@@ -49,7 +50,7 @@ ACTS = {
     "relax": ActKind("let the next job use nodes again"),
     "free_successor": ActKind("let the next job start beside one that hangs at its end"),
     "start_now": ActKind("let the requeued job start at once"),
-    "note_cancelled": ActKind("note that a person cancelled a job"),
+    NOTE: ActKind("note that a person cancelled a job"),
 }
 
 

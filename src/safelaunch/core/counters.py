@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from safelaunch.core.progress.steps import Named, end_of_number, last_steps, named_steps
@@ -37,8 +36,7 @@ class Step(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True)
-class Counter:
+class Counter(NamedTuple):
     """One counter: the first step that it named, the highest, and how often it has grown."""
 
     source: str
@@ -82,9 +80,9 @@ def _has_room(forms: Sequence[str], form: str) -> bool:
 def _go_on(before: Counter, number: int, resume_step: int | None) -> Counter:
     if number > before.last:
         below = before.below + (resume_step is not None and number < resume_step)
-        return replace(before, last=number, grown=before.grown + 1, below=below)
+        return before._replace(last=number, grown=before.grown + 1, below=below)
     is_anew = before.last - number > _LAG and number < before.last / 2
-    return replace(before, fell=True) if is_anew else before
+    return before._replace(fell=True) if is_anew else before
 
 
 def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:

@@ -6,7 +6,7 @@ Slurm refuses the whole list for one such name, for instance of a node that was 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from safelaunch.core import nodefold, nodeset
 
@@ -25,8 +25,7 @@ def asked_nodes(sbatch: Iterable[tuple[str, str | None]]) -> frozenset[str]:
     return frozenset(nodeset.expand_own(dict(sbatch).get("nodelist")))
 
 
-@dataclass(frozen=True)
-class ExcludeList:
+class ExcludeList(NamedTuple):
     """The part of every list of a run beside its exclusions: the user's `own` nodes, without names `unknown` to Slurm.
     Nodes that the user `asked` for stay out of it: Slurm refuses a job that both requires and excludes a node.
     """
@@ -42,7 +41,7 @@ class ExcludeList:
 
     def without(self, names: Iterable[str]) -> ExcludeList:
         """The list from now on, when Slurm does not know these names."""
-        return replace(self, unknown=self.unknown | set(names))
+        return self._replace(unknown=self.unknown | set(names))
 
     def gone(self, names: Iterable[str], there: Collection[str] | None) -> tuple[str, ...]:
         """Of the nodes that a list with `names` holds, those that are not `there`."""

@@ -44,7 +44,7 @@ def _odd_figure(state: State, event: Event) -> State:
 
 def _slow_evidence(state: State, event: Event) -> State:
     seen = tuple((str(node), str(line)) for node, line in dict(event.data["nodes"]).items())
-    return replace(state, search=replace(state.search, seen=seen, seen_why=str(event.data["why"])))
+    return replace(state, search=state.search._replace(seen=seen, seen_why=str(event.data["why"])))
 
 
 def _nodes_benched(state: State, event: Event) -> State:
@@ -56,13 +56,13 @@ def _nodes_benched(state: State, event: Event) -> State:
         return state
     slow = tuple((str(node), str(why)) for node, why in dict(data["slow"]).items())
     levels = (slower.from_s, slower.to_s) if slower is not None and slower.t == drop_t else (0.0, 0.0)
-    return replace(state, search=replace(
-        state.search, drop_t=drop_t, attempt=int(data["attempt"]), measured=len(names_of(data["nodes"])), slow=slow,
+    return replace(state, search=state.search._replace(
+        drop_t=drop_t, attempt=int(data["attempt"]), measured=len(names_of(data["nodes"])), slow=slow,
         from_s=levels[0], to_s=levels[1], has_won=None))
 
 
 def _swap_judged(state: State, event: Event) -> State:
-    return replace(state, search=replace(state.search, has_won=bool(event.data["won"])))
+    return replace(state, search=state.search._replace(has_won=bool(event.data["won"])))
 
 
 def _evidence_withdrawn(state: State, event: Event) -> State:

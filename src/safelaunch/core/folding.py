@@ -66,9 +66,9 @@ def _job_started(state: State, event: Event) -> State:
     is_new = not any(life[:2] == (job, restarts) for life in state.lives)
     lives = (*state.lives, (job, restarts, len(state.attempts))) if is_new else state.lives
     jobs = tuple(
-        replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
-                batch_host=host, over=False, restart_count=restarts)
-        if known.id == job else replace(known, over=True) if known.started_t is not None else known
+        known._replace(started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
+                       batch_host=host, over=False, restart_count=restarts)
+        if known.id == job else known._replace(over=True) if known.started_t is not None else known
         for known in state.jobs
     )
     successor = None if state.successor == job else state.successor
@@ -115,7 +115,7 @@ def _decision(state: State, event: Event) -> State:
         return state
     known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
     if row == "slow_restart" and known is not None and known.number not in state.search.planned:
-        state = replace(state, search=replace(state.search, planned=(*state.search.planned, known.number)))
+        state = replace(state, search=state.search._replace(planned=(*state.search.planned, known.number)))
     is_overruled = known is not None and row in GIVES_WAY.get(known.asked_row or "", ())
     if known is None or (known.asked_t is not None and not is_overruled):
         return state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import time_limit_s
@@ -14,8 +14,7 @@ _START = re.compile(r"to start at (?P<start>[0-9]{4}-[0-9-]{5}T[0-9:]{8})\b.{0,8
                     r"(?: in partition (?P<partition>\S{1,200}))?$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class ExpectedStart:
+class ExpectedStart(NamedTuple):
     """What `sbatch --test-only` said; all "" = nobody knows, for the reason in `trouble`."""
 
     start: str = ""         # 2026-11-25T08:14:35, in the cluster's zone
@@ -25,8 +24,7 @@ class ExpectedStart:
     trouble: str = ""
 
 
-@dataclass(frozen=True)
-class SubmissionFacts:
+class SubmissionFacts(NamedTuple):
     """All that is known before a job is sent; None = nobody knows. `excluded`: (node, why). `commit`: "" = this is no
     repository. `dirty`: how many files differ from the commit; `is_cut`: at least, of a diff that is too long to keep.
     """

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.model import Event
 
@@ -19,8 +18,7 @@ MAX_T_S = 1e11             # the year 5138; JSON can say NaN and numbers that no
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
-@dataclass(frozen=True)
-class Journal:
+class Journal(NamedTuple):
     """Merged events in order, and what could not be read (`file:line: why`)."""
 
     events: tuple[Event, ...]

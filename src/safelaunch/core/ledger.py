@@ -97,8 +97,7 @@ class NodeEvidence:
         return (self.run, self.attempt, "" if self.run else self.owner)
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """The score of a node. `until_t`: when it falls below THRESHOLD; None = it is below."""
 
     node: str
@@ -109,8 +108,7 @@ class Standing:
     void: bool = False                   # some of it does not count: its cause was seen on other nodes alone, too
 
 
-@dataclass(frozen=True)
-class ExclusionTerm:
+class ExclusionTerm(NamedTuple):
     """A node to exclude until `until_t`, why, and by whose evidence."""
 
     node: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from safelaunch.core.plaintext import clean
@@ -58,8 +57,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-@dataclass(frozen=True)
-class MeteredRun:
+class MeteredRun(NamedTuple):
     """What a run's figures are made of."""
 
     name: str

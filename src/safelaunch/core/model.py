@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 # Exit codes of the command line and of the job (a public contract); those of errors are in safelaunch.errors.
 DONE, REFUSED, UNREACHABLE = 0, 3, 4
@@ -28,8 +28,7 @@ class Event:
         return (self.gen, self.seq, self.t, self.host)
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(NamedTuple):
     """How one task of an attempt ended: `code` 0..255, or `signal` when a signal ended it."""
 
     node: str
@@ -48,8 +47,7 @@ class Exit:
 STOPS = ("kill-now", "kill", "checkpoint")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A touched control file: which, by whom, when (epoch seconds)."""
 
     name: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 TIMES, SURE = 10.0, 0.95      # a node is bad where P(rate > TIMES × prior mean) > SURE
@@ -28,8 +27,7 @@ class NodeDays(NamedTuple):
     days: float
 
 
-@dataclass(frozen=True)
-class NodeRate:
+class NodeRate(NamedTuple):
     """A node's rate of failures, per day. `prior` is the mean of the others, `expected` the failures at that rate."""
 
     node: str

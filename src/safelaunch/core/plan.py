@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
@@ -23,8 +22,7 @@ RESIZED = ".resized"   # behind resume.dir: the folder beside it, where before_r
 SbatchValue = str | int | bool | list[str] | None
 
 
-@dataclass(frozen=True)
-class LaunchPlan:
+class LaunchPlan(NamedTuple):
     """How the training command is started, `by` which row of core.launchers."""
 
     by: str
@@ -39,8 +37,7 @@ class LaunchPlan:
         return self.nproc_per_node or None if LAUNCHERS[self.by].starts_ranks else None
 
 
-@dataclass(frozen=True)
-class Srun:
+class Srun(NamedTuple):
     """Options of every attempt's srun."""
 
     wait_s: int
@@ -48,8 +45,7 @@ class Srun:
     extra: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(NamedTuple):
     """Where checkpoints appear and how the command is told of one; `dir` None = no resume."""
 
     dir: str | None
@@ -60,8 +56,7 @@ class Resume:
     by: str = "command"    # who loads it; `training`: it finds the newest one by itself
 
 
-@dataclass(frozen=True)
-class RestartPlan:
+class RestartPlan(NamedTuple):
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
     `via` says how a new job is made, `policy` the user's rows of core.decide.policy: category, "word" or "word N";
@@ -77,8 +72,7 @@ class RestartPlan:
     wait_for_nodes_s: float = 600.0
 
 
-@dataclass(frozen=True)
-class Suspects:
+class Suspects(NamedTuple):
     """How nodes with evidence against them are excluded; `max_excluded` is a share ("10%") or a number of nodes."""
 
     exclude: bool = True
@@ -87,8 +81,7 @@ class Suspects:
     ledger: str | None = None
 
 
-@dataclass(frozen=True)
-class KillSwitch:
+class KillSwitch(NamedTuple):
     """The file that ends the run when touched, and how gently."""
 
     file: str
@@ -97,8 +90,7 @@ class KillSwitch:
     signal: str
 
 
-@dataclass(frozen=True)
-class PreservePlan:
+class PreservePlan(NamedTuple):
     """How long failed nodes stay allocated for inspection by people; `for_s` 0 = not at all."""
 
     for_s: float
@@ -106,8 +98,7 @@ class PreservePlan:
     nodes: str
 
 
-@dataclass(frozen=True)
-class HangPlan:
+class HangPlan(NamedTuple):
     """When a silent training is checked, and what follows; `no_progress_s` None = learned."""
 
     no_progress_s: float | None = None
@@ -118,8 +109,7 @@ class HangPlan:
     is_imported: bool = False   # each start may bring an image to a node
 
 
-@dataclass(frozen=True)
-class ChecksPlan:
+class ChecksPlan(NamedTuple):
     """What is checked on nodes before a job's first attempt and after a failed one; what follows for one that fails."""
 
     boot: bool = False
@@ -132,8 +122,7 @@ class ChecksPlan:
     allreduce: bool = False
 
 
-@dataclass(frozen=True)
-class SlowPlan:
+class SlowPlan(NamedTuple):
     """How much longer steps may take, as a share, before that is reported, and what follows."""
 
     tolerance: float = 0.05
@@ -141,8 +130,7 @@ class SlowPlan:
     is_on: bool = True
 
 
-@dataclass(frozen=True)
-class NotifyPlan:
+class NotifyPlan(NamedTuple):
     """Who is told of which events (core.notify); no `to` and no `command` = nobody."""
 
     to: tuple[str, ...] = ()
@@ -151,8 +139,7 @@ class NotifyPlan:
     smtp: str | None = None   # host:port; None = the node's own sendmail
 
 
-@dataclass(frozen=True)
-class AfterRun:
+class AfterRun(NamedTuple):
     """Another run, which must have ended before the first attempt; `is_any`: however it ended, else well."""
 
     name: str
@@ -161,8 +148,7 @@ class AfterRun:
     is_any: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
     run_id: str

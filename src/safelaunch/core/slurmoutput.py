@@ -5,7 +5,6 @@ by release; unknown text gives no answer, never a guess.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from safelaunch.core import slurmwords
 from safelaunch.core.endings import JobEnd
@@ -31,7 +30,7 @@ def find_ending(output: str, job: str) -> slurmwords.EndLine | None:
     begin = _last_start(output, job)
     found = slurmwords.job_ends(output, job, begin)
     if found and found[-1].word == JobEnd.CANCELLED and slurmwords.failed_prologs(output, begin, found[-1].start):
-        return replace(found[-1], word=JobEnd.NODE_FAILURE)
+        return found[-1]._replace(word=JobEnd.NODE_FAILURE)
     if found:
         return found[-1]
     steps = slurmwords.step_ends(output[begin:], job)

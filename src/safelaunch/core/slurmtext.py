@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
@@ -39,8 +39,7 @@ _UNUSABLE = ("down", "drain", "error", "fail", "future", "inval", "no_respond", 
 _RESERVED = ("maint", "reserved")
 
 
-@dataclass(frozen=True)
-class QueuedJob:
+class QueuedJob(NamedTuple):
     """One line of squeue."""
 
     id: str
@@ -74,8 +73,8 @@ def parse_status(text: str) -> tuple[QueuedJob, ...]:
             raise ParseError(f"squeue printed {line!r}, not {STATUS_FORMAT!r}")
         (job,), start = parse_squeue(parts[1]), parts[0]
         is_pending = job.state == jobstates.PENDING
-        jobs.append(replace(job, left_s=None if is_pending else parse_time_left_s(left),
-                            start=_NOTHING.get(start, start) if is_pending else ""))
+        jobs.append(job._replace(left_s=None if is_pending else parse_time_left_s(left),
+                                 start=_NOTHING.get(start, start) if is_pending else ""))
     return tuple(jobs)
 
 
@@ -84,7 +83,7 @@ def parse_team(text: str) -> tuple[QueuedJob, ...]:
     jobs: list[QueuedJob] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         head, _, script = line.rpartition("|")
-        jobs += (replace(job, script=script if script.startswith("/") else "") for job in parse_status(head))
+        jobs += (job._replace(script=script if script.startswith("/") else "") for job in parse_status(head))
     return tuple(jobs)
 
 
@@ -105,8 +104,7 @@ def parse_ended(text: str) -> tuple[FoundJob, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class FoundJob:
+class FoundJob(NamedTuple):
     """One line of a search for another user's run; `folder` is that of its batch script."""
 
     job: str
@@ -126,8 +124,7 @@ def parse_finding(text: str) -> tuple[FoundJob, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class KnownJob:
+class KnownJob(NamedTuple):
     """One line of the watch's squeue, in Slurm's own words; lists of nodes as Slurm folds them, "" = none."""
 
     id: str
@@ -186,8 +183,7 @@ def render_elapsed(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-@dataclass(frozen=True)
-class JobAccount:
+class JobAccount(NamedTuple):
     """How a job ended, as sacct tells: state, who cancelled it (a uid), exit code."""
 
     state: str

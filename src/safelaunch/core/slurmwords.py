@@ -6,7 +6,7 @@ texts of each release, and docs/slurm-releases.md is this table for people.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.endings import JobEnd
 
@@ -19,8 +19,7 @@ _REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
 _STEPD_26 = "slurmstepd 26.05.5, its text and recorded; a public log of 2026-02-12, when 25.11 was the newest release"
 
 
-@dataclass(frozen=True)
-class Phrase:
+class Phrase(NamedTuple):
     """Words of Slurm's and ours: a regular expression, what it means, the releases that write it, its source.
 
     `until` "" = the newest release known still does.
@@ -153,8 +152,7 @@ _STEP_END = _LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S{1,64}")
 _PROLOG = "|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED)
 
 
-@dataclass(frozen=True)
-class EndLine:
+class EndLine(NamedTuple):
     """slurmstepd's line about the end of a job, or of one of its steps: `word` is ours, `said` Slurm's reason."""
 
     start: int

@@ -72,8 +72,7 @@ class Attempt:
         return self.ended in BAD_ENDS
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One Slurm job of the run."""
 
     id: str
@@ -94,8 +93,7 @@ class Intent:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Exclusion:
+class Exclusion(NamedTuple):
     """A node excluded from the next attempts: why, who wants it, and until when (epoch s; None = until cleared)."""
 
     node: str
@@ -104,8 +102,7 @@ class Exclusion:
     until: float | None = None
 
 
-@dataclass(frozen=True)
-class ToldFigure:
+class ToldFigure(NamedTuple):
     """A figure of the log that was reported at `t` (core.slow.oddfigures); `value` as text, such as "nan"."""
 
     attempt: int
@@ -117,8 +114,7 @@ class ToldFigure:
     before: int | None = None   # the last step before it whose loss was a finite number
 
 
-@dataclass(frozen=True)
-class Slower:
+class Slower(NamedTuple):
     """Steps take longer since `step`, as was reported at `t`; `from_s`: what one took before."""
 
     attempt: int

@@ -6,9 +6,7 @@ They take what the other checks leave of checks.timeout. Nothing of them runs be
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 
-from safelaunch.adapters.nodebench import BenchQuestion
 from safelaunch.adapters.nodechecks import ANSWER_S, CheckedNodes
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.slurm import Result
@@ -38,8 +36,10 @@ def measure(lead: Leader, checked: CheckedNodes, until_s: float) -> Generator[fl
     elif each_s < LEAST_S:
         why_not = "no time was left for it: see checks.timeout"
     if why_not:
-        return replace(checked, reports=allreduce.add_links(checked.reports, (), {}, why_not))
+        return checked._replace(reports=allreduce.add_links(checked.reports, (), {}, why_not))
     lead.say(f"all-reduce between {nodefold.fold(there)}, in pairs")
+    from safelaunch.adapters.nodebench import BenchQuestion  # not before a pair is measured
+
     asked = lead.world.pairs(Target(lead.job.id, tuple(there), is_local=lead.job.is_local), lead.job.env,
                              BenchQuestion({"repeats": REPEATS}, each_s), TOLERANCE, there)
     while not asked.poll() and lead.now_s < until_s - ENDS_S and not lead.tasks.is_leaving:
@@ -47,4 +47,4 @@ def measure(lead: Leader, checked: CheckedNodes, until_s: float) -> Generator[fl
     asked.stop()
     while not asked.poll() and lead.now_s < until_s:
         yield POLL_S
-    return replace(checked, reports=allreduce.add_links(checked.reports, tuple(there), asked.links()))
+    return checked._replace(reports=allreduce.add_links(checked.reports, tuple(there), asked.links()))

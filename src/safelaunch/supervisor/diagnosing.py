@@ -17,8 +17,6 @@ from safelaunch.core.model import STOPS, tell_stop
 from safelaunch.core.why.evidence import know, stacks_of
 from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.ends import judge_end
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.judge.witnesses import SILENT_LOG
 from safelaunch.core.why.show.verdictjson import parse
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
@@ -33,11 +31,18 @@ def judge_attempt(lead: Leader, live: Live, seen: Observation, how: str, is_refu
     known, process = _evidence(lead, live, how), lead.process
     found = _read_log(lead, live, process, known) if how == AttemptEnd.FAILED and process is not None else None
     if found is None:   # a log that cannot be read in time delays nobody
-        verdict = judge_log(Log(), known)
-        return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
+        return _judge_unread(known)
     lead.put(live.number, "verdict.json", found)
     verdict = parse(found)
     return replace(verdict, evidence=verdict.evidence or _seen_of_hang(lead, live))
+
+
+def _judge_unread(known: OutsideEvidence) -> Verdict:
+    from safelaunch.core.why.judge.engine import judge_log  # most of `why`: a training that runs well needs none of it
+    from safelaunch.core.why.judge.witnesses import SILENT_LOG
+
+    verdict = judge_log(Log(), known)
+    return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
 
 
 def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) -> EndFacts:

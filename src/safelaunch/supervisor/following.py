@@ -7,7 +7,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import runends, runfolder, slurm
 from safelaunch.adapters.slurm import Command, Result, said
 from safelaunch.core import acts, slurmtext
 from safelaunch.core import via as ways
@@ -31,49 +31,46 @@ def look_at_others(lead: Leader) -> Step:
 
     def read() -> dict[str, Any]:
         fresh.see(*(f"{folder}/journal" for folder in folders))
-        return runfolder.read_ends(folders)
+        return runends.read_ends(folders)
 
     while True:
         answer = lead.ask_folder(read, READ_S)
         ends = answer.value if answer.is_ok and answer.value is not None else {}
-        waits = [one.job_name for one in lead.plan.after
-                 if ends.get(one.run_dir, {}).get("ended") is None and not lead.job.is_local]
-        jobs: dict[str, list[str]] | None = {}
-        if waits:
-            jobs = _by_name(waits, (yield lead.world.command(
-                slurm.squeue((f"--name={','.join(waits)}",), slurmtext.SQUEUE_FORMAT), lead.job.env)))
-        for name in waits:
-            if jobs is not None and not jobs.get(name):
-                absent.setdefault(name, lead.now_s)
+        waits = [one for one in lead.plan.after if ends.get(one.run_dir, {}).get("ended") is None]
+        jobs: dict[str, list[str] | None] = {}   # by name; None = no clear answer
+        if lead.job.is_local:
+            jobs = {one.job_name: ends.get(one.run_dir, {}).get("local_jobs", []) for one in waits}
+        elif waits:
+            names = [one.job_name for one in waits]
+            jobs = _by_name(names, (yield lead.world.command(
+                slurm.squeue((f"--name={','.join(names)}",), slurmtext.SQUEUE_FORMAT), lead.job.env)))
+        for one in waits:   # what nobody can read may have an end
+            if jobs[one.job_name] == [] and one.run_dir in ends:
+                absent.setdefault(one.job_name, lead.now_s)
             else:
-                absent.pop(name, None)
-        found = tuple(_known(one, ends.get(one.run_dir), jobs, absent, lead.now_s) for one in lead.plan.after)
-        lead.next.waits_for(found)
-        may = after.judge(found)
+                absent.pop(one.job_name, None)
+        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, lead.now_s) for one in lead.plan.after)
+        lead.next.waits_for(before)
+        may = after.judge(before)
         if may.is_free or may.never:
             return
         yield LOOK_EVERY_S
 
 
-def _known(one: AfterRun, end: dict[str, Any] | None, jobs: dict[str, list[str]] | None, absent: dict[str, float],
+def _known(one: AfterRun, end: dict[str, Any] | None, jobs: dict[str, list[str] | None], absent: dict[str, float],
            now_s: float) -> RunBefore:
     end = end or {}
-    since_s = absent.get(one.job_name)
+    since_s, known = absent.get(one.job_name), jobs.get(one.job_name)
     return RunBefore(
         one.name, one.is_any, end.get("ended"), end.get("why") or "",
-        None if jobs is None else tuple(jobs.get(one.job_name, ())),
+        None if known is None else tuple(known),
         None if since_s is None or since_s == now_s else now_s - since_s, end.get("via") == ways.WATCH)
 
 
-def _by_name(names: list[str], result: Result | None) -> dict[str, list[str]] | None:
+def _by_name(names: list[str], result: Result | None) -> dict[str, list[str] | None]:
     """The jobs of these names; None = no clear answer."""
     known = slurm.jobs_in(result)
-    if known is None:
-        return None
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for job in known:
-        found.get(job.name, []).append(job.id)
-    return found
+    return {name: None if known is None else [job.id for job in known if job.name == name] for name in names}
 
 
 def tell_followers(lead: Leader, next_job: str | None) -> Step:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from safelaunch.adapters.cputime import TookTooLong, within
@@ -29,7 +28,7 @@ def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T)
             return nothing
         lead.say(f"progress.step is given up: {pattern!r} took {error} for {len(cut)} bytes of the log; steps are read "
                  "as with progress.step: auto")
-    lead.follows(replace(lead.plan, step_pattern=AUTO))
+    lead.follows(lead.plan._replace(step_pattern=AUTO))
     return read(lead, text, look, nothing)
 
 
@@ -44,5 +43,5 @@ def read_figures(lead: Leader, text: bytes, look: Callable[[bytes, Patterns], T]
             return nothing
         lead.say(f"progress.step_time and progress.loss are given up: they took {error} for {len(cut)} bytes of the "
                  "log; both are read as auto")
-    lead.follows(replace(plan, step_time_pattern=AUTO, loss_pattern=AUTO))
+    lead.follows(plan._replace(step_time_pattern=AUTO, loss_pattern=AUTO))
     return read_figures(lead, text, look, nothing)

@@ -50,7 +50,6 @@ from safelaunch.supervisor import (
 )
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
-from safelaunch.supervisor.standby import Standby
 from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.supervisor.state.tasks import Work
 from safelaunch.supervisor.takeover import boot
@@ -203,6 +202,8 @@ def code_of_standby(start: StandbyStart | None) -> int:
 
 def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
     """Watch the leader; returns from whom to take over, or None when nothing is left to take over."""
+    from safelaunch.supervisor.standby import Standby  # what a leader has no time for
+
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
     standby = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
     if not standby.watch():

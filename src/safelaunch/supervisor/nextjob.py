@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.adapters import slurm
@@ -174,7 +173,7 @@ def ask_missing(lead: Leader, action: AskNodes) -> Step:
     found = lead.successor.free_nodes((yield lead.successor.ask_nodes_for(action.count, action.but)), lead.now)
     if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and lead.successor.are_idle(
             found.nodes, (yield lead.successor.ask_nodes())):
-        found = replace(found, free_t=found.t)
+        found = found._replace(free_t=found.t)
     lead.nodes.are_missing(found)
 
 
@@ -210,15 +209,15 @@ def find_fate(lead: Leader, job: str) -> Asking:
         match asking:
             case SlurmQuestion.JOB:
                 result = yield lead.successor.run(slurm.squeue_job(job))
-                seen = replace(seen, state=None if result is None else lead.successor.state_of(result, job),
+                seen = seen._replace(state=None if result is None else lead.successor.state_of(result, job),
                                age_s=None if known is None else lead.now - known.submitted_t)
             case SlurmQuestion.QUEUE:
                 result = yield lead.successor.query_all()
                 waiting = None if result is None else lead.successor.waiting(result)
-                seen = replace(seen, is_queued=None if waiting is None else job in waiting)
+                seen = seen._replace(is_queued=None if waiting is None else job in waiting)
             case SlurmQuestion.ACCOUNT:
                 account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
-                seen = replace(seen, account=account)
+                seen = seen._replace(account=account)
     return cancel.judge_next(seen)
 
 

@@ -5,8 +5,6 @@ That is: steps that take longer for good, losses that are no numbers or leap, gr
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from safelaunch.core.decide import slowness
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.progress.steplines import StepLine, step_lines
@@ -31,7 +29,7 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
     known = pace.of_attempt(known, number)
     if talk.step is None:   # nothing to measure, and cheap
-        lead.running.goes_so_fast(replace(known, phase=known.phase or "".join(talk.signs[-1:])))
+        lead.running.goes_so_fast(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
     lines, phase = listening.read_figures(lead, text, step_lines, nothing)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.adapters.cputime import TookTooLong, within
-from safelaunch.adapters.nodebench import BenchQuestion
 from safelaunch.adapters.noderound import Target
 from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.slowness import BENCH_S
@@ -84,6 +83,8 @@ def bench(lead: Leader, row: str, action: BenchNodes) -> Step:
     if lead.nodes.no_overlap is not None:
         _take_in(lead, action.nodes, (), lead.nodes.no_overlap)
         return
+    from safelaunch.adapters.nodebench import BenchQuestion  # few trainings ever become slow
+
     start_s = lead.now_s
     asked = lead.world.bench(Target(lead.job.id, action.nodes, is_local=lead.job.is_local), lead.job.env,
                              BenchQuestion({"paths": [], "skip": list(DISKS)}, EACH_S), TOLERANCE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
-from safelaunch.core.acts import ACTS, ActKind, Settling
+from safelaunch.core.acts import ACTS, NOTE, ActKind, Settling
 from safelaunch.core.decide import cancel, unwritten
 from safelaunch.core.decide.cancel import Canceller, CancelWitness, Witnesses
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import Adopt, AfterAdopting, ThisJob
-from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
@@ -219,9 +217,9 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
         asked = (*asked, witness)
         match witness:
             case CancelWitness.JOB_OUTPUT:
-                seen = replace(seen, ending=slurmends.ending_of(lead, job))
+                seen = seen._replace(ending=slurmends.ending_of(lead, job))
             case CancelWitness.STEP_OUTPUT:
-                seen = replace(seen, step_end=slurmends.step_end_of(lead, job))
+                seen = seen._replace(step_end=slurmends.step_end_of(lead, job))
             case CancelWitness.SLURM:
                 return _ask_who_cancelled(lead, job, seen)
     return cancel.judge(seen)
@@ -236,7 +234,7 @@ def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
         is_last = _is_called(lead)
         state = _state_of(lead, job, is_last)
         is_late = lead.now_s > until_s or is_last
-        found = cancel.judge(replace(seen, state=state, is_late=is_late))
+        found = cancel.judge(seen._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
         again_s = lead.now_s + COMPLETING_LOOK_S

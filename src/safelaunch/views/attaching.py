@@ -124,7 +124,7 @@ class Attachment:
                 except RunFolderError:   # it has forgotten the job
                     facts, strangers = None, strangers + 1
                 if facts is not None:
-                    self.job, strangers = replace(self.job, state=facts.state, nodelist=facts.nodes), 0
+                    self.job, strangers = self.job._replace(state=facts.state, nodelist=facts.nodes), 0
                 if strangers >= LOST_ANSWERS or (facts is not None and not facts.is_alive):
                     yield self._end(facts)
                     return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
@@ -17,8 +17,7 @@ CHUNK_BYTES = 1 << 20
 BLOCK_BYTES = 64 << 10
 
 
-@dataclass(frozen=True)
-class AttemptLog:
+class AttemptLog(NamedTuple):
     """main.log of one attempt; `attempt` None where the journal does not know it (yet)."""
 
     number: int
@@ -47,8 +46,7 @@ Begin = Callable[[AttemptLog], int]   # the byte at which the wanted part of a l
 LogPart = tuple[AttemptLog, bytes]   # what an attempt's log holds, in pieces as they are read
 
 
-@dataclass(frozen=True)
-class LogChoice:
+class LogChoice(NamedTuple):
     """Which attempts and lines were asked for; None = all."""
 
     run: Run

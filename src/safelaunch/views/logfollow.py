@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile
@@ -71,7 +70,7 @@ class Follower:
         is_first = not self._streams
         fresh = [log for log in logs if log.number > self._newest]
         is_first = is_first and self._newest == 0
-        choice = self._choice if is_first else replace(self._choice, begin=lambda log: 0)
+        choice = self._choice if is_first else self._choice._replace(begin=lambda log: 0)
         for log, offset in starts(choice, fresh, self._lines if is_first else None):
             self._streams.append(Stream(log, offset, self._choice.keep(log), now_s))
         self._newest = max([self._newest, *(log.number for log in fresh)])
@@ -80,7 +79,7 @@ class Follower:
         self._streams = self._streams[-OPEN_LOGS:]
         for stream in self._streams:   # the journal may have come to know it meanwhile
             known = next((log for log in logs if log.number == stream.log.number), stream.log)
-            stream.log = replace(stream.log, attempt=known.attempt, before=known.before)
+            stream.log = stream.log._replace(attempt=known.attempt, before=known.before)
 
     def read(self, now_s: float, is_last: bool = False) -> list[LogPart]:
         """What is new and wanted; where something is, more may wait."""

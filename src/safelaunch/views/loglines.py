@@ -9,9 +9,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core import nodeset
@@ -27,8 +26,7 @@ BLOCK_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class FirstError:
+class FirstError(NamedTuple):
     """The first error: its lines, and the number of the first of them (1-based)."""
 
     line_number: int

@@ -80,7 +80,7 @@ def overview(
         "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
-        "requests": [vars(one) for one in requests],
+        "requests": [one._asdict() for one in requests],
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
         "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
@@ -131,9 +131,9 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
 
 def _warnings(plan: Plan, state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
-            "slower": {**vars(state.slower), "follows": what_follows(state, plan)} if state.slower else None,
+            "slower": {**state.slower._asdict(), "follows": what_follows(state, plan)} if state.slower else None,
             "slow_search": _slow_search(state),
-            "odd_figures": [dict(vars(one)) for one in state.odd]}
+            "odd_figures": [one._asdict() for one in state.odd]}
 
 
 def _slow_search(state: State) -> dict[str, Any] | None:
@@ -184,7 +184,7 @@ def _slurm(state: State, word: SchedulerAnswer) -> dict[str, Any]:
 
 def _queued(job: QueuedJob) -> dict[str, Any]:
     """A job as squeue tells it; its times are of this machine's zone (squeue(1), SLURM_TIME_FORMAT)."""
-    row = {key: value for key, value in vars(job).items() if key not in ("start", "script")}
+    row = {key: value for key, value in job._asdict().items() if key not in ("start", "script")}
     try:
         start_t = datetime.fromisoformat(job.start).timestamp() if job.start else None
     except (ValueError, OverflowError, OSError):
@@ -242,7 +242,7 @@ def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]
     found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
     return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
             "goodput": None if found.goodput is None else round(found.goodput, 4),
-            "restarts": [{**vars(one), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
+            "restarts": [{**one._asdict(), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
                          for one in found.restarts]}
 
 

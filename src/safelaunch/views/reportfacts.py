@@ -68,7 +68,7 @@ def gather(run: Run, now: float) -> ReportFacts:
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
         "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)), "goodput": _goodput(spans),
         "lost_steps": costs.count(tracks, {}, until, until).steps,
-        "spans": [asdict(span) for span in spans[-MOST_SPANS:]],
+        "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
         "attempts": [_attempt(one) for one in state.attempts],
         "verdicts": _verdicts(run, state, read.events), "stacks": _stacks(run, state),
         "curves": _curves(figures), **_findings(run, figures),
@@ -140,7 +140,7 @@ def _curves(figures: LogFigures) -> dict[str, Any]:
 def _findings(run: Run, figures: LogFigures) -> dict[str, Any]:
     """Changes of pace, and spikes; numbers that JSON does not have are words."""
     tolerance = getattr(getattr(run.plan, "slow", None), "tolerance", None) or TOLERANCE
-    return {"pace_changes": [asdict(one) for one in curves.changes(figures.step_times, tolerance)],
+    return {"pace_changes": [one._asdict() for one in curves.changes(figures.step_times, tolerance)],
             "spikes": {name: [{**asdict(one), "value": one.value if math.isfinite(one.value) else str(one.value)}
                               for one in curves.spikes(found)]
                        for name, found in (("loss", figures.losses), ("step_time_s", figures.step_times))}}

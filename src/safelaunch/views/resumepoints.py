@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.runfolder import Run
@@ -20,8 +19,7 @@ from safelaunch.views import runs
 BEHIND_NAN = "it was saved behind a loss that was no finite number (on_nan)"
 
 
-@dataclass(frozen=True)
-class CheckpointPlace:
+class CheckpointPlace(NamedTuple):
     """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load; `cut_off`:
     saved behind a loss that was no finite number.
     """
@@ -38,8 +36,7 @@ class CheckpointPlace:
         return len(self.rejected) + len(self.cut_off)
 
 
-@dataclass(frozen=True)
-class ResumePoints:
+class ResumePoints(NamedTuple):
     """What is there, the newest first."""
 
     place: CheckpointPlace
@@ -81,13 +78,13 @@ def survey(place: CheckpointPlace, most_whole: int) -> list[dict[str, Any]]:
     """What is there, as plain values: for a child."""
     paths = {one.path for one in place.cut_off}
     found = checkpoints.survey(place.folder, place.format, place.pattern, most_whole)
-    return [asdict(_cut(one, place) if one.path in paths else one) for one in found]
+    return [(_cut(one, place) if one.path in paths else one)._asdict() for one in found]
 
 
 def _cut(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
     with contextlib.suppress(OSError):
         if one.reason is None and SavedAt(one.path, one.step, checkpoints.finished_t(one.path)) in place.cut_off:
-            return replace(one, reason=BEHIND_NAN)
+            return one._replace(reason=BEHIND_NAN)
     return one
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.probe import run_in_child
@@ -24,8 +23,7 @@ DEADLINE_S = 3.0        # for all folders at once; those of a frozen filesystem 
 FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """Briefs of runs, newest first; `silent`: folders that do not answer; `closed`: teammates' that may not be read."""
 
     briefs: tuple[dict[str, Any], ...]
@@ -129,5 +127,5 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
 
 def _note_ends(wanted: Iterable[RegisteredRun], found: dict[str, Any]) -> None:
     """Remember which have ended: their folders are not read again."""
-    registry.note_ends(replace(entry, brief=one) for entry in wanted
+    registry.note_ends(entry._replace(brief=one) for entry in wanted
                        if entry.brief is None and (one := found.get(str(entry.dir))) and one.get("ended_t") is not None)

@@ -258,13 +258,11 @@ def requests(run: Run) -> tuple[Request, ...]:
 
 def _ask_machine(run: Run) -> SchedulerAnswer:
     """A local run's job is a process, which only its own machine knows."""
-    submitted = [event for event in run.journal().events if event.event == "submitted"]
-    here = os.uname().nodename.split(".")[0]
-    if submitted and submitted[-1].host != here:
-        return SchedulerAnswer(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
-    jobs = [str(event.data.get("job")) for event in submitted]
+    events, here = run.journal().events, os.uname().nodename.split(".")[0]
+    if (host := local.host_of(events)) not in ("", here):
+        return SchedulerAnswer(None, f"it is a local run of {host}, and this is {here}")
     return SchedulerAnswer(tuple(QueuedJob(job, jobstates.RUNNING, owner_of(run.dir), run.plan.job_name, "None", "")
-                                 for job in jobs if local.is_alive(run.dir, job)))
+                                 for job in local.living_jobs(run.dir, events)))
 
 
 def _find_folder(which: str | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from safelaunch.adapters import ledger, slurm
@@ -48,7 +47,7 @@ def _start(asked: Command) -> ExpectedStart:
         t = datetime.fromisoformat(found.start).timestamp()
     except ValueError:
         return found
-    return replace(found, start=f"{talk.clock(t)} (in {talk.span(t - time.time())})")
+    return found._replace(start=f"{talk.clock(t)} (in {talk.span(t - time.time())})")
 
 
 def _excluded(plan: Plan, cluster: str) -> tuple[tuple[str, str], ...] | None:

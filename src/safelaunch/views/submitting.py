@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -11,9 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import (
     bashtext,
@@ -40,24 +41,42 @@ from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+_is_complete = functools.lru_cache(64)(bashtext.is_complete)   # the points of a sweep have one command
 Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster's name
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
 
-@dataclass(frozen=True)
-class Submitted:
+class Submitted(NamedTuple):
     """A run, and the id of its first job: a process' of this machine where it is a local one."""
 
     run: runfolder.Run
     job: str
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(NamedTuple):
     """What a run waits for before its first attempt: runs, as in plan.AfterRun, and jobs of theirs in the queue."""
 
     after: tuple[AfterRun, ...] = ()
     jobs: tuple[str, ...] = ()
+
+
+class Lane:
+    """What a run of a sweep hears from the one before it in its lane, and tells the next one. This one is alone."""
+
+    is_followed = False
+
+    def is_there(self, plan: Plan) -> None:
+        """The run is on disk; the next one may be made."""
+
+    def await_job(self) -> tuple[str, ...]:
+        """The job to wait for, once Slurm has taken it; raises RunFolderError where it never will."""
+        return ()
+
+    def is_sent(self, job: str) -> None:
+        """Slurm has taken the run's first job."""
+
+
+ALONE = Lane()
 
 
 @contextlib.contextmanager
@@ -77,7 +96,7 @@ def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, st
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
                          python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
-                         is_complete=bashtext.is_complete, cluster=cluster)
+                         is_complete=_is_complete, cluster=cluster)
     return plan, text
 
 
@@ -126,19 +145,19 @@ class Sending:
             stay_on_cluster(resolved, self._federated, self._say)
 
     def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
-               sweep: Mapping[str, Any] | None = None, is_followed: bool = False) -> Submitted:
-        """Submit one run, or finish a submission of it that was cut off. `sweep`: id, name, point, and of how many;
-        `is_followed`: another run will wait for it.
-        """
+               sweep: Mapping[str, Any] | None = None, lane: Lane = ALONE) -> Submitted:
+        """Submit one run, or finish a submission of it that was cut off. `sweep`: id, name, point, and of how many."""
         waits, config = waits or Waits(), resolved.config
         if waits.after:
-            config["after"] = [asdict(one) for one in waits.after]
+            config["after"] = [one._asdict() for one in waits.after]
         folder, unfinished = free_folder(Path(config["run_dir"]))
         config["run_dir"] = str(folder)
         if unfinished is not None:
             if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
                 config["slurm"]["clusters"] = kept
-            return _go_on(unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say, waits)
+            lane.is_there(unfinished.plan)
+            return _go_on(unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say, waits,
+                          lane)
         run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
         with self._lock:
             name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
@@ -153,15 +172,14 @@ class Sending:
         meta: dict[str, Any] = {
             "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
             "config": hide_values(config),
-            "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
+            "origins": {key: origin._asdict() for key, origin in resolved.origins.items()},
             "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
             "git": facts if in_meta else "git.json", "rules": self._rules,
             "cluster_name": name or None, "sweep": sweep,
         }
-        run = runfolder.create(folder, meta, plan, text, os.environ)
-        if is_followed:
-            runfolder.mark_followed(folder)
-        job = self._send(run, waits)
+        run = runfolder.create(folder, meta, plan, text, os.environ, is_followed=lane.is_followed,
+                               when_there=lambda: lane.is_there(plan))
+        job = self._send(run, waits, lane)
         registry.register(folder, plan.name, run_id, job, run.cluster, sweep)
         if not in_meta:
             self._keep_git(run, job, facts)
@@ -174,8 +192,9 @@ class Sending:
         if plan.cluster != "local":
             agree(resolved, plan, text, self._git, name)
 
-    def _send(self, run: runfolder.Run, waits: Waits) -> str:
-        submission = Submission(run, os.environ, self._cwd, self._say, waits.jobs, self._told)
+    def _send(self, run: runfolder.Run, waits: Waits, lane: Lane) -> str:
+        submission = Submission(run, os.environ, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
+                                lane.is_sent, self._told)
         try:
             ownership.require(run.dir)   # it may have been there before, open to others
             return submission.submit()
@@ -223,13 +242,14 @@ def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
 
 
 def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say,
-           waits: Waits) -> Submitted:
+           waits: Waits, lane: Lane) -> Submitted:
     """Finish a submission whose outcome is unknown: search its job first."""
     if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
         raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
                              f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
     say(f"{run.dir} holds a submission that was cut off: looking for its job")
-    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say, waits.jobs)
+    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say,
+                            lambda: (*waits.jobs, *lane.await_job()), lane.is_sent)
     job = None if run.plan.cluster == "local" else submission.find()
     if job is not None and differs is not None:
         say(f"warning: job {job} was submitted then; {differs} has changed since, and the job lacks the change")
@@ -239,6 +259,8 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
                              hint=f"choose another name or run_dir, or remove it: rm -r {shlex.quote(str(run.dir))}")
     if job is None:
         job = submission.submit()
+    else:
+        lane.is_sent(job)
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"))
     return Submitted(run, job)
 

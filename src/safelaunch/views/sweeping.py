@@ -11,13 +11,13 @@ from typing import Any
 from safelaunch.adapters import runfolder, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.resolve import Resolved
-from safelaunch.core.plan import AfterRun
+from safelaunch.core.plan import AfterRun, Plan
 from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
-from safelaunch.views.submitting import Agree, Sending, Submitted, Waits
+from safelaunch.views.submitting import Agree, Lane, Sending, Submitted, Waits
 from safelaunch.views.talk import Say
 
-AT_ONCE = 16   # points: each waits for the disk more than for sbatch (measured: 7 fsync, 60 ms a point one by one)
+AT_ONCE = 16   # points under way: the next ones are written while sbatch and the disk work on these
 
 
 @dataclass
@@ -50,16 +50,10 @@ def submit(
         sweep, before = _find_before(points)
         if agree is not None:
             sending.show(points[0], agree)
-        _Sweep(sending, sweep, before, waits).submit(_lanes(points))
+        _Sweep(sending, sweep, before, waits).submit(points)
         if sweep.failed is not None and not sweep.runs:
             raise sweep.failed
         return sweep
-
-
-def _lanes(points: Sequence[Resolved]) -> list[list[Resolved]]:
-    """The points by lane: in each, every run waits for the end of the one before it."""
-    most = points[0].config["max_parallel"] or len(points)
-    return [list(points[start::most]) for start in range(min(most, len(points)))]
 
 
 def _find_before(points: Sequence[Resolved]) -> tuple[SubmittedSweep, dict[int, Run]]:
@@ -108,6 +102,46 @@ def _newest(wanted: Path) -> Run | None:
     return None if newest is None else runfolder.load(newest)
 
 
+class _LanePlace(Lane):
+    """A point's place in its lane. The next one is made once this one's run is on disk: a submission that is killed
+    leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
+    """
+
+    def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
+        from concurrent.futures import Future  # a run of its own has no time for it
+
+        self.point, self.is_followed, self._last = point, is_followed, last
+        self._plan: Future[Plan | None] = Future()   # None: it has ended
+        self._job: Future[str] = Future()
+
+    def is_there(self, plan: Plan | None) -> None:
+        self._plan.set_result(plan)
+
+    def is_sent(self, job: str) -> None:
+        self._job.set_result(job)
+
+    def give_up(self) -> None:
+        """Let nobody wait for what has not come."""
+        for one in (self._plan, self._job):
+            if not one.done():
+                one.set_exception(RunFolderError("the run before it was not submitted"))
+
+    def waits(self, all_runs: Waits) -> Waits:
+        """What all runs of the sweep wait for, and the run before this one, however that ends."""
+        plan = None if self._last is None else self._last._plan.result()
+        if plan is None:
+            return all_runs
+        before = AfterRun(plan.name, plan.run_dir, plan.job_name, is_any=True)
+        return Waits((*all_runs.after, before), all_runs.jobs)
+
+    def await_job(self) -> tuple[str, ...]:
+        plan = None if self._last is None else self._last._plan.result()
+        if self._last is None or plan is None:
+            return ()
+        job = self._last._job.result()
+        return () if plan.cluster == "local" else (job,)
+
+
 class _Sweep:
     """The submission of the points that are left."""
 
@@ -115,44 +149,39 @@ class _Sweep:
         self._sending, self._sweep, self._before, self._waits = sending, sweep, before, waits
         self._is_over = False
 
-    def submit(self, lanes: Sequence[Sequence[Resolved]]) -> None:
+    def submit(self, points: Sequence[Resolved]) -> None:
         """Raises nothing of its own: `failed` says what stopped it."""
-        from concurrent.futures import ThreadPoolExecutor  # a run of its own has no time for it
+        from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        lanes = points[0].config["max_parallel"] or len(points)
+        places: list[_LanePlace] = []
+        for number, point in enumerate(points):
+            last = places[number - lanes] if number >= lanes else None
+            places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
+        with ThreadPoolExecutor(AT_ONCE) as pool:   # it begins them in order: none waits for one that is not begun
             try:
-                list(pool.map(self._submit_lane, lanes))
+                list(pool.map(self._submit_point, places))
             finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
 
-    def _submit_lane(self, lane: Sequence[Resolved]) -> None:
-        last: Submitted | None = None
-        for place, one in enumerate(lane):
-            if self._is_over:
-                return
-            try:
-                last = self._submit_point(one, last, is_followed=place + 1 < len(lane))
-            except SafelaunchError as error:
-                self._is_over, self._sweep.failed = True, self._sweep.failed or error
-                return
+    def _submit_point(self, place: _LanePlace) -> None:
+        try:
+            if not self._is_over:
+                number = _number(place.point)
+                self._sweep.runs[number] = self._keep(place, self._before[number]) if number in self._before else (
+                    self._send(place, number))
+        except SafelaunchError as error:
+            self._is_over, self._sweep.failed = True, self._sweep.failed or error
+        finally:
+            place.give_up()
 
-    def _submit_point(self, one: Resolved, last: Submitted | None, is_followed: bool) -> Submitted:
-        number = _number(one)
-        if (there := self._before.get(number)) is not None:
-            state = there.state()
-            done = Submitted(there, "" if state.ended is not None else state.jobs[-1].id)
-        else:
-            sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
-                                     "of": self._sweep.of}
-            done = self._sending.submit(one, waits=self._waits_of(last, one), sweep=sweep, is_followed=is_followed)
-        self._sweep.runs[number] = done
-        return done
+    def _keep(self, place: _LanePlace, there: Run) -> Submitted:
+        state = there.state()
+        job = "" if state.ended is not None else state.jobs[-1].id
+        place.is_there(there.plan if job else None)
+        place.is_sent(job)
+        return Submitted(there, job)
 
-    def _waits_of(self, last: Submitted | None, one: Resolved) -> Waits:
-        """What everything waits for, and the run before this one in its lane, however that ends."""
-        if last is None or not last.job:   # it has ended
-            return self._waits
-        plan = last.run.plan
-        jobs = (last.job,) if one.config["cluster"] != "local" else ()
-        return Waits((*self._waits.after, AfterRun(plan.name, str(last.run.dir), plan.job_name, is_any=True)),
-                     (*self._waits.jobs, *jobs))
+    def _send(self, place: _LanePlace, number: int) -> Submitted:
+        sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number, "of": self._sweep.of}
+        return self._sending.submit(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ BUDGET_SPENT = 11
 WORST_FIRST = (FAILED_FOR_GOOD, BUDGET_SPENT, CHECK_FAILED, STOPPED)
 
 
-def status(points: Sequence[RegisteredRun]) -> dict[str, Any]:
-    """The object of `status SWEEP --json`; Slurm is asked once."""
-    word, now = runlist.ask_slurm(False), time.time()
+def status(points: Sequence[RegisteredRun], ask: Callable[[bool], SchedulerAnswer] | None = None) -> dict[str, Any]:
+    """The object of `status SWEEP --json`; Slurm is asked once, by `ask`."""
+    word, now = (ask or runlist.ask_slurm)(False), time.time()
     jobs: dict[str, list[QueuedJob]] = {}
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)

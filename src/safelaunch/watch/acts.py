@@ -20,8 +20,8 @@ from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.adapters.world import World
 from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
-from safelaunch.core.acts import ActOutcome
-from safelaunch.core.decide.watched import NOTE, Act, Cancel, Free, Note, Queue, Relax, StartNow, WriteEnd, act_of
+from safelaunch.core.acts import NOTE, ActOutcome
+from safelaunch.core.decide.watched import Act, Cancel, Free, Note, Queue, Relax, StartNow, WriteEnd, act_of
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event

@@ -7,7 +7,7 @@ Slurm is asked once for all runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +237,7 @@ class Watcher:
             accounts: dict[str, JobAccount] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
             for dir in asking:
                 if "sacct" in last[dir]["asks"]:
-                    words[dir] = replace(words[dir], accounts=accounts)
+                    words[dir] = words[dir]._replace(accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
                 partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)),
@@ -246,8 +246,8 @@ class Watcher:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 if last[dir]["reservation"] and reservations is None:
                     reservations = yield self._run(slurm.sinfo_reservations())
-                words[dir] = replace(words[dir], nodes=nodes[partition],
-                                     reserved=_reserved(reservations, last[dir]["reservation"]))
+                words[dir] = words[dir]._replace(nodes=nodes[partition],
+                                                 reserved=_reserved(reservations, last[dir]["reservation"]))
             answered = self._examine({dir: runs[dir] for dir in asking}, words, now_s)
             last = {dir: row for dir, row in answered.items() if not set(row["asks"]) & set(last[dir]["asks"])}
             found = {**found, **answered}

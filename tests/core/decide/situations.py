@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from safelaunch.core.decide import rows
@@ -24,7 +23,7 @@ PLAN = Plan(
     kill_switch=KillSwitch("control/kill", 900.0, None, "SIGUSR2"),
     preserve=PreservePlan(0.0, ("unknown", "hang"), "all"),
 )
-PRESERVING = replace(PLAN, preserve=PreservePlan(3600.0, ("unknown", "hang"), "all"))
+PRESERVING = PLAN._replace(preserve=PreservePlan(3600.0, ("unknown", "hang"), "all"))
 ALIVE = Live(1, ("n0", "n1"), tasks=2)
 BAD, GOOD = Exit("n1", 1, 1), Exit("n0", 0, 0)
 LOST = (("n1", "its guard has been silent for 10 s"),)

@@ -16,30 +16,31 @@ from safelaunch.core.state import State
 from tests.core.decide.situations import FAILED_ONCE, KILL, PLAN, action, history, row, seen
 
 OK, ANY = RunBefore("a", is_any=False), RunBefore("a", is_any=True)
-PATIENT = replace(PLAN, after=(AfterRun("a", "/runs/a", "a.1"),))
+PATIENT = PLAN._replace(after=(AfterRun("a", "/runs/a", "a.1"),))
 QUEUED = replace(history(), successor="12")
 
 
 @pytest.mark.parametrize(("before", "expected"), [
     ((), May(True)),
-    ((replace(OK, ended="completed"),), May(True)),
-    ((replace(ANY, ended="gave_up", why="a bug"),), May(True)),
-    ((replace(ANY, ended="stopped"),), May(True)),
-    ((replace(OK, ended="gave_up", why="a bug"),),
+    ((OK._replace(ended="completed"),), May(True)),
+    ((ANY._replace(ended="gave_up", why="a bug"),), May(True)),
+    ((ANY._replace(ended="stopped"),), May(True)),
+    ((OK._replace(ended="gave_up", why="a bug"),),
      May(False, never="a, for whose good end it waits, has ended: gave_up (a bug)")),
-    ((replace(OK, ended="stopped", why="bob stopped it"),),
+    ((OK._replace(ended="stopped", why="bob stopped it"),),
      May(False, never="a, for whose good end it waits, has ended: stopped (bob stopped it)")),
-    ((replace(OK, jobs=("7", "8")),), May(False, ("7", "8"), why="it waits for the end of a")),
+    ((OK._replace(jobs=("7", "8")),), May(False, ("7", "8"), why="it waits for the end of a")),
     ((OK,), May(False, why="it waits for the end of a")),
-    ((replace(ANY, jobs=(), absent_s=ABSENT_S - 1),), May(False, why="it waits for the end of a")),
-    ((replace(ANY, jobs=(), absent_s=ABSENT_S),), May(True)),
-    ((replace(OK, jobs=(), absent_s=ABSENT_S),),
-     May(False, never="a, for whose good end it waits, has no job left, and nobody knows how it ended")),
-    ((replace(ANY, jobs=(), absent_s=ABSENT_S, is_watched=True),), May(False, why="it waits for the end of a")),
-    ((replace(ANY, jobs=(), absent_s=WATCHED_S, is_watched=True),), May(True)),
-    ((replace(ANY, jobs=("7",), absent_s=None), replace(OK, name="b", ended="completed"),
-      replace(OK, name="c", jobs=("9",))), May(False, ("7", "9"), why="it waits for the end of a and 1 more")),
-    ((replace(OK, jobs=("7",)), replace(OK, name="b", ended="gave_up", why="x")),
+    ((ANY._replace(jobs=(), absent_s=ABSENT_S - 1),), May(False, why="it waits for the end of a")),
+    ((ANY._replace(jobs=(), absent_s=ABSENT_S),), May(True)),
+    ((OK._replace(jobs=(), absent_s=ABSENT_S),),
+     May(False, never="a, for whose good end it waits, has no job left, and nobody knows how it ended "
+                      "(see: safelaunch status a)")),
+    ((ANY._replace(jobs=(), absent_s=ABSENT_S, is_watched=True),), May(False, why="it waits for the end of a")),
+    ((ANY._replace(jobs=(), absent_s=WATCHED_S, is_watched=True),), May(True)),
+    ((ANY._replace(jobs=("7",), absent_s=None), OK._replace(name="b", ended="completed"),
+      OK._replace(name="c", jobs=("9",))), May(False, ("7", "9"), why="it waits for the end of a and 1 more")),
+    ((OK._replace(jobs=("7",)), OK._replace(name="b", ended="gave_up", why="x")),
      May(False, never="b, for whose good end it waits, has ended: gave_up (x)")),
 ], ids=["nobody", "ended well", "any end", "any stop", "failed", "stopped", "goes on in these jobs", "no answer",
         "not yet lost", "lost", "lost, and its good end was wanted", "a watch has time", "lost by the watch, too",
@@ -49,7 +50,7 @@ def test_a_run_starts_once_the_others_have_ended(before: tuple[RunBefore, ...], 
 
 
 def test_a_first_attempt_waits_behind_the_jobs_of_the_other_run() -> None:
-    goes_on = (replace(OK, jobs=("7", "8")),)
+    goes_on = (OK._replace(jobs=("7", "8")),)
     assert row(QUEUED, seen(), PATIENT) == "follows"
     assert isinstance(action(QUEUED, seen(), PATIENT), Wait)
     handed = action(QUEUED, seen(before=goes_on), PATIENT)
@@ -59,15 +60,15 @@ def test_a_first_attempt_waits_behind_the_jobs_of_the_other_run() -> None:
 
 
 def test_a_run_whose_condition_cannot_hold_any_more_ends_with_the_reason() -> None:
-    ends = action(QUEUED, seen(before=(replace(OK, ended="gave_up", why="a bug"),)), PATIENT)
+    ends = action(QUEUED, seen(before=(OK._replace(ended="gave_up", why="a bug"),)), PATIENT)
     assert isinstance(ends, Finish)
     assert (ends.how, ends.exit_code) == ("gave_up", 10)
     assert "a bug" in ends.why
 
 
 def test_once_a_run_has_trained_it_waits_for_nobody_any_more() -> None:
-    assert row(FAILED_ONCE, seen(before=(replace(OK, jobs=("7",)),)), PATIENT) == "launch"
-    assert row(State(), seen(before=(replace(OK, ended="completed"),)), PATIENT) == "launch"
+    assert row(FAILED_ONCE, seen(before=(OK._replace(jobs=("7",)),)), PATIENT) == "launch"
+    assert row(State(), seen(before=(OK._replace(ended="completed"),)), PATIENT) == "launch"
     assert row(State(), seen(requests=(KILL,)), PATIENT) == "killed_by_person"
 
 

@@ -49,7 +49,7 @@ def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_ha
     ("what", "expected"),
     [
         (seen(ALIVE), "watch"),
-        (seen(replace(ALIVE, exits=(GOOD, replace(GOOD, node="n1", task=1)))), "over"),
+        (seen(replace(ALIVE, exits=(GOOD, GOOD._replace(node="n1", task=1)))), "over"),
         (seen(replace(ALIVE, srun_code=0)), "over"),
         (seen(replace(ALIVE, srun_code=143)), "srun_gone"),
         (seen(ALIVE, requests=(KILL_NOW,)), "kill_now"),
@@ -138,7 +138,7 @@ def test_an_attempt_is_asked_to_end_once() -> None:
 
 
 def test_without_kill_on_bad_exit_the_other_tasks_go_on() -> None:
-    plan = replace(PLAN, srun=Srun(0, 0, ()))
+    plan = PLAN._replace(srun=Srun(0, 0, ()))
     assert row(RUNNING, seen(replace(ALIVE, exits=(BAD,))), plan) == "watch"
 
 
@@ -154,7 +154,7 @@ def test_the_first_reason_to_end_stays_the_reason() -> None:
 
 
 SAVED_JUST_NOW = {"saved": "ckpt/step_5", "saved_t": NOW - 1}
-BLIND = replace(PLAN, resume=replace(PLAN.resume, dir=None))
+BLIND = PLAN._replace(resume=PLAN.resume._replace(dir=None))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_training_is_waited_for_as_long_as_it_can_still_save(
 ], ids=["as touched", "over", "set ahead", "set ahead, over", "set back", "a clock of yesterday", "... over"])
 def test_the_time_of_the_request_for_a_checkpoint_says_until_when(ahead_s: float, ago_s: float, is_over: bool) -> None:
     asked = replace(ALIVE, end_asked_t=NOW - ago_s, end_row="checkpoint", heard=0)
-    request = replace(CHECKPOINT, t=NOW - ago_s + ahead_s)
+    request = CHECKPOINT._replace(t=NOW - ago_s + ahead_s)
     assert (action(RUNNING, seen(asked, requests=(request,))) is not None) is is_over
 
 
@@ -213,7 +213,7 @@ def test_an_attempt_that_surely_lost_its_progress_is_killed_at_once_unless_only_
     """Upon a TERM many trainings save: over a newer checkpoint, here."""
     live = replace(ALIVE, lost="it counts 1 … 3")
     assert rows.decide(RUNNING, seen(live), PLAN) == Decision("lost_progress", Kill(0.0, "it counts 1 … 3"))
-    warned = replace(PLAN, restart=replace(PLAN.restart, on_lost_progress="warn"))
+    warned = PLAN._replace(restart=PLAN.restart._replace(on_lost_progress="warn"))
     assert row(RUNNING, seen(live), warned) == "watch"
     assert row(RUNNING, seen(replace(live, killed_t=NOW - 1))) == "watch"
     assert ended.how_it_ended(replace(live, killed_t=NOW, end_row="lost_progress"), seen(live)) == "failed"
@@ -222,7 +222,7 @@ def test_an_attempt_that_surely_lost_its_progress_is_killed_at_once_unless_only_
 def test_an_attempt_whose_loss_is_no_number_is_killed_at_once_where_on_nan_says_stop_and_only_there() -> None:
     nan = Event(NOW - 5, 1, 50, "n0", "odd_figure", {"attempt": 1, "kind": "nan", "step": 7, "value": "nan"})
     leap = replace(nan, data={**nan.data, "kind": "loss_spike"})
-    stop = replace(PLAN, on_nan="stop")
+    stop = PLAN._replace(on_nan="stop")
     assert rows.decide(fold([nan], RUNNING), seen(ALIVE), stop) == Decision(
         "nan", Kill(0.0, "the loss is nan since step 7 (on_nan: stop)"))
     assert row(fold([nan], RUNNING), seen(ALIVE)) == "watch"

@@ -149,7 +149,7 @@ def test_an_attempt_whose_end_nobody_wrote_down_is_never_launched_beside() -> No
 )
 def test_the_budgets(ends: list[str], checkpoint_after: list[int], restart: RestartPlan, expected: int | None) -> None:
     state = history(*ends, checkpoint_after=checkpoint_after)
-    got = action(state, seen(), replace(PLAN, restart=restart))
+    got = action(state, seen(), PLAN._replace(restart=restart))
     assert (got.exit_code if isinstance(got, Finish) else None) == expected
     assert isinstance(got, Finish | Launch)
 
@@ -160,7 +160,7 @@ def test_the_first_restart_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize(("failures", "pause_s"), [(2, 60), (3, 120), (4, 240), (5, 480), (6, 960), (9, 960)])
 def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(failures: int, pause_s: float) -> None:
-    state, plan = history(*["failed"] * failures), replace(PLAN, restart=RestartPlan(30, 99, 60.0))
+    state, plan = history(*["failed"] * failures), PLAN._replace(restart=RestartPlan(30, 99, 60.0))
     assert state.attempt is not None
     assert state.attempt.ended_t is not None
     assert action(state, seen(), plan) == Wait(
@@ -201,7 +201,7 @@ def test_a_run_on_hold_leaves_its_nodes_and_its_next_job_is_held() -> None:
 
 
 def test_a_local_run_on_hold_waits_where_it_is_until_its_job_ends() -> None:
-    local = replace(PLAN, cluster="local")
+    local = PLAN._replace(cluster="local")
     assert action(FAILED_ONCE, seen(requests=(HOLD,)), local) == Wait(NOW + 2.0, "bob put the run on hold")
     assert row(FAILED_ONCE, seen(requests=(HOLD,), ending="unknown"), local) == "job_ends"
 

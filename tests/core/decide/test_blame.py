@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,9 +24,9 @@ def kinds(failure: Failure) -> dict[str, str]:
 
 @pytest.mark.parametrize("category", sorted(NOBODYS))
 def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: str) -> None:
-    early = replace(FAILURE, category=category, confidence=1.0, lived_s=1.0, steps=0)
+    early = FAILURE._replace(category=category, confidence=1.0, lived_s=1.0, steps=0)
     assert blame(early) == ()
-    assert blame(replace(early, lost=(("n1", "no answer for 10 s"),))) == ()
+    assert blame(early._replace(lost=(("n1", "no answer for 10 s"),))) == ()
 
 
 @pytest.mark.parametrize(
@@ -50,16 +48,16 @@ def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: s
          "perhaps the network", "a hang", "a native crash", "the rendezvous", "unknown", "of a later version"],
 )
 def test_what_a_category_says_of_the_culprit(category: str, confidence: float, kind: str) -> None:
-    assert kinds(replace(FAILURE, category=category, confidence=confidence)) == {"n1": kind}
+    assert kinds(FAILURE._replace(category=category, confidence=confidence)) == {"n1": kind}
 
 
 def test_a_kill_that_nothing_explains_blames_no_node() -> None:
-    early = replace(FAILURE, lived_s=1.0, steps=0, fingerprint=UNEXPLAINED_KILL)
-    assert blame(early) == () and blame(replace(early, fingerprint="f")) != ()
+    early = FAILURE._replace(lived_s=1.0, steps=0, fingerprint=UNEXPLAINED_KILL)
+    assert blame(early) == () and blame(early._replace(fingerprint="f")) != ()
 
 
 def test_every_category_blames_nobody_or_a_culprit() -> None:
-    assert {category for category in NAMES if not blame(replace(FAILURE, category=category))} == NOBODYS - {"none"}
+    assert {category for category in NAMES if not blame(FAILURE._replace(category=category))} == NOBODYS - {"none"}
 
 
 def test_a_witness_carries_what_is_known_of_the_failure() -> None:
@@ -69,7 +67,7 @@ def test_a_witness_carries_what_is_known_of_the_failure() -> None:
 
 
 def test_a_lost_node_is_blamed_and_not_who_failed_because_of_it() -> None:
-    lost = replace(FAILURE, category="node_failure", culprits=("n2",), lost=(("n1", "no answer for 10 s"),))
+    lost = FAILURE._replace(category="node_failure", culprits=("n2",), lost=(("n1", "no answer for 10 s"),))
     assert [(one.node, one.kind, one.why) for one in blame(lost)] == [("n1", "lost", "no answer for 10 s")]
 
 
@@ -77,15 +75,15 @@ def test_a_lost_node_is_blamed_and_not_who_failed_because_of_it() -> None:
     ("gone", "blamed"), [(1, 1), (2, 2), (3, 0), (4, 0)], ids=["one", "half", "most: the leader is cut off", "all"])
 def test_who_sees_most_others_gone_blames_none_of_them(gone: int, blamed: int) -> None:
     lost = tuple((node, "no answer") for node in NODES[:gone])
-    assert len(blame(replace(FAILURE, category="node_failure", confidence=0.9, lost=lost))) == blamed
+    assert len(blame(FAILURE._replace(category="node_failure", confidence=0.9, lost=lost))) == blamed
 
 
 def test_a_failure_of_most_nodes_is_no_nodes() -> None:
-    assert blame(replace(FAILURE, category="gpu_hardware", confidence=0.9, culprits=NODES[:3])) == ()
+    assert blame(FAILURE._replace(category="gpu_hardware", confidence=0.9, culprits=NODES[:3])) == ()
 
 
 def test_a_run_on_one_node_can_blame_it() -> None:
-    alone = replace(FAILURE, nodes=("n1",), category="gpu_hardware", confidence=0.9)
+    alone = FAILURE._replace(nodes=("n1",), category="gpu_hardware", confidence=0.9)
     assert kinds(alone) == {"n1": "gpu"}
 
 
@@ -95,27 +93,27 @@ def test_a_run_on_one_node_can_blame_it() -> None:
     ids=["with its domain", "no node of the attempt", "one of them twice", "none"],
 )
 def test_only_nodes_of_the_attempt_are_blamed(culprits: tuple[str, ...], blamed: tuple[str, ...]) -> None:
-    assert tuple(kinds(replace(FAILURE, culprits=culprits))) == blamed
+    assert tuple(kinds(FAILURE._replace(culprits=culprits))) == blamed
 
 
 # --- black holes --------------------------------------------------------------------------------------------------
 
-EARLY = replace(FAILURE, lived_s=4.0, steps=0)
+EARLY = FAILURE._replace(lived_s=4.0, steps=0)
 
 
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
         (EARLY, "short_cycle"),
-        (replace(EARLY, steps=None), "short_cycle"),
-        (replace(EARLY, category="native_crash", confidence=0.9), "short_cycle"),
-        (replace(EARLY, lived_s=SHORT_CYCLE_S + 1), "first_to_fail"),
-        (replace(EARLY, lived_s=None), "first_to_fail"),
-        (replace(EARLY, steps=3), "first_to_fail"),
-        (replace(EARLY, nodes=("n1",)), "first_to_fail"),
-        (replace(EARLY, culprits=("n1", "n2")), "first_to_fail"),
-        (replace(EARLY, category="network", confidence=0.9), "network"),
-        (replace(EARLY, category="gpu_hardware", confidence=0.9), "gpu"),
+        (EARLY._replace(steps=None), "short_cycle"),
+        (EARLY._replace(category="native_crash", confidence=0.9), "short_cycle"),
+        (EARLY._replace(lived_s=SHORT_CYCLE_S + 1), "first_to_fail"),
+        (EARLY._replace(lived_s=None), "first_to_fail"),
+        (EARLY._replace(steps=3), "first_to_fail"),
+        (EARLY._replace(nodes=("n1",)), "first_to_fail"),
+        (EARLY._replace(culprits=("n1", "n2")), "first_to_fail"),
+        (EARLY._replace(category="network", confidence=0.9), "network"),
+        (EARLY._replace(category="gpu_hardware", confidence=0.9), "gpu"),
     ],
     ids=["dies within seconds", "no steps known", "crashes at once", "after minutes", "nobody knows when", "made steps",
          "on one node alone there is nobody to differ from", "two nodes at once", "the network is known to be it",
@@ -126,13 +124,13 @@ def test_a_node_that_kills_attempts_at_their_start(failure: Failure, kind: str) 
 
 
 def test_a_black_hole_is_kept_out_before_the_budget_is_spent() -> None:
-    found = [one for number in (1, 2) for one in blame(replace(EARLY, attempt=number, t=1000.0 + 60 * number))]
+    found = [one for number in (1, 2) for one in blame(EARLY._replace(attempt=number, t=1000.0 + 60 * number))]
     assert [one.node for one in exclusions(found, 1130.0, Suspects(), nodes=4)] == ["n1"]
 
 
 def test_a_bug_that_crashes_whatever_node_excludes_none() -> None:
     found = [one for number, node in enumerate(["n1", "n1", "n2", "n0", "n0"])
-             for one in blame(replace(EARLY, attempt=number, culprits=(node,)))]
+             for one in blame(EARLY._replace(attempt=number, culprits=(node,)))]
     assert exclusions(found, 1010.0, Suspects(max_excluded="100%"), nodes=1) == ()
 
 
@@ -156,5 +154,5 @@ def test_blame_is_for_a_few_of_the_attempts_nodes_and_never_for_users_errors(fai
 
 
 def test_a_verdict_of_confidence_counts_as_such() -> None:
-    assert kinds(replace(FAILURE, category="hang", confidence=CONFIDENT)) == {"n1": "hang"}
-    assert kinds(replace(FAILURE, category="hang", confidence=CONFIDENT - 0.01)) == {"n1": "first_to_fail"}
+    assert kinds(FAILURE._replace(category="hang", confidence=CONFIDENT)) == {"n1": "hang"}
+    assert kinds(FAILURE._replace(category="hang", confidence=CONFIDENT - 0.01)) == {"n1": "first_to_fail"}

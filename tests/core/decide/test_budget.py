@@ -41,7 +41,7 @@ def reason(state: State, **own: str) -> GiveUp | None:
 
 
 def with_policy(**own: str) -> Plan:
-    return replace(PLAN, restart=replace(PLAN.restart, policy=tuple(own.items())))
+    return PLAN._replace(restart=PLAN.restart._replace(policy=tuple(own.items())))
 
 
 @pytest.mark.parametrize("how", ["failed", "interrupted", "lost"])
@@ -52,7 +52,7 @@ def test_a_run_whose_last_attempt_surely_lost_its_progress_starts_nothing_more(h
     found = reason(state)
     assert found is not None and (found.row, found.exit_code) == ("lost_progress", FAILED_FOR_GOOD)
     assert "it counts 1 … 3" in found.why and "restart.on_lost_progress: warn" in found.why
-    warned = replace(PLAN, restart=replace(PLAN.restart, on_lost_progress="warn"))
+    warned = PLAN._replace(restart=PLAN.restart._replace(on_lost_progress="warn"))
     unsure = fold([Event(2000.0, 1, 99, "n0", "lost_progress", {**lost, "sure": False})], before)
     for one, plan in ((state, warned), (unsure, PLAN), (before, PLAN)):
         found = reason_to_give_up(one, plan)
@@ -64,7 +64,7 @@ def test_a_run_whose_last_attempt_had_a_nan_loss_starts_nothing_more_where_on_na
     nan = {"attempt": 2, "kind": "nan", "step": 45, "value": "nan"}
     before = run({"step": 40}, {"how": how, "from": 30, "path": "/c/30", "step": 50, "checkpoint": 50})
     state = fold([Event(2000.0, 1, 99, "n0", "odd_figure", nan)], before)
-    stop = replace(PLAN, on_nan="stop")
+    stop = PLAN._replace(on_nan="stop")
     found = reason_to_give_up(state, stop)
     assert found is not None and (found.row, found.exit_code) == ("nan", FAILED_FOR_GOOD)
     assert "the loss of attempt 2 was nan from step 45 on (on_nan: stop)" in found.why
@@ -163,7 +163,7 @@ def test_a_run_whose_last_failure_has_had_its_node_excluded_tries_other_nodes_on
     elsewhere = replace(excluded, attempts=(*state.attempts[:-1], replace(state.attempts[-1], nodes=("n0", "n2"))))
     assert reason(elsewhere) is not None
     assert reason_to_give_up(excluded,
-                             replace(PLAN, restart=RestartPlan(2, 3, 60.0))) is not None, "the run's budget binds"
+                             PLAN._replace(restart=RestartPlan(2, 3, 60.0))) is not None, "the run's budget binds"
 
 
 def test_a_checkpoint_is_rejected_though_an_attempt_was_interrupted_between_the_two_that_died_of_it() -> None:
@@ -186,7 +186,7 @@ def test_a_verified_checkpoint_refills_every_budget_but_the_runs() -> None:
     state = run(*failures, {"step": 5, "checkpoint": 5}, *failures)
     assert (state.failures_without_progress, state.failed_categories) == (2, ("unknown", "unknown"))
     assert reason(state) is None
-    found = reason_to_give_up(state, replace(PLAN, restart=RestartPlan(4, 3, 60.0)))
+    found = reason_to_give_up(state, PLAN._replace(restart=RestartPlan(4, 3, 60.0)))
     assert found is not None
     assert found.exit_code == BUDGET_SPENT
 

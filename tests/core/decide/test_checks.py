@@ -19,8 +19,8 @@ from safelaunch.core.plan import ChecksPlan, Plan
 from safelaunch.core.state import State
 from tests.core.decide.situations import HOLD, KILL, LOST, NODES, NOW, PLAN, action, row, seen
 
-CHECKING = replace(PLAN, checks=ChecksPlan(boot=True))
-LOCAL = replace(CHECKING, cluster="local")
+CHECKING = PLAN._replace(checks=ChecksPlan(boot=True))
+LOCAL = CHECKING._replace(cluster="local")
 FOUR = ("n0", "n1", "n2", "n3")
 PASSED = ("checks_passed", {"job": "11", "nodes": ["n0", "n2"]})
 UNKNOWN = ("checks_passed", {"job": "11", "nodes": [], "unknown": list(NODES)})
@@ -135,8 +135,8 @@ def test_every_node_gets_exactly_one_word(bad: list[list[str]], mute: int) -> No
     assert not {check for one in found.failed for check in one.checks} & set(found.shared)
 
 
-BESIDE = replace(CHECKING, checks=ChecksPlan(boot=True, after_failure="beside"))
-BEFORE = replace(PLAN, checks=ChecksPlan(after_failure="before"))
+BESIDE = CHECKING._replace(checks=ChecksPlan(boot=True, after_failure="beside"))
+BEFORE = PLAN._replace(checks=ChecksPlan(after_failure="before"))
 ENDED_OFTEN: tuple[Told, ...] = (
     PASSED, RAN, ENDED, ("attempt_started", {"attempt": 2, "job": "11", "nodes": ["n0", "n1"]}),
     ("attempt_ended", {"attempt": 2, "how": "failed"}))

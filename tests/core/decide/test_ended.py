@@ -74,7 +74,7 @@ def test_an_attempt_is_over_when_everybody_who_can_speak_has_spoken(
 def test_a_training_that_is_done_before_its_next_checkpoint_and_never_knew_is_complete(
     live: dict[str, Any], requests: tuple[Request, ...], expected: str
 ) -> None:
-    over = replace(ALIVE, end_asked_t=NOW - 9, end_row="checkpoint", exits=(GOOD, replace(GOOD, node="n1", task=1)))
+    over = replace(ALIVE, end_asked_t=NOW - 9, end_row="checkpoint", exits=(GOOD, GOOD._replace(node="n1", task=1)))
     assert ended.how_it_ended(replace(over, **live), seen(requests=requests)) == expected
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,18 +26,18 @@ SILENT = Node(2, guards=2, gone=1)
     (Node(2, guards=2, gone=2), Fencing.CLEAN),
     (Node(2, guards=2, gone=2, is_lost=True), Fencing.CLEAN),
     (Node(2, guards=1, gone=1), Fencing.WAIT),
-    (replace(SILENT, is_lost=True), Fencing.LEASE),
+    (SILENT._replace(is_lost=True), Fencing.LEASE),
     (TALKING, Fencing.WAIT),
-    (replace(TALKING, waited_s=STUCK_S), Fencing.WAIT),
-    (replace(TALKING, waited_s=STUCK_S + 1), Fencing.STUCK),
-    (replace(TALKING, waited_s=STUCK_S + 1, is_frozen=True), Fencing.FROZEN),
+    (TALKING._replace(waited_s=STUCK_S), Fencing.WAIT),
+    (TALKING._replace(waited_s=STUCK_S + 1), Fencing.STUCK),
+    (TALKING._replace(waited_s=STUCK_S + 1, is_frozen=True), Fencing.FROZEN),
     (SILENT, Fencing.WAIT),
-    (replace(SILENT, waited_s=CLOSED_S + 0.1), Fencing.SWEEP),
-    (replace(SILENT, waited_s=CLOSED_S + 0.1, is_old_host=True), Fencing.WAIT),
-    (replace(SILENT, waited_s=OLD_HOST_S + 0.1, is_old_host=True), Fencing.SWEEP),
-    (replace(SILENT, srun_ended=True), Fencing.SWEEP),
-    (replace(SILENT, srun_ended=True, may_ask=False), Fencing.LATER),
-    (replace(SILENT, srun_ended=True, has_helpers=False), Fencing.LEASE),
+    (SILENT._replace(waited_s=CLOSED_S + 0.1), Fencing.SWEEP),
+    (SILENT._replace(waited_s=CLOSED_S + 0.1, is_old_host=True), Fencing.WAIT),
+    (SILENT._replace(waited_s=OLD_HOST_S + 0.1, is_old_host=True), Fencing.SWEEP),
+    (SILENT._replace(srun_ended=True), Fencing.SWEEP),
+    (SILENT._replace(srun_ended=True, may_ask=False), Fencing.LATER),
+    (SILENT._replace(srun_ended=True, has_helpers=False), Fencing.LEASE),
     (Node(1), Fencing.WAIT),
     (Node(1, srun_ended=True), Fencing.SWEEP),
 ], ids=[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from safelaunch.core.decide import nanback
@@ -15,7 +14,7 @@ from safelaunch.core.state import State
 from tests.core.decide.situations import ALIVE, PLAN, Said, action, seen
 from tests.tables import each
 
-BACK = replace(PLAN, on_nan="previous_checkpoint")
+BACK = PLAN._replace(on_nan="previous_checkpoint")
 
 
 def lived(*attempts: dict[str, Any]) -> State:

@@ -65,7 +65,7 @@ def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() ->
     ("suspects", "local", ("n0", "n1", "n2", "n3")),
 ], ids=["the batch host, the first to fail, the suspect", "all", "nothing can be given back"])
 def test_which_nodes_are_kept_for_people(which: str, cluster: str, expected: tuple[str, ...]) -> None:
-    plan = replace(PLAN, cluster=cluster, preserve=replace(PLAN.preserve, nodes=which))
+    plan = PLAN._replace(cluster=cluster, preserve=PLAN.preserve._replace(nodes=which))
     last = suspecting("n2")
     assert last.attempt is not None
     state = replace(last, attempts=(*last.attempts[:-1], replace(last.attempt, failed_node="n1")))

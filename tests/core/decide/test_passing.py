@@ -21,7 +21,7 @@ ACTION = HandOver(("n1",), "too few nodes are left")
 
 
 ENDED = Ended(RunEnd.STOPPED, STOPPED, "alice touched kill", 9.0)
-PLANS = {via: replace(PLAN, restart=replace(PLAN.restart, via=via)) for via in ("auto", *ways.WAYS)}
+PLANS = {via: PLAN._replace(restart=PLAN.restart._replace(via=via)) for via in ("auto", *ways.WAYS)}
 
 
 @pytest.mark.parametrize(("plan", "state", "is_local", "expected"), [
@@ -41,7 +41,7 @@ def test_a_leader_that_starts_secures_the_next_job_once(
 
 
 def test_a_run_looks_at_the_runs_before_it_until_its_first_attempt() -> None:
-    after = replace(PLAN, after=(AfterRun("a", "/runs/a", "a.r1"),))
+    after = PLAN._replace(after=(AfterRun("a", "/runs/a", "a.r1"),))
     assert passing.waits_for_others(after, State()) and not passing.waits_for_others(PLAN, State())
     assert not passing.waits_for_others(after, history("failed"))
     assert not passing.waits_for_others(after, State(ended=ENDED))

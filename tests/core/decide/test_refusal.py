@@ -21,11 +21,11 @@ NO_STEP = Said(no_step=True)
     ("failed", NO_STEP, 3, ("interrupted", NOW + 40.0)),
     ("failed", NO_STEP, 7, ("interrupted", NOW + 300.0)),
     ("failed", NO_STEP, MOST_REFUSALS, ("failed", None)),
-    ("failed", replace(NO_STEP, has_exits=True), 0, ("failed", None)),
+    ("failed", NO_STEP._replace(has_exits=True), 0, ("failed", None)),
     ("failed", Said(is_unread=True, has_exits=True), 0, ("interrupted", NOW + 5.0)),
     ("failed", Said(no_overlap=True), 0, ("interrupted", None)),
     ("failed", Said(no_overlap=True, has_exits=True), 0, ("failed", None)),
-    ("failed", replace(NO_STEP, no_overlap=True), MOST_REFUSALS, ("interrupted", None)),
+    ("failed", NO_STEP._replace(no_overlap=True), MOST_REFUSALS, ("interrupted", None)),
     ("lost", NO_STEP, 0, ("lost", None)),
     ("completed", Said(is_unread=True), 0, ("completed", None)),
 ], ids=[

@@ -24,8 +24,8 @@ from tests.core.decide.situations import CHECKPOINT, KILL, NOW, PLAN, Said, acti
 
 NODES = ("n0", "n1", "n2", "n3")
 WAIT_S = 600.0
-SMALL = replace(PLAN, nodes=4, min_nodes=2, before_resize="convert", restart=RestartPlan(30, 9, 0.0))
-FREELY = replace(SMALL, before_resize="")
+SMALL = PLAN._replace(nodes=4, min_nodes=2, before_resize="convert", restart=RestartPlan(30, 9, 0.0))
+FREELY = SMALL._replace(before_resize="")
 LOST = (("n2", "dead"), ("n3", "dead"))
 AT_20 = Checkpoint("ckpt/step_20", 20, "torch")
 AT_30 = Checkpoint("ckpt/step_30", 30, "torch")
@@ -66,9 +66,9 @@ HOOK = {"n": 1, "at": 20, "saw": [20], "of": 4, "to": 2}
 
 @pytest.mark.parametrize(("count", "plan", "expected"), [
     (5, SMALL, 4), (4, SMALL, 4), (3, SMALL, 3), (2, SMALL, 2), (1, SMALL, 0), (0, SMALL, 0),
-    (3, replace(SMALL, nodes_multiple_of=2), 2), (1, replace(SMALL, nodes_multiple_of=2), 0),
-    (47, replace(SMALL, nodes=48, min_nodes=24, nodes_multiple_of=12), 36),
-    (3, replace(SMALL, min_nodes=None), 0), (4, replace(SMALL, min_nodes=None), 4),
+    (3, SMALL._replace(nodes_multiple_of=2), 2), (1, SMALL._replace(nodes_multiple_of=2), 0),
+    (47, SMALL._replace(nodes=48, min_nodes=24, nodes_multiple_of=12), 36),
+    (3, SMALL._replace(min_nodes=None), 0), (4, SMALL._replace(min_nodes=None), 4),
 ])
 def test_an_attempt_has_the_most_nodes_that_the_run_allows(count: int, plan: Any, expected: int) -> None:
     assert resize.most_nodes(plan, count) == expected
@@ -117,7 +117,7 @@ def test_a_job_waits_for_a_full_set_only_as_long_as_one_can_come(
 
 
 def test_what_is_asked_for_are_the_nodes_that_the_next_job_lacks_its_spares_too() -> None:
-    asked = action(run(FULL), seen(), replace(FREELY, spare_nodes=1))
+    asked = action(run(FULL), seen(), FREELY._replace(spare_nodes=1))
     assert isinstance(asked, AskNodes)
     assert (asked.count, asked.but) == (3, NODES)
 
@@ -128,7 +128,7 @@ def test_a_wait_ends_with_the_time_for_it_and_asks_again_before() -> None:
 
 
 def test_a_run_without_min_nodes_waits_in_the_queue_as_ever() -> None:
-    handed = action(run(FULL), seen(), replace(SMALL, min_nodes=None))
+    handed = action(run(FULL), seen(), SMALL._replace(min_nodes=None))
     assert handed == HandOver(("n2", "n3"), "of the 4 nodes needed only 2 can be used (without n2, n3)")
 
 
@@ -215,7 +215,7 @@ def test_on_a_frozen_folder_nothing_is_chosen() -> None:
 def test_checks_end_no_run_that_can_go_on_with_fewer_nodes() -> None:
     state = fold([Event(NOW, 1, 99, "n0", "checks_failed", {"nodes": ["n2"], "why": "shm", "unused": True})], run(FULL))
     what = Observation(now=NOW, nodes=NODES, partition=NODES, missing=NEVER)
-    assert (row(state, what, FREELY), row(state, what, replace(FREELY, min_nodes=None))) == ("launch", "no_full_set")
+    assert (row(state, what, FREELY), row(state, what, FREELY._replace(min_nodes=None))) == ("launch", "no_full_set")
 
 
 @given(st.lists(st.sampled_from(NODES), unique=True), st.integers(1, 3), st.integers(1, 3), st.booleans(),
@@ -223,7 +223,7 @@ def test_checks_end_no_run_that_can_go_on_with_fewer_nodes() -> None:
 def test_no_attempt_has_fewer_than_the_least_or_an_odd_number(
     lost: list[str], least: int, step: int, has_hook: bool, missing: MissingNodes | None, how: str
 ) -> None:
-    plan = replace(SMALL, min_nodes=least, nodes_multiple_of=step, before_resize="convert" if has_hook else "")
+    plan = SMALL._replace(min_nodes=least, nodes_multiple_of=step, before_resize="convert" if has_hook else "")
     what = seen(tuple((node, "dead") for node in lost), missing=missing, resume=AT_20)
     launched = rows.decide(run(FULL, {**HOOK, "how": how}), what, plan).action
     if isinstance(launched, Launch) and launched.resize is None:

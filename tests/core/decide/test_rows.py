@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -85,7 +84,7 @@ SAID: Said = [
 WHOLE = b"".join(journal.render(Event(NOW, 1, seq, "n0", event, data)) for seq, (event, data) in enumerate(SAID))
 
 
-@given(st.integers(0, len(WHOLE)), SEEN, st.sampled_from([PLAN, PRESERVING, replace(PLAN, nodes=9)]))
+@given(st.integers(0, len(WHOLE)), SEEN, st.sampled_from([PLAN, PRESERVING, PLAN._replace(nodes=9)]))
 def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, what: Observation, plan: Plan) -> None:
     state = fold(journal.merge({"1-n0-1.jsonl": WHOLE[:length]}).events)
     decision = rows.decide(state, what, plan)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,9 +27,9 @@ BUSY = Heard(SILENT_S, log_grew_s=SILENT_S)
     (Heard(SILENT_S, log_grew_s=1.9), Silence.LOST),
     (Heard(SILENT_S, log_grew_s=3.9, ping_every_s=3.0), Silence.LOST),
     (BUSY, Silence.NOTHING),
-    (replace(BUSY, is_killed=True), Silence.LOST),
-    (replace(BUSY, silent_s=SILENT_BUSY_S), Silence.PROBE),
-    (replace(BUSY, silent_s=SILENT_BUSY_S, can_probe=False), Silence.NOTHING),
+    (BUSY._replace(is_killed=True), Silence.LOST),
+    (BUSY._replace(silent_s=SILENT_BUSY_S), Silence.PROBE),
+    (BUSY._replace(silent_s=SILENT_BUSY_S, can_probe=False), Silence.NOTHING),
     (Heard(99.0, is_awaited=False), Silence.NOTHING),
     (Heard(1.5, closed_s=1.5, is_awaited=False), Silence.NOTHING),
     (Heard(2.5, closed_s=2.5, is_awaited=False), Silence.TASK_GONE),

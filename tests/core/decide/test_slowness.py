@@ -41,7 +41,7 @@ def ended_after(*more: tuple[str, dict[str, Any]], drop: dict[str, Any] | None =
 
 
 def with_then(then: str, **more: Any) -> Plan:
-    return replace(PLAN, slow=SlowPlan(then=then), **more)
+    return PLAN._replace(slow=SlowPlan(then=then), **more)
 
 
 def at(live: Live | None = None, nodes: int = 4, **more: Any) -> Observation:
@@ -56,7 +56,7 @@ ASKED = ("decision", {"row": "slow_restart", "action": "end", "attempt": 1, "why
 
 def test_when_the_run_stops_for_an_experiment_and_when_it_does_not() -> None:
     slow = told()
-    thrice = replace(slow, search=replace(slow.search, planned=(1, 2, 3)))
+    thrice = replace(slow, search=slow.search._replace(planned=(1, 2, 3)))
     table: dict[str, tuple[State, Observation, Plan, str]] = {
         "a drop that lasts": (slow, at(ALIVE), RESTART, "slow_restart"),
         "no drop": (told(drop=None), at(ALIVE), RESTART, "watch"),
@@ -66,7 +66,7 @@ def test_when_the_run_stops_for_an_experiment_and_when_it_does_not() -> None:
         "a new drop since": (told(BENCHED, ("slower", {**DROP, "since_step": 58})), at(ALIVE), RESTART, "slow_restart"),
         "three were made": (thrice, at(ALIVE), RESTART, "watch"),
         "two nodes, with nothing to compare": (slow, at(ALIVE, nodes=2), RESTART, "watch"),
-        "no checkpoints to go on from": (slow, at(ALIVE), replace(RESTART, resume=replace(PLAN.resume, dir=None)),
+        "no checkpoints to go on from": (slow, at(ALIVE), RESTART._replace(resume=PLAN.resume._replace(dir=None)),
                                       "watch"),
         "on hold: no attempt would follow": (slow, at(ALIVE, requests=(HOLD,)), RESTART, "watch"),
         "the folder does not answer": (slow, at(ALIVE, frozen=True), RESTART, "watch"),
@@ -86,14 +86,14 @@ def test_when_the_run_stops_for_an_experiment_and_when_it_does_not() -> None:
 
 
 def test_the_price_is_told_before_anything_is_ended() -> None:
-    asked = action(told(), at(ALIVE), replace(RESTART, spare_nodes=1))
+    asked = action(told(), at(ALIVE), RESTART._replace(spare_nodes=1))
     assert isinstance(asked, AskToEnd) and asked.signal == "SIGUSR2"
     assert asked.why == (
         "steps take 5.7 % longer since step 50; experiment 1 of 3 at most: it costs about 5 min (steps behind its "
         "checkpoint: 35 s at most, measurements: 4 min at most, until the first step: 1 s); it would win: about 166 h")
     alone = action(told(), at(ALIVE), RESTART)
     assert isinstance(alone, AskToEnd) and "without a spare the time in the queue for a job without" in alone.why
-    wide, narrow = replace(RESTART, nodes=4), replace(NEXT, nodes=4)
+    wide, narrow = RESTART._replace(nodes=4), NEXT._replace(nodes=4)
     assert what_follows(told(), wide).startswith(
         "if they do for 64 steps and 5 min, an experiment is made at the next checkpoint: it costs")
     assert what_follows(told(drop={**DROP, "total": 200}), wide).startswith("no experiment is made: it costs")
@@ -149,7 +149,7 @@ def test_nodes_are_measured_once_for_a_drop_whatever_the_restart_is_for() -> Non
         "exclude_next": (ended_after(), at(), NEXT, "bench_nodes"),
         "restart": (ended_after(), at(), RESTART, "bench_nodes"),
         "report": (ended_after(), at(), PLAN, "launch"),
-        "on this machine alone": (ended_after(), at(), replace(NEXT, cluster="local"), "launch"),
+        "on this machine alone": (ended_after(), at(), NEXT._replace(cluster="local"), "launch"),
         "done": (ended_after(BENCHED), at(), NEXT, "launch"),
         "once broken off": (ended_after(BEGUN), at(), NEXT, "bench_nodes"),
         "twice broken off, as jobs end": (ended_after(BEGUN, BEGUN), at(), NEXT, "launch"),

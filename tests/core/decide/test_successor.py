@@ -19,7 +19,7 @@ NODES = tuple(f"n{number}" for number in range(10))
 
 
 def plan(**changes: Any) -> Plan:
-    return replace(PLAN, suspects=replace(PLAN.suspects, max_excluded="2"), **changes)
+    return PLAN._replace(suspects=PLAN.suspects._replace(max_excluded="2"), **changes)
 
 
 def excluded(*nodes: str) -> State:
@@ -135,5 +135,5 @@ def test_a_reserved_node_is_room_only_in_a_run_that_has_reserved_it(
     states = (("idle", "n0"), ("reserved", f"n[1-{PLAN.allocated_nodes}]"))
     known = replace(excluded("n0"), jobs=run().state.jobs, attempts=run().state.attempts)
     told = word(waiting("BadConstraints", excluded="n0"), same_s=LONG_S, nodes=states, reserved=reserved)
-    act = judge(run(known, plan=replace(PLAN, sbatch=sbatch)), told, NOW).act
+    act = judge(run(known, plan=PLAN._replace(sbatch=sbatch)), told, NOW).act
     assert isinstance(act, Relax) == is_relaxed

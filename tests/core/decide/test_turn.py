@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +17,11 @@ OVER = TurnFacts(lives=True, is_fenced=True, has_last_lines=True)
     (TurnFacts(is_leaving=True), Turn.WAIT),
     (TurnFacts(lives=True), Turn.DECIDE),
     (TurnFacts(lives=True, is_unexplained=True), Turn.DECIDE),
-    (replace(OVER, has_last_lines=False), Turn.WAIT),
-    (replace(OVER, is_unexplained=True), Turn.WAIT),
-    (replace(OVER, is_alone=True), Turn.WAIT),
-    (replace(OVER, is_log_read=False), Turn.READ_LOG),
-    (replace(OVER, is_asking=True), Turn.WAIT),
+    (OVER._replace(has_last_lines=False), Turn.WAIT),
+    (OVER._replace(is_unexplained=True), Turn.WAIT),
+    (OVER._replace(is_alone=True), Turn.WAIT),
+    (OVER._replace(is_log_read=False), Turn.READ_LOG),
+    (OVER._replace(is_asking=True), Turn.WAIT),
     (OVER, Turn.CLOSE),
 ], ids=[
     "nothing runs", "a TERM came, perhaps a person's cancel", "the run goes to its next job", "an attempt trains",

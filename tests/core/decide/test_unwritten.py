@@ -26,7 +26,7 @@ from safelaunch.core.state import Intent, Job, State
 from tests.core.decide.situations import ALIVE, RUNNING, history
 
 HERE = ThisJob("7", "n0", ("n0", "n1"), is_same=True)
-TAKEN = replace(HERE, has_taken_over=True)
+TAKEN = HERE._replace(has_taken_over=True)
 KNOWN = history("failed")
 NEXT = (KNOWN.attempt.number if KNOWN.attempt else 0) + 1
 LAUNCH = Intent(3, "launch", {"attempt": NEXT, "job": "7", "nodes": ["n0", "n1"]})
@@ -35,7 +35,7 @@ CLAIM: dict[str, Any] = {"claim": 3, "attempt": NEXT, "job": "7", "host": "n0"}
 
 @pytest.mark.parametrize(("intent", "here", "is_missing"), [
     (LAUNCH, TAKEN, True),
-    (LAUNCH, replace(HERE, is_same=False), True),
+    (LAUNCH, HERE._replace(is_same=False), True),
     (LAUNCH, HERE, False),
     (replace(LAUNCH, data={**LAUNCH.data, "job": "6"}), HERE, True),
     (replace(LAUNCH, data={**LAUNCH.data, "attempt": NEXT - 1}), TAKEN, False),
@@ -57,8 +57,8 @@ def test_of_an_attempt_whose_number_is_known_nothing_is_missing() -> None:
 @pytest.mark.parametrize(("claim", "here", "is_missing"), [
     (CLAIM, TAKEN, True),
     (CLAIM, HERE, False),
-    (CLAIM, replace(HERE, is_same=False), False),
-    (CLAIM, replace(HERE, is_same=False, restart_count=1), True),
+    (CLAIM, HERE._replace(is_same=False), False),
+    (CLAIM, HERE._replace(is_same=False, restart_count=1), True),
     ({**CLAIM, "host": "n1"}, HERE, True),
     ({**CLAIM, "job": "6"}, HERE, True),
 ], ids=["after a takeover", "its files are here", "it was never launched", "Slurm has requeued the job",

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core import jobstates
+from safelaunch.core.acts import NOTE
 from safelaunch.core.decide import watchfacts
 from safelaunch.core.decide.nodes import kept_out
 from safelaunch.core.decide.watch import judge
 from safelaunch.core.decide.watched import (
-    NOTE,
     Act,
     Cancel,
     Free,
@@ -62,17 +62,17 @@ ALONE = state(SUBMITTED, STARTED, ATTEMPT)
 
 
 def run(known: State = RAN, **changes: Any) -> Watched:
-    return replace(Watched(PLAN, known, PULSE, 0.0, LONG_S), **changes)
+    return Watched(PLAN, known, PULSE, 0.0, LONG_S)._replace(**changes)
 
 
 def running(**changes: Any) -> KnownJob:
     known = KnownJob("12", "RUNNING", "alice", nodelist="n[0-1]", batch_host="n0", partition="main",
                      start="2026-11-21T20:51:56", elapsed_s=27.0, name="run.r1")
-    return replace(known, **changes)
+    return known._replace(**changes)
 
 
 def waiting(reason: str = "Priority", **changes: Any) -> KnownJob:
-    return replace(KnownJob("13", "PENDING", "alice", reason, partition="main", name="run.r1"), **changes)
+    return KnownJob("13", "PENDING", "alice", reason, partition="main", name="run.r1")._replace(**changes)
 
 
 def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> SlurmAnswer:
@@ -95,7 +95,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
 
 @pytest.mark.parametrize(("watched", "slurm", "row"), [
     (run(state(SUBMITTED, STARTED, ("completed", {"why": "done"})), silent_s=LONG_S), gone(), "ended"),
-    (run(plan=replace(PLAN, cluster="local"), silent_s=LONG_S), gone(), "local"),
+    (run(plan=PLAN._replace(cluster="local"), silent_s=LONG_S), gone(), "local"),
     (run(mine=False, silent_s=LONG_S), gone(), "foreign"),
     (run(silent_s=LONG_S), SlurmAnswer(None), "unanswered"),
     (run(), word(running(), BEHIND), "running"),
@@ -148,7 +148,7 @@ def test_nothing_is_done(watched: Watched, slurm: SlurmAnswer, row: str) -> None
     (run(silent_s=400.0), gone(), Queue(None, (), "")),
     (run(replace(ALONE, via="watch"), silent_s=400.0), gone(), Queue(None, (), "")),
     (run(replace(ALONE, via="watch")), word(running()), Queue("12", (), "", beside=True)),
-    (run(ALONE, plan=replace(PLAN, restart=replace(PLAN.restart, via="watch"))), word(running()),
+    (run(ALONE, plan=PLAN._replace(restart=PLAN.restart._replace(via="watch"))), word(running()),
      Queue("12", (), "", beside=True)),
     (run(replace(RAN, via="watch")), word(running(), accounts={"13": JobAccount("NODE_FAIL")}),
      Queue("12", (), "", beside=True)),
@@ -176,7 +176,7 @@ def test_the_run_goes_on_or_ends(watched: Watched, slurm: SlurmAnswer, act: Act)
     assert replace(judged.act, why="") == act, judged
 
 
-NO_EXCLUSIONS = replace(PLAN, suspects=replace(PLAN.suspects, exclude=False))
+NO_EXCLUSIONS = PLAN._replace(suspects=PLAN.suspects._replace(exclude=False))
 
 
 @pytest.mark.parametrize(("watched", "slurm", "exclude"), [
@@ -187,7 +187,7 @@ NO_EXCLUSIONS = replace(PLAN, suspects=replace(PLAN.suspects, exclude=False))
 ], ids=["limbo", "hangs", "its leader left a node out", "a node failed its checks"])
 def test_a_node_that_is_lost_or_unfit_now_is_kept_from_the_next_job_without_exclusions_too(
         watched: Watched, slurm: SlurmAnswer, exclude: tuple[str, ...]) -> None:
-    act = judge(replace(watched, plan=NO_EXCLUSIONS), slurm, NOW).act
+    act = judge(watched._replace(plan=NO_EXCLUSIONS), slurm, NOW).act
     assert isinstance(act, Cancel | Free | Queue)
     assert act.exclude == exclude == kept_out(watched.state, exclude)
 
@@ -289,7 +289,7 @@ def test_no_more_nodes_are_kept_out_than_the_run_can_spare(
 
 
 def test_a_first_job_whose_users_dependency_failed_is_not_freed_and_a_later_one_is() -> None:
-    mine = replace(PLAN, sbatch=(*PLAN.sbatch, ("dependency", "afterok:7")))
+    mine = PLAN._replace(sbatch=(*PLAN.sbatch, ("dependency", "afterok:7")))
     first = run(state(SUBMITTED), plan=mine)
     told = judge(first, word(waiting("DependencyNeverSatisfied", id="12")), NOW)
     assert told.act is None and "slurm.dependency" in told.text
@@ -340,7 +340,7 @@ def test_nothing_is_queued_behind_a_job_where_dependencies_are_refused() -> None
     refused = Notes(refused=("Batch job submission failed: Job dependency problem",))
     watched = run(replace(ALONE, via="watch"), notes=refused)
     assert judge(watched, word(running()), NOW).act is None
-    assert isinstance(judge(replace(watched, silent_s=400.0), gone(), NOW).act, Queue)
+    assert isinstance(judge(watched._replace(silent_s=400.0), gone(), NOW).act, Queue)
 
 
 # --- history --------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def excluding(*nodes: str) -> State:
 def test_exclusions_give_way_by_as_many_nodes_as_the_run_needs(
     own: str, listed: str, nodes: tuple[tuple[str, str], ...], keep: tuple[str, ...], drop: tuple[str, ...]
 ) -> None:
-    watched = run(excluding("n0", "n1", "n2", "n3"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    watched = run(excluding("n0", "n1", "n2", "n3"), plan=PLAN._replace(sbatch=(("exclude", own),) if own else ()))
     judged = judge(watched, word(waiting("BadConstraints", excluded=listed), nodes=nodes), NOW)
     assert isinstance(judged.act, Relax), judged
     assert (judged.act.job, judged.act.keep, judged.act.drop) == ("13", keep, drop)
@@ -399,7 +399,7 @@ def test_states_of_nodes_are_asked_for_before_exclusions_give_way(reason: str) -
     ("", UP, 0.0), ("n0", UP, LONG_S), ("", UP, LONG_S),
 ], ids=["seen once", "the user's own", "enough nodes are up without it"])
 def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: float) -> None:
-    watched = run(excluding("n0"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    watched = run(excluding("n0"), plan=PLAN._replace(sbatch=(("exclude", own),) if own else ()))
     judged = judge(watched, word(waiting("ReqNodeNotAvail", excluded="n0"), nodes=nodes, same_s=same_s), NOW)
     assert judged.act is None
 
@@ -426,7 +426,7 @@ RUNS = st.builds(lambda known, silent_s, quiet_s, requests, scancelled: run(
 
 @given(RUNS, WORDS)
 def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: SlurmAnswer) -> None:
-    judged = judge(replace(watched, silent_s=10.0), slurm, NOW)
+    judged = judge(watched._replace(silent_s=10.0), slurm, NOW)
     assert not isinstance(judged.act, Cancel)
     if any(job.state == "RUNNING" for job in slurm.jobs or ()):
         assert not isinstance(judged.act, Queue) or judged.act.beside
@@ -434,7 +434,7 @@ def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: SlurmAns
 
 @given(RUNS, WORDS)
 def test_nothing_is_queued_after_a_persons_word(watched: Watched, slurm: SlurmAnswer) -> None:
-    killed = replace(watched, requests=(KILL,))
+    killed = watched._replace(requests=(KILL,))
     assert not isinstance(judge(killed, slurm, NOW).act, Queue)
 
 
@@ -447,7 +447,7 @@ def test_a_blind_watch_does_nothing(watched: Watched) -> None:
 def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, slurm: SlurmAnswer) -> None:
     ended = fold(events(("stopped", {"why": "bob"})), watched.state)
     left = watchfacts.waiting_job(slurm)
-    act = judge(replace(watched, state=ended), slurm, NOW).act
+    act = judge(watched._replace(state=ended), slurm, NOW).act
     assert act is None or (left is not None and isinstance(act, Cancel) and act.job == left.id)
 
 
@@ -458,7 +458,7 @@ def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> 
     act = judge(left, word(waiting(reason)), NOW).act
     assert isinstance(act, Cancel)
     assert (act.job, act.successor) == ("13", None)
-    assert judge(replace(left, mine=False), word(waiting(reason)), NOW).act is None
+    assert judge(left._replace(mine=False), word(waiting(reason)), NOW).act is None
     assert judge(run(ended), word(running(), waiting(reason)), NOW).act is None, "its leader sees to it"
 
 

@@ -17,7 +17,7 @@ ENOUGH = PROOF_VALUES
     ("too early to say", FOUND, 4, ("n0", "n1", "n3"), True, ENOUGH - 1, 111.0, None),
     ("the node is used all the same", FOUND, 4, ("n0", "n1", "n2"), False, ENOUGH, 111.0, None),
     ("the attempt before", FOUND, 3, ("n0", "n1"), False, ENOUGH, 111.0, None),
-    ("told already", FOUND.__class__(**{**vars(FOUND), "has_won": False}), 4, ("n0",), False, ENOUGH, 111.0, None),
+    ("told already", FOUND._replace(has_won=False), 4, ("n0",), False, ENOUGH, 111.0, None),
     ("nobody was slow", SlowSearch((3,), 1000.0, 3, 4), 4, ("n0",), False, ENOUGH, 111.0, None),
 ])
 def test_what_a_swap_has_proved(name: str, search: SlowSearch, attempt: int, nodes: tuple[str, ...], lasts: bool,

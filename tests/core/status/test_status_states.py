@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from safelaunch.core.folding import fold
@@ -92,7 +90,7 @@ def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, n
     ([*RUNS, asked("kill")], [KILL], "stopping", "until <63> at most (53 s left); then attempt 1 is killed, and "),
     ([*RUNS, asked("kill"), WAITS], [KILL], "stopping", "waiting for its next complete checkpoint, until <40> at most"),
     (RUNS, [CHECKPOINT], "stopping", "bob wants it to stop at its next checkpoint: waiting for its next checkpoint, "),
-    ([*RUNS, asked("checkpoint"), WAITS], [replace(CHECKPOINT, t=3600.0)], "stopping", "until <3660> at most (3650 s"),
+    ([*RUNS, asked("checkpoint"), WAITS], [CHECKPOINT._replace(t=3600.0)], "stopping", "until <3660> at most (3650 s"),
     ([*RUNS, asked("checkpoint"), WAITS, asked("kill")], [CHECKPOINT, KILL], "stopping",
      "bob touched kill: waiting for it to save and end by itself"),
     (RUNS, [KILL, KILL_NOW], "stopping", "bob touched kill-now: attempt 1 is being killed"),

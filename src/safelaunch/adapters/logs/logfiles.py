@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logbounds, logchunks
@@ -50,8 +50,7 @@ class _FileReading:
     odd: str = ""
 
 
-@dataclass(frozen=True)
-class _Task:
+class _Task(NamedTuple):
     """A piece of a plain file, as a worker gets it."""
 
     source: LogSource

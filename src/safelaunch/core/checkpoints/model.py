@@ -56,8 +56,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True)
-class JudgedCheckpoint:
+class JudgedCheckpoint(NamedTuple):
     """A candidate after the look at it: `reason` says why it must not be resumed from, None when it is complete."""
 
     path: str

@@ -7,8 +7,7 @@ can let pass what only `read` knows to be wrong; a test lists what that is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from safelaunch.core.config.handed import unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
@@ -64,8 +63,7 @@ def handed(text: str, name: str = "") -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """One line of text, if need be of a pattern."""
 
     what: str = "text"
@@ -118,8 +116,7 @@ class Shell:
         return handed(node.text)
 
 
-@dataclass(frozen=True)
-class OneOf:
+class OneOf(NamedTuple):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -136,7 +133,6 @@ class OneOf:
         return node.text
 
 
-@dataclass(frozen=True)
 class NameOf(OneOf):
     """One of some words, or the name of a plugin, which core.config.rules looks up."""
 
@@ -152,8 +148,7 @@ class NameOf(OneOf):
         return super().read(node)
 
 
-@dataclass(frozen=True)
-class Integer:
+class Integer(NamedTuple):
     """A whole number within bounds."""
 
     min: int
@@ -177,8 +172,7 @@ class Integer:
         return f"an integer ≥ {self.min}" if self.max == _INTEGER_MAX else f"an integer from {self.min} to {self.max}"
 
 
-@dataclass(frozen=True)
-class Duration:
+class Duration(NamedTuple):
     """A length of time: seconds as a number, or `15m`; if need be also `auto`."""
 
     may_be_auto: bool = False
@@ -200,8 +194,7 @@ class Duration:
             raise WrongValue(f"{error.message}, got {show(node)}") from error
 
 
-@dataclass(frozen=True)
-class TextLines:
+class TextLines(NamedTuple):
     """A list of lines of text, if need be out of some words, or out of them and names of plugins."""
 
     words: tuple[str, ...] = ()
@@ -276,7 +269,6 @@ class Share:
         return text
 
 
-@dataclass(frozen=True)
 class Percentage:
     """A part of something, from 1% to below 100%."""
 
@@ -291,8 +283,7 @@ class Percentage:
         return text
 
 
-@dataclass(frozen=True)
-class PolicyTable:
+class PolicyTable(NamedTuple):
     """Categories of failure, each with what follows: a word, and a budget behind it if need be."""
 
     categories: tuple[str, ...]

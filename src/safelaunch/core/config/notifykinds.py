@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from safelaunch.core.config.kinds import REFERENCE, Schema, Text, WrongValue, expected
@@ -11,7 +10,6 @@ from safelaunch.core.notify import targets
 from safelaunch.core.secretmask import mask
 
 
-@dataclass(frozen=True)
 class Targets:
     """A list of core.notify.targets."""
 
@@ -31,7 +29,6 @@ class Targets:
         return found
 
 
-@dataclass(frozen=True)
 class Program:
     """A program and its arguments; every user of a node reads these in ps."""
 

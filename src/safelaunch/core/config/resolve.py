@@ -9,8 +9,7 @@ Not by a library of models: importing one and building the models takes as long 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.config.handed import BASHS_OWN
 from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
@@ -38,8 +37,7 @@ from safelaunch.errors import ConfigError, Problem
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
 
-@dataclass(frozen=True)
-class ConfigLayer:
+class ConfigLayer(NamedTuple):
     """One layer's text, such as ("file", "train.yaml", "command: …")."""
 
     layer: str  # site | user | file
@@ -48,8 +46,7 @@ class ConfigLayer:
     is_json: bool = False   # of a program: it has no lines that anybody has seen
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """A complete config: JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
 
     config: dict[str, Any]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
@@ -20,8 +19,7 @@ _NOT_VARIED = frozenset(("version", "name", "sweep", "max_parallel", "cluster", 
 PointValues = dict[str, Scalar]
 
 
-@dataclass(frozen=True)
-class SweepPoint:
+class SweepPoint(NamedTuple):
     """One point: its number (from 1), of how many, what is varied as it was written, and the end of its run's name."""
 
     number: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Union
+from typing import NamedTuple, Union
 
 DEPTH_MAX = 32
 SURROGATE = "[\ud800-\udfff]"
@@ -13,8 +13,7 @@ SURROGATE = "[\ud800-\udfff]"
 Value = Union[None, bool, int, float, str]  # noqa: UP007 (an alias at run time)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value came from; line and column are 1-based, 0 where there are none."""
 
     layer: str  # default | site | user | file | command line

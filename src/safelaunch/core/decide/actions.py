@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
@@ -113,8 +114,7 @@ class Wait:
 Action = Launch | AskNodes | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The row that spoke and what it wants; `action` None = go on watching."""
 
     row: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from safelaunch.core.endings import RunEnd
@@ -16,8 +15,7 @@ ABSENT_S = 60.0       # so long no job of a run without an end may be known befo
 WATCHED_S = 1800.0    # ... where a watch, which may run from cron, makes its next job
 
 
-@dataclass(frozen=True)
-class RunBefore:
+class RunBefore(NamedTuple):
     """What is known of a run that this one waits for. `jobs`: its unfinished ones; None = no clear answer."""
 
     name: str
@@ -75,4 +73,5 @@ def _judge_one(one: RunBefore) -> May:
         return May(False)
     if one.is_any:
         return May(True)   # what has no job does not train
-    return May(False, never=f"{one.name}, for whose good end it waits, has no job left, and nobody knows how it ended")
+    return May(False, never=f"{one.name}, for whose good end it waits, has no job left, and nobody knows how it ended "
+                            f"(see: safelaunch status {one.name})")

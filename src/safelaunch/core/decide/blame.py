@@ -6,7 +6,7 @@ No node is blamed for what a person, the program or the whole cluster did, nor w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.categories import TABLE
 from safelaunch.core.causes.category import Blame
@@ -19,8 +19,7 @@ CONFIDENT = 0.6
 SHORT_CYCLE_S = 120.0
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """What is known of an attempt that did not complete."""
 
     run: str

@@ -5,7 +5,7 @@ All budgets refill only when a verified checkpoint advances (core.state), and `c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
 from safelaunch.core.decide import nanback
@@ -20,8 +20,7 @@ KILLED = (137, 143)      # SIGKILL, SIGTERM: never a program's own doing
 LONG_S = 300.0           # an attempt whose log names no steps, and that lived for so long, has come somewhere
 
 
-@dataclass(frozen=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """The row that found it, the job's exit code, and the sentence."""
 
     row: str

@@ -6,8 +6,8 @@ A person's cancel is final, and no job comes back from it; a cancel by safelaunc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from safelaunch.core import jobstates
 from safelaunch.core.endings import JobEnd
@@ -27,8 +27,7 @@ class Canceller(Enum):
     ASK = "Slurm is to be asked"
 
 
-@dataclass(frozen=True)
-class Witnesses:
+class Witnesses(NamedTuple):
     """What is known of the end of a job, the strongest witness first. `state`: Slurm's answer on it now, None = no
     clear answer yet, "" = nobody knows the job any more.
     """
@@ -116,8 +115,7 @@ class Fate(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class NextJobFacts:
+class NextJobFacts(NamedTuple):
     """What Slurm says of the next job, to three questions in turn; each is asked where the one before did not tell."""
 
     state: str | None = None             # None = no clear answer, "" = it is not known

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from safelaunch.core.timing import CLOSED_S, OLD_HOST_S
 
@@ -23,8 +23,7 @@ class Fencing(Enum):
     SWEEP = "a helper step ends what carries the attempt's mark"
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """What is known of one node of an attempt that has been told to end, or has ended."""
 
     tasks: int                     # that run on it
@@ -69,8 +68,7 @@ class Swept(Enum):
     DEAD = "it could not run on the node, which is lost"
 
 
-@dataclass(frozen=True)
-class StepAnswer:
+class StepAnswer(NamedTuple):
     """A helper step's answer; `left`: whether some process does not end, None = it did not run on the node."""
 
     left: bool | None = None

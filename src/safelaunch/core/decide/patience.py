@@ -7,7 +7,7 @@ recognised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.plan import Plan
@@ -19,8 +19,7 @@ LEAVES_S = 30.0
 AS_LONG_AS_IT_TAKES_S = 30 * 86400.0   # longer than any job
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """Until when (epoch s) a training has time, and for what, in words that follow "waits for"."""
 
     until_t: float

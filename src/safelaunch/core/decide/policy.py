@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.categories import TABLE
 from safelaunch.core.plan import Plan
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """One row. `budget` None = only the run's own budgets count; `is_own` = the user wrote it."""
 
     category: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.state import State
@@ -11,8 +11,7 @@ MOST_REFUSALS = 10   # by Slurm, in a row: 40 min
 FIRST_PAUSE_S, MAX_PAUSE_S = 5.0, 300.0
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """What srun, or Slurm, said of an attempt that failed."""
 
     has_exits: bool = False        # some task has ended: it did start

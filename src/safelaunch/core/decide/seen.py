@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.decide.after import RunBefore
@@ -40,8 +41,7 @@ class Live:
         return len({(exit.node, exit.task) for exit in self.exits}) >= self.tasks
 
 
-@dataclass(frozen=True)
-class MissingNodes:
+class MissingNodes(NamedTuple):
     """What Slurm said at `t` of the nodes that a full set lacks: when they are free. Infinite: never; None: no clear
     answer. `said`: its own words; `nodes`: those that it would give.
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from safelaunch.core.timing import CLOSED_S, LEASE_S, SILENT_S
 
@@ -20,8 +20,7 @@ class Silence(Enum):
     PROBE = "ask its node by a helper step"
 
 
-@dataclass(frozen=True)
-class Heard:
+class Heard(NamedTuple):
     """The signs of a guard that has not reported its task's end."""
 
     silent_s: float                # since it was heard last

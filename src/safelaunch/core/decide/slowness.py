@@ -10,7 +10,7 @@ Laws:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.decide.nodes import good_nodes
 from safelaunch.core.decide.patience import LEAVES_S
@@ -27,8 +27,7 @@ STALE_S = LEAVES_S + 60.0  # after its checkpoint nothing is ended for an experi
 STOPS_S = LEAVES_S + 5.0   # of steps behind the checkpoint at which the training stops
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """What an experiment costs and would win, in seconds; None = not known."""
 
     cost_s: float

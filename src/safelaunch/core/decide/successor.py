@@ -5,7 +5,7 @@ these leave too few? Which job has a person taken out of the queue?
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core import jobstates, nodeset, slurmtext
 from safelaunch.core.decide import cancel
@@ -46,8 +46,7 @@ def _ages(state: State) -> dict[str, int]:
     return {known.node: number for number, known in enumerate(reversed(state.exclusions), 1)}
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """What a job that waits for ever can be given. `drop`: nodes that it may use again, the oldest evidence first; none
     where that would not help. `left`: nodes that it can get as it is.
     """

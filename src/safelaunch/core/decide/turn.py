@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Turn(Enum):
@@ -15,8 +15,7 @@ class Turn(Enum):
     DECIDE = "walk the table of rows"
 
 
-@dataclass(frozen=True)
-class StepDown:
+class StepDown(NamedTuple):
     """What a leader does that has been superseded."""
 
     ends_attempt: bool   # the new leader has done so, and waits for none of this one's guards
@@ -28,8 +27,7 @@ def step_down(by: str | None, host: str, *, wants_standby: bool) -> StepDown:
     return StepDown(by not in (None, host), wants_standby and by is not None)
 
 
-@dataclass(frozen=True)
-class TurnFacts:
+class TurnFacts(NamedTuple):
     """The state of the run between two turns."""
 
     lives: bool = False            # an attempt is supervised,

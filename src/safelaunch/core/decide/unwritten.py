@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.alive import ASKING
@@ -14,8 +13,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, Intent, State
 
 
-@dataclass(frozen=True)
-class ThisJob:
+class ThisJob(NamedTuple):
     """The job of the supervisor that asks. `is_same`: an earlier supervisor led this very job."""
 
     id: str

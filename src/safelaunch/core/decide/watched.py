@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from safelaunch.core.acts import NOTE
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.pulse import Pulse
@@ -18,11 +19,9 @@ from safelaunch.core.state import State
 
 CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
 CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
-NOTE = "note_cancelled"                 # the act by which a watcher writes that down
 
 
-@dataclass(frozen=True)
-class Notes:
+class Notes(NamedTuple):
     """What the watch reads in the journal beside the state."""
 
     cancelled: tuple[str, ...] = ()        # jobs that a person cancelled, as some watcher saw
@@ -33,8 +32,7 @@ class Notes:
     refused: tuple[str, ...] = ()          # what watchers' sbatch was refused with, in a row
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(NamedTuple):
     """One run. `silent_s`, `quiet_s`: for how long its pulse, its claims have not moved while this watcher looked."""
 
     plan: Plan
@@ -58,8 +56,7 @@ class Watched:
         return next((request for request in self.requests if request.name in names), None)
 
 
-@dataclass(frozen=True)
-class SlurmAnswer:
+class SlurmAnswer(NamedTuple):
     """Slurm's word on one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job."""
 
     jobs: tuple[KnownJob, ...] | None = None
@@ -146,8 +143,7 @@ Act = Queue | Relax | Free | Cancel | StartNow | WriteEnd | Note
 ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, WriteEnd, Note)}
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The row that spoke, a sentence for people, what to do, and what must be asked first (sacct, nodes)."""
 
     row: str

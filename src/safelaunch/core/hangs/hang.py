@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from safelaunch.core.progress.lines import END, Talk
 
@@ -73,8 +74,7 @@ class Learned:
         return ordered[len(ordered) // 2] if ordered else 0.0
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """Steps at which silences without a sign come: every `period`-th, as `anchor` is one; the longest of them."""
 
     period: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.errors import UsageError
 
@@ -17,8 +17,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes of the parallel groups, in Megatron's order: tensor ranks are neighbours, pipeline stages far apart.
 
     Source: Megatron-LM, parallel_state.py (order "tp-cp-ep-dp-pp"). dp follows from the number of ranks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity
 from safelaunch.core.hangs.parallel import Sizes
@@ -15,8 +15,7 @@ COMPUTES = 0.3   # of a core; polling each 2 ms takes 0.05
 _DEVICE = ("/dev/nvidia", "nv", "uvm_", "os_acquire")
 
 
-@dataclass(frozen=True)
-class Odd:
+class Odd(NamedTuple):
     """A rank that is not where the others are, and why it is held to be odd."""
 
     number: int | None
@@ -30,8 +29,7 @@ class Odd:
         return f"rank {'?' if self.number is None else self.number}{f' on {self.node}' if self.node else ''}"
 
 
-@dataclass(frozen=True)
-class HangVerdict:
+class HangVerdict(NamedTuple):
     """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
 
     `witnesses` confirm a hang besides silence: still_stacks (the same in all samples), asleep (and no main thread ran
@@ -50,8 +48,7 @@ class HangVerdict:
     folders: tuple[str, ...] = ()    # of the files that ranks sleep on, and mounts that do not answer
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """The facts for the rows."""
 
     groups: tuple[RankGroup, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 MOST_WAITING = 200    # of one run: a newer one then takes the place of the oldest
 MOST_KNOWN = 1000     # keys
@@ -11,8 +11,7 @@ MOST_AN_HOUR = 10     # messages; the run's end is told in any case
 HOUR_S = 3600.0
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One thing to tell: a word of core.notify.words, and a key; what has the key of an earlier one is not told."""
 
     word: str
@@ -22,8 +21,7 @@ class Notice:
     attempt: int | None = None
 
 
-@dataclass(frozen=True)
-class Notices:
+class Notices(NamedTuple):
     """Of one run. `known`: the keys of all that was ever to be told; `sent_t`: when the last messages were sent."""
 
     waiting: tuple[Notice, ...] = ()
@@ -35,12 +33,12 @@ class Notices:
         """With one more to tell, unless its key is known."""
         if notice.key in self.known:
             return self
-        return replace(self, waiting=(*self.waiting, notice)[-MOST_WAITING:],
-                       known=(*self.known, notice.key)[-MOST_KNOWN:])
+        return self._replace(waiting=(*self.waiting, notice)[-MOST_WAITING:],
+                             known=(*self.known, notice.key)[-MOST_KNOWN:])
 
     def were_told(self, keys: Collection[str], t: float, failing: tuple[str, ...]) -> Notices:
         """Without those that a message has told."""
         is_new = not self.sent_t or t > self.sent_t[-1]
-        return replace(self, waiting=tuple(one for one in self.waiting if one.key not in keys),
-                       sent_t=(*self.sent_t, t)[-MOST_AN_HOUR:] if is_new else self.sent_t,
-                       failing=failing if is_new else self.failing)
+        return self._replace(waiting=tuple(one for one in self.waiting if one.key not in keys),
+                             sent_t=(*self.sent_t, t)[-MOST_AN_HOUR:] if is_new else self.sent_t,
+                             failing=failing if is_new else self.failing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/core/why/test_patterns.py).
 _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"
@@ -50,8 +50,7 @@ _RATE = (
 )
 
 
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(NamedTuple):
     """The last figures that the log names; None = it does not. `typical_step_s` is the median of what it names."""
 
     loss: float | None = None

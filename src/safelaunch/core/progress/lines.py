@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.progress.steps import Named, last_steps
 
@@ -41,8 +41,7 @@ _RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)")
 _EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,12}(?:\.\d{1,18})?)")   # Transformers without a bar: nothing else
 
 
-@dataclass(frozen=True)
-class Talk:
+class Talk(NamedTuple):
     """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
 
     `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.

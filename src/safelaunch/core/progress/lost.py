@@ -13,8 +13,8 @@ tells no step, and the log counts from where the run's first attempt began.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.counters import BAR, Counter, has_begun
 from safelaunch.core.endings import AttemptEnd
@@ -25,8 +25,7 @@ ENOUGH_LATE = 2     # ... where the third would come as late as the next checkpo
 FAR = 4             # intervals between checkpoints by which a counter may be ahead of the newest one
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(NamedTuple):
     """An attempt that started at `step`, below the checkpoint that it was to go on from (None: its name tells no step).
     """
 

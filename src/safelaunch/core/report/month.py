@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.categories import TABLE
@@ -28,7 +28,7 @@ class LostTime:
 
 def clip(spans: Iterable[Span], since_t: float) -> list[Span]:
     """The spans from `since_t` on."""
-    return [replace(span, start_t=max(span.start_t, since_t)) for span in spans if span.end_t > since_t]
+    return [span._replace(start_t=max(span.start_t, since_t)) for span in spans if span.end_t > since_t]
 
 
 def causes_of(spans: Sequence[Span], attempts: Sequence[Attempt]) -> list[tuple[Span, str, int | None]]:

@@ -7,8 +7,8 @@ Useful time makes steps that the run had not made before. All other time has a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
@@ -32,8 +32,7 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A piece of time of one kind; `attempt` None = between two."""
 
     kind: str
@@ -47,8 +46,7 @@ class Span:
         return self.end_t - self.start_t
 
 
-@dataclass(frozen=True)
-class Jobs:
+class Jobs(NamedTuple):
     """What the journal says of the time outside of attempts."""
 
     submitted_t: float | None
@@ -112,7 +110,7 @@ def _in_order(spans: Iterable[Span], at: float) -> Iterator[Span]:
     """The same without what is empty or overlaps: the clocks of a run's hosts differ."""
     for span in spans:
         if span.end_t > at:
-            yield replace(span, start_t=at)
+            yield span._replace(start_t=at)
             at = span.end_t
 
 

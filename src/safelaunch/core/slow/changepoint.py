@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -42,8 +42,7 @@ class StepTime(NamedTuple):
     phase: str = ""
 
 
-@dataclass(frozen=True)
-class PaceChange:
+class PaceChange(NamedTuple):
     """Steps take longer since `step`, or no longer so. `confidence`, 0..1: that at least half the tolerance is real."""
 
     step: int
@@ -67,8 +66,7 @@ class Excursion:
         return Excursion(score, min(most, self.count + 1)) if score > 0 else Excursion()
 
 
-@dataclass(frozen=True)
-class PaceWatch:
+class PaceWatch(NamedTuple):
     """All that is known of a run's speed; levels and noise are of logarithms. `tolerance` is above 0, such as 0.05.
 
     `normal` is the level before a drop that was reported and lasts; None = there is none. `passed`: how many values the
@@ -91,7 +89,7 @@ class PaceWatch:
 
 def restart(watch: PaceWatch) -> PaceWatch:
     """The same when the training starts anew: its level stays known, its first values are left out."""
-    return replace(watch, step=None, settle=SETTLE, slower=Excursion(), faster=Excursion())
+    return watch._replace(step=None, settle=SETTLE, slower=Excursion(), faster=Excursion())
 
 
 def follow(watch: PaceWatch, pace: StepTime) -> tuple[PaceWatch, PaceChange | None]:
@@ -104,10 +102,10 @@ def follow(watch: PaceWatch, pace: StepTime) -> tuple[PaceWatch, PaceChange | No
         return watch, None
     if watch.step is not None and pace.step < watch.step:
         watch = restart(watch)
-    watch = replace(watch, step=pace.step)
+    watch = watch._replace(step=pace.step)
     if watch.settle > 0:
-        return replace(watch, settle=watch.settle - 1), None
-    watch = _learn(replace(watch, recent=(*watch.recent, (pace.step, math.log(pace.seconds)))[-KEPT:]))
+        return watch._replace(settle=watch.settle - 1), None
+    watch = _learn(watch._replace(recent=(*watch.recent, (pace.step, math.log(pace.seconds)))[-KEPT:]))
     if watch.level is None:
         return watch, None
     watch = _score(watch, watch.level)
@@ -139,16 +137,16 @@ def _learn(watch: PaceWatch) -> PaceWatch:
         values = [value for _, value in watch.recent]
         if len(values) < LEARN:
             return watch
-        return replace(watch, level=median(values), learned=LEARN, noise=noise_of(values))
+        return watch._replace(level=median(values), learned=LEARN, noise=noise_of(values))
     if len(watch.recent) <= DELAY or max(watch.slower.score, watch.faster.score) >= ALARM:
         return watch
     learned = watch.learned + 1
     apart = watch.recent[-1 - DELAY][1] - watch.level
     level = watch.level + max(-watch.noise, min(watch.noise, apart)) / min(MEMORY, learned)
-    watch = replace(watch, level=level, learned=learned)
+    watch = watch._replace(level=level, learned=learned)
     if learned % _EACH or len(watch.recent) < LEARN + DELAY:
         return watch
-    return replace(watch, noise=noise_of([value for _, value in watch.recent[:-DELAY]]))
+    return watch._replace(noise=noise_of([value for _, value in watch.recent[:-DELAY]]))
 
 
 def _score(watch: PaceWatch, level: float) -> PaceWatch:
@@ -156,7 +154,7 @@ def _score(watch: PaceWatch, level: float) -> PaceWatch:
     weight, most = shift / watch.noise ** 2, len(watch.recent)
     slower = watch.slower.add(weight * (value - _upper(level, shift)), most)
     faster = watch.faster.add(weight * (_lower(watch, level, shift) - value), most)
-    return replace(watch, slower=slower, faster=faster)
+    return watch._replace(slower=slower, faster=faster)
 
 
 def _upper(level: float, shift: float) -> float:
@@ -203,8 +201,8 @@ def _moved(
     passed = len(watch.recent) - len(since) if normal is None and watch.normal is not None else 0
     if passed > MOST_DOUBT / 2:
         passed = 0   # somebody has mended what was no passing thing
-    watch = replace(watch, level=after, learned=LEARN, recent=since, slower=Excursion(), faster=Excursion(),
-                    normal=normal, passed=max(watch.passed, passed))
+    watch = watch._replace(level=after, learned=LEARN, recent=since, slower=Excursion(), faster=Excursion(),
+                           normal=normal, passed=max(watch.passed, passed))
     return watch, change if is_news else None
 
 

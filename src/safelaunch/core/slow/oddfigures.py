@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from safelaunch.core.progress.figures import median, robust_deviation
@@ -37,16 +36,14 @@ class OddFigure(NamedTuple):
     before: int | None = None
 
 
-@dataclass(frozen=True)
-class FigureHistory:
+class FigureHistory(NamedTuple):
     """One figure: its usual values, and those that are odd now, the first of them with its step and line."""
 
     usual: tuple[float, ...] = ()
     odd: tuple[tuple[int, float, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class FigureWatch:
+class FigureWatch(NamedTuple):
     """What the figures of a run's attempts have been; `nans`: lines in a row whose loss is no finite number; `finite`:
     the newest step of this attempt whose loss is one.
     """
@@ -72,17 +69,17 @@ def tell_odd(data: Mapping[str, Any]) -> str:
 def watch_figures(watch: FigureWatch, attempt: int, lines: Sequence[StepLine]) -> tuple[FigureWatch, list[OddFigure]]:
     """After new step lines of this attempt, and what they show. Steps that ranks repeat count once."""
     if attempt != watch.attempt:
-        watch = replace(watch, attempt=attempt, step=None, nans=(), finite=None)
+        watch = watch._replace(attempt=attempt, step=None, nans=(), finite=None)
     found: list[OddFigure] = []
     for line in lines:
         if watch.step is not None and watch.step / 2 <= line.step <= watch.step:
             continue
-        watch = replace(watch, step=line.step)
+        watch = watch._replace(step=line.step)
         if line.loss is not None:
             watch = _follow_loss(watch, line, line.loss, found)
         if line.grad_norm is not None and math.isfinite(line.grad_norm):
             curve, odd = _follow(watch.grad_norm, line, line.grad_norm, GRAD_NORM)
-            watch = replace(watch, grad_norm=curve)
+            watch = watch._replace(grad_norm=curve)
             found += odd
     return watch, found
 
@@ -93,16 +90,16 @@ def _follow_loss(watch: FigureWatch, line: StepLine, loss: float, found: list[Od
         if len(nans) == LASTING:
             step, value, text = nans[0]
             found.append(OddFigure(NAN, step, value, None, text, watch.finite))
-        return replace(watch, nans=nans)
+        return watch._replace(nans=nans)
     curve, odd = _follow(watch.loss, line, loss, LOSS)
     found += odd
-    return replace(watch, nans=(), finite=line.step, loss=curve)
+    return watch._replace(nans=(), finite=line.step, loss=curve)
 
 
 def _follow(curve: FigureHistory, line: StepLine, value: float, kind: str) -> tuple[FigureHistory, list[OddFigure]]:
     """A leap that lasts for LEARN values is what is usual from then on."""
     if len(curve.usual) < LEARN:
-        return replace(curve, usual=(*curve.usual, value)), []
+        return curve._replace(usual=(*curve.usual, value)), []
     usual = median(curve.usual)
     if value <= usual + _most(curve.usual, usual, kind):
         return FigureHistory((*curve.usual, value)[-WINDOW:]), []
@@ -111,7 +108,7 @@ def _follow(curve: FigureHistory, line: StepLine, value: float, kind: str) -> tu
         return FigureHistory(tuple(one for _, one, _ in odd)), []
     step, first, text = odd[0]
     told = [OddFigure(kind, step, first, usual, text)] if len(odd) == LASTING else []
-    return replace(curve, odd=odd), told
+    return curve._replace(odd=odd), told
 
 
 def _most(values: Sequence[float], usual: float, kind: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from safelaunch.core.progress.figures import median
 from safelaunch.core.progress.steplines import StepLine
@@ -19,8 +19,7 @@ NEWEST = 32
 WINDOW_S = 100.0   # of one value by the clock: the supervisor sees a line up to a second late, twice
 
 
-@dataclass(frozen=True)
-class LogPace:
+class LogPace(NamedTuple):
     """What is known of the speed, and how far the log of the newest attempt was read for it.
 
     `since`: the step and the monotonic second at which a value by the clock begins.
@@ -49,8 +48,8 @@ def of_attempt(pace: LogPace, attempt: int) -> LogPace:
     """The same for this attempt, whose steps may begin lower."""
     if pace.attempt == attempt:
         return pace
-    return replace(pace, watch=restart(pace.watch), attempt=attempt, step=None, phase="", since=None,
-                   values=0)
+    return pace._replace(watch=restart(pace.watch), attempt=attempt, step=None, phase="", since=None,
+                         values=0)
 
 
 def take_in(
@@ -62,12 +61,12 @@ def take_in(
     changes = []
     is_by_log = pace.source == BY_LOG or any(line.seconds is not None for line in lines)
     pace, times = _by_log(pace, lines) if is_by_log else _by_clock(pace, lines, phase, read_s)
-    pace = replace(pace, values=pace.values + sum(not time.phase for time in times))
+    pace = pace._replace(values=pace.values + sum(not time.phase for time in times))
     for time in times:
         watch, change = follow(pace.watch, time)
-        pace = replace(pace, watch=watch)
+        pace = pace._replace(watch=watch)
         changes += [change] if change else []
-    return replace(pace, phase=pace.phase or phase), tuple(changes)
+    return pace._replace(phase=pace.phase or phase), tuple(changes)
 
 
 def newest_s(pace: LogPace) -> float | None:
@@ -87,7 +86,7 @@ def level_of(pace: LogPace) -> StepPace | None:
 
 def _from(pace: LogPace, source: str) -> LogPace:
     """The two sources do not compare: the log's figure may leave out what the clock counts."""
-    return pace if pace.source == source else replace(pace, watch=PaceWatch(pace.watch.tolerance), source=source)
+    return pace if pace.source == source else pace._replace(watch=PaceWatch(pace.watch.tolerance), source=source)
 
 
 def _is_next(step: int, last: int | None) -> bool:
@@ -96,14 +95,14 @@ def _is_next(step: int, last: int | None) -> bool:
 
 
 def _by_log(pace: LogPace, lines: Sequence[StepLine]) -> tuple[LogPace, list[StepTime]]:
-    pace = replace(_from(pace, BY_LOG), since=None)
+    pace = _from(pace, BY_LOG)._replace(since=None)
     last, phase, times = pace.step, pace.phase, []
     for line in lines:
         phase = phase or line.phase
         if line.seconds is not None and _is_next(line.step, last):
             times.append(StepTime(line.step, line.seconds, phase))
             last, phase = line.step, ""
-    return replace(pace, step=last, phase=phase), times
+    return pace._replace(step=last, phase=phase), times
 
 
 def _by_clock(pace: LogPace, lines: Sequence[StepLine], phase: str, read_s: float) -> tuple[LogPace, list[StepTime]]:
@@ -112,10 +111,10 @@ def _by_clock(pace: LogPace, lines: Sequence[StepLine], phase: str, read_s: floa
     if step is None or not _is_next(step, pace.step):
         return pace, []
     is_in_phase = bool(pace.phase or phase or any(line.phase for line in lines))
-    pace = replace(pace, step=step, phase="")
+    pace = pace._replace(step=step, phase="")
     if pace.since is None or is_in_phase or step <= pace.since[0]:
-        return replace(pace, since=(step, read_s)), []
+        return pace._replace(since=(step, read_s)), []
     steps, took_s = step - pace.since[0], read_s - pace.since[1]
     if took_s < WINDOW_S:
         return pace, []
-    return replace(_from(pace, BY_CLOCK), since=(step, read_s)), [StepTime(step, took_s / steps)]
+    return _from(pace, BY_CLOCK)._replace(since=(step, read_s)), [StepTime(step, took_s / steps)]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 # Step times of an attempt without the slow node, before its speed counts as not come back: the first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
 PROOF_VALUES = 64
 
 
-@dataclass(frozen=True)
-class SlowSearch:
+class SlowSearch(NamedTuple):
     """`planned`: attempts that were ended for an experiment. All else is of the newest round of measurements.
 
     `drop_t`: when the drop was reported that it was made for; `attempt`: the last one before it; `slow`: node, why;
@@ -36,7 +35,7 @@ class SlowSearch:
 def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:
     """With one more round of measurements that has begun."""
     known = tuple(one for one in search.begun if one[0] == drop_t)
-    return search if (drop_t, t) in known else replace(search, begun=(*known, (drop_t, t)))
+    return search if (drop_t, t) in known else search._replace(begun=(*known, (drop_t, t)))
 
 
 def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int,

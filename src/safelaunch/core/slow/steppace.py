@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _MOST_S = 1e9
 
 
-@dataclass(frozen=True)
-class StepPace:
+class StepPace(NamedTuple):
     """How long a step takes as of `step`, and took before a drop that lasts (None = there is none); `noise` is of the
     logarithms; `source`: the log's own figures, or the clock.
     """
@@ -25,7 +23,7 @@ class StepPace:
 
 def to_event(pace: StepPace) -> dict[str, Any]:
     """The fields of an event."""
-    return asdict(pace)
+    return pace._asdict()
 
 
 def from_event(data: Mapping[str, Any]) -> StepPace:

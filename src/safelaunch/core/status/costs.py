@@ -6,8 +6,8 @@ The journal holds a step a minute, and the last one of each attempt; times betwe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
@@ -17,8 +17,7 @@ TREND_POINTS = 5      # minutes: an evaluation among them moves no median
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(NamedTuple):
     """The steps that an attempt made and when: (epoch s, step), in order."""
 
     number: int
@@ -44,15 +43,14 @@ class Track:
     @property
     def trend(self) -> float | None:
         """How the last TREND_POINTS paces compare with those before them: 0.1 = 10 % slower; None = too few."""
-        now = replace(self, points=self.points[-TREND_POINTS - 1:]).pace_s
-        before = replace(self, points=self.points[:-TREND_POINTS]).pace_s
+        now = self._replace(points=self.points[-TREND_POINTS - 1:]).pace_s
+        before = self._replace(points=self.points[:-TREND_POINTS]).pace_s
         if now is None or before is None or len(self.points) < 3 * TREND_POINTS:
             return None
         return now / before - 1
 
 
-@dataclass(frozen=True)
-class RestartCost:
+class RestartCost(NamedTuple):
     """What a restart has cost: steps that are made again, and the time until the run was as far as before."""
 
     attempt: int          # the one that it began
@@ -66,8 +64,7 @@ class RestartCost:
     is_over: bool         # it is as far as before
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """All restarts, and the share of the time since the first attempt began that was not lost to them."""
 
     restarts: tuple[RestartCost, ...] = ()
@@ -94,9 +91,9 @@ class Tracks:
 
     def until(self, now: float, step: int | None = None) -> tuple[Track, ...]:
         """All of them, in order; `step` is where the living one is `now`, by its log."""
-        found = [replace(track, points=tuple(self._points[number])) for number, track in sorted(self._tracks.items())]
+        found = [track._replace(points=tuple(self._points[number])) for number, track in sorted(self._tracks.items())]
         if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
-            found[-1] = replace(found[-1], points=(*found[-1].points, (now, step)))
+            found[-1] = found[-1]._replace(points=(*found[-1].points, (now, step)))
         return tuple(found)
 
 
@@ -120,7 +117,7 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
         if not points[number] or step > points[number][-1][1]:
             points[number].append((event.t, step))
     elif number in tracks and tracks[number].ended_t is None:
-        tracks[number] = replace(tracks[number], ended_t=event.t, why=str(data["how"]))
+        tracks[number] = tracks[number]._replace(ended_t=event.t, why=str(data["how"]))
 
 
 def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t: float | None = None) -> Costs:
@@ -162,7 +159,7 @@ def last_step_t(track: Track) -> float:
     end_t, step = track.points[-1]
     if len(track.points) < 2 or track.ended_t is None or track.ended_t - end_t > LEAST_PACE_S:
         return end_t
-    (before_t, before), pace_s = track.points[-2], replace(track, points=track.points[:-1]).pace_s
+    (before_t, before), pace_s = track.points[-2], track._replace(points=track.points[:-1]).pace_s
     return min(end_t, before_t + (step - before) * pace_s) if pace_s is not None else end_t
 
 

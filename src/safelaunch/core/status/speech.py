@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core import jobstates
 from safelaunch.core.slurmtext import QueuedJob
 
 
-@dataclass(frozen=True)
-class SchedulerAnswer:
+class SchedulerAnswer(NamedTuple):
     """What the scheduler says of a run's unfinished jobs; `jobs` None = no clear answer, and `trouble` says why."""
 
     jobs: tuple[QueuedJob, ...] | None
@@ -26,8 +25,7 @@ class SchedulerAnswer:
         return tuple(job for job in self.jobs or () if job.state == jobstates.PENDING)
 
 
-@dataclass(frozen=True)
-class Speech:
+class Speech(NamedTuple):
     """The forms that depend on this machine: `clock` has its zone, `fold` needs a library of node sets."""
 
     clock: Callable[[float], str]

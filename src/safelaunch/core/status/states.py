@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core import jobstates
 from safelaunch.core.endings import BY_PERSON, ENDED_BY, RUN_ENDED
@@ -22,8 +22,7 @@ from safelaunch.core.status.speech import SchedulerAnswer, Speech
 RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
 
 
-@dataclass(frozen=True)
-class RunCondition:
+class RunCondition(NamedTuple):
     """The state's name, a sentence on it, and since when where the journal's own states do not tell."""
 
     name: str

@@ -34,9 +34,9 @@ def causes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for (category, summary), some in sorted(found.items(), key=lambda item: -len(item[1]))]
 
 
-def render(seen: dict[str, Any], speech: Speech, width: int | None) -> list[Line]:
-    """The table: a line for each point, and a last one for all."""
-    rows = seen["points"]
+def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | None = None) -> list[Line]:
+    """The table: a line for each point, of more than `most` those that tell most, and a last one for all."""
+    rows = _most_telling(seen["points"], most)
     varied = list(dict.fromkeys(name for row in rows for name in row["values"]))
     head = ("POINT", *varied, "STATE", "FOR", "STEP", "LOSS", "RETRY", "CAUSE")
     cells = [_cells(row, varied, speech) for row in rows]
@@ -47,7 +47,9 @@ def render(seen: dict[str, Any], speech: Speech, width: int | None) -> list[Line
         text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
         lines.append((cut(text, width), STYLES.get(one["state"], "")))
     told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
-    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {len(rows)} runs: {told}", width), "")]
+    if left := len(seen["points"]) - len(rows):
+        lines.append((cut(f"and {left} more: a larger window shows them", width), "dim"))
+    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {len(seen['points'])} runs: {told}", width), "")]
 
 
 def render_causes(seen: dict[str, Any]) -> list[str]:
@@ -61,6 +63,15 @@ def render_causes(seen: dict[str, Any]) -> list[str]:
         told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {runs}",
                  f"  see: safelaunch why {names[0]}"]
     return told or ["no attempt of these runs has failed"]
+
+
+def _most_telling(rows: Sequence[dict[str, Any]], most: int | None) -> Sequence[dict[str, Any]]:
+    """Of more rows than `most` those that have ended badly or go on, then those that have completed, in their order."""
+    if most is None or len(rows) <= most:
+        return rows
+    late = ("completed", "queued")
+    told = sorted(rows, key=lambda row: late.index(row["state"]) + 1 if row["state"] in late else 0)[:max(1, most)]
+    return [row for row in rows if row in told]
 
 
 def _cells(row: dict[str, Any], varied: Sequence[str], speech: Speech) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.endings import AttemptEnd
@@ -13,8 +13,7 @@ from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
 
 
-@dataclass(frozen=True)
-class Stacks:
+class Stacks(NamedTuple):
     """What looks at the ranks of a silent attempt showed (core.hangs), as far as it speaks of a hang."""
 
     odd: tuple[tuple[str, str], ...]   # (node or "", which rank and where it stands)
@@ -50,8 +49,7 @@ def know(end: EndFacts, exits: tuple[TaskExit, ...] = (), srun_code: int | None 
         own_term_bytes=(asked_bytes or 0) if end.sent_signals else None)
 
 
-@dataclass(frozen=True)
-class ChecksAfter:
+class ChecksAfter(NamedTuple):
     """What node checks after a failed attempt have shown: suspects that failed the full ones, and all in words."""
 
     failed: tuple[tuple[str, tuple[str, ...], str], ...] = ()   # (node, names of checks, why)

@@ -136,8 +136,7 @@ class Cited(NamedTuple):
     block: tuple[str, ...] = ()      # as in Finding
 
 
-@dataclass(frozen=True)
-class TaskExit:
+class TaskExit(NamedTuple):
     """How a task ended, in the order in which the guards or Slurm reported it."""
 
     host: str
@@ -146,8 +145,7 @@ class TaskExit:
     signal: int | None = None
 
 
-@dataclass(frozen=True)
-class EndFacts:
+class EndFacts(NamedTuple):
     """What the journal knows of an attempt's end."""
 
     how: str                        # a word of AttemptEnd

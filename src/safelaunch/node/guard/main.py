@@ -59,10 +59,8 @@ from safelaunch.node.guard.processes import (
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
-from safelaunch.node.light import signal, suppress
+from safelaunch.node.light import LATER, signal, suppress
 
-# The start of every rank waits for the imports above. These take 12 ms, and adapters.guardcode leaves them out.
-LATER = ("hmac", "json")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from safelaunch.adapters import journal, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
@@ -33,8 +33,7 @@ from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Work
 
 
-@dataclass(frozen=True)
-class TookOver:
+class TookOver(NamedTuple):
     """Who led this job before (host), when it was last heard (monotonic seconds of this node), and the other standbys.
     """
 
@@ -43,8 +42,7 @@ class TookOver:
     eligible: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Here:
+class Here(NamedTuple):
     """Where this leader runs, for which run, and as whom."""
 
     run_dir: Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from safelaunch.core.why.findings import CLOCK_STAMPS, Finding, Log, Progress, Role, Rule
 from safelaunch.core.why.order import clocks
@@ -25,8 +25,7 @@ LATE_S = 30.0             # a node's lines may reach a common file so late (stdo
 SURE_AFTER_S = 120.0      # … unless it comes so much later that no rank can have been in it
 
 
-@dataclass(frozen=True)
-class Episode:
+class Episode(NamedTuple):
     """The last launch: its findings and signs of life, both in order, and how many launches came before."""
 
     findings: tuple[Finding, ...]
@@ -69,7 +68,7 @@ def last_episode(log: Log) -> Episode:
     after = tuple(one for one in progress if order_of(one, is_timed) >= start)
     if not after and not any(rules[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
         return whole   # only the words of a start: nothing to judge
-    return replace(whole, findings=kept, progress=after, number=len(starts))
+    return whole._replace(findings=kept, progress=after, number=len(starts))
 
 
 def _is_stamped(log: Log) -> bool:

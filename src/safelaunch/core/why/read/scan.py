@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from safelaunch.core.why.findings import Finding, Progress, Rule
 from safelaunch.core.why.read import loglines
@@ -78,8 +79,7 @@ class Compiled:
         return found
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a line stands: [start, end) of the block, and its offset in the file."""
 
     block: bytes

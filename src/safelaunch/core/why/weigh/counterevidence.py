@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from safelaunch.core.categories import ENDS_OF_JOBS
 from safelaunch.core.why.findings import Log
@@ -33,8 +34,7 @@ _ENDED = ("slurm.time_limit", "slurm.preempted", "slurm.job_cancelled", "slurm.c
           "slurm.node_failure", "slurm.cancelled_node_failure")
 
 
-@dataclass(frozen=True)
-class LogCourse:
+class LogCourse(NamedTuple):
     """How an episode went on: moments of falls and of all events, the moment Slurm ended it, where files end."""
 
     falls: tuple[Moment, ...]

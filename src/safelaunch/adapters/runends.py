@@ -1,0 +1,39 @@
+"""How other runs are doing, for a run that waits for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, local, runfolder
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core.folding import fold
+from safelaunch.errors import RunFolderError
+
+
+def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """How these runs have ended, by which way they get their next jobs, and of local ones the jobs that live on this
+    machine (null: it is not theirs). {}: its folder is gone; nothing of one that cannot be read. Runs in a child: it
+    blocks where a folder does.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in run_dirs:
+        with contextlib.suppress(OSError):
+            try:
+                found[name] = _end_of(runfolder.load(Path(name)))
+            except RunFolderError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    found[name] = {}
+    return found
+
+
+def _end_of(run: Run) -> dict[str, Any]:
+    events = journal.read(run.dir, steps_kept=1).events
+    state, jobs = fold(events), None
+    if run.plan.cluster == "local" and local.host_of(events) in ("", os.uname().nodename.split(".")[0]):
+        jobs = local.living_jobs(run.dir, events)
+    return {"ended": state.ended.how if state.ended else None, "why": state.ended.why if state.ended else "",
+            "via": state.via, "local_jobs": jobs}

@@ -1,0 +1,219 @@
+"""Submitting a sweep, several points at a time: what is written before each sbatch, and what a cut leaves behind. And
+its table, which stays on the screen.
+
+The fake sbatch keeps a list of jobs, which the fake squeue shows; each can be told to fail, or to kill who called it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from safelaunch.adapters import journal, submission
+from safelaunch.cli import run
+from tests.runs import is_so_within
+
+SBATCH = """\
+#!/bin/bash
+dir=$(dirname "${@: -1}")
+[[ -s $dir/run.json && -s $dir/submit.env && -s $dir/claims/1 ]] || { echo "$dir is not whole" >&2; exit 1; }
+grep -q '"event":"intent"' "$dir"/journal/* || { echo "$dir: no intent" >&2; exit 1; }
+exec 9>>jobs.lock; flock 9
+number=$(($(wc -l <jobs) + 1))
+[[ $number == "$(cat refuse)" ]] && { echo "Job violates accounting/QOS policy" >&2; exit 1; }
+name=$(sed -n 's/^#SBATCH --job-name=//p' "${@: -1}")
+echo "$number $name $*" >>jobs
+[[ $number == "$(cat kill)" ]] && kill -9 $PPID
+echo $number
+"""
+SQUEUE = """\
+#!/bin/bash
+for word; do
+    [[ $word == --name=* ]] && names=${word#--name=}
+    [[ $word == --format=* ]] && format=${word#--format=}
+done
+while read -r number name _; do
+    line=${format/\\%i/$number} line=${line/\\%T/PENDING} line=${line/\\%u/me} line=${line/\\%j/$name}
+    line=${line/\\%r/Priority} line=${line/\\%N/}
+    [[ -z $names || ,$names, == *,$name,* ]] && sed 's/%[A-Za-z]/N\\/A/g' <<<"$line"
+done <"$HOME/jobs"
+exit 0
+"""
+TRAIN = """\
+name: many
+cluster: slurm
+command: cd . && python train.py --lr $lr
+slurm: {nodes: 1, time: 5}
+launch: {with: srun}
+"""
+POINTS = 24
+
+
+@pytest.fixture(autouse=True)
+def _a_folder_with_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    (tmp_path / "site.yaml").touch()
+    monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", str(tmp_path / "site.yaml"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(submission, "SETTLE_S", 0.01)
+    monkeypatch.chdir(tmp_path)
+    Path("bin").mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scontrol", "#!/bin/sh\nexit 0\n")):
+        Path("bin", name).write_text(text)
+        Path("bin", name).chmod(0o755)
+    for name in ("jobs", "kill", "refuse"):
+        Path(name).touch()
+    Path("train.yaml").write_text(TRAIN)
+
+
+def words(parallel: int | None, points: int = POINTS) -> list[str]:
+    return ["submit", "train.yaml", f"sweep={{lr: 1-{points}}}", *([f"max_parallel={parallel}"] if parallel else [])]
+
+
+def jobs() -> dict[str, list[str]]:
+    """Of each point's run: the words of the sbatch that Slurm has taken."""
+    found: dict[str, list[str]] = {}
+    for line in Path("jobs").read_text().splitlines():
+        number, name, *argv = line.split()
+        found.setdefault(name.partition(".")[0], []).append(f"{number} {' '.join(argv)}")
+    return found
+
+
+def all_is_right(parallel: int | None) -> None:
+    """Each point has one job, which waits for the one before it in its lane, as its run does."""
+    found = jobs()
+    assert sorted(found) == sorted(f"many-lr{number}" for number in range(1, POINTS + 1))
+    assert all(len(sent) == 1 for sent in found.values()), found
+    for number in range(1, POINTS + 1):
+        meta = json.loads(Path(f"runs/many-lr{number}/run.json").read_text())
+        before = number - parallel if parallel else 0
+        waits = re.findall(r"--dependency=(\S+)", found[f"many-lr{number}"][0])
+        if before < 1:
+            assert waits == ["singleton"] and not meta["config"].get("after")
+            continue
+        job = found[f"many-lr{before}"][0].split()[0]
+        other = json.loads(Path(f"runs/many-lr{before}/run.json").read_text())
+        assert waits == [f"afterany:{job},singleton"]
+        assert meta["config"]["after"][0]["job_name"] == f"many-lr{before}.{other['run_id']}"
+        assert Path(f"runs/many-lr{before}/control/followed").exists()
+
+
+def others_have_ended() -> bool:
+    """Whether no process works here any more: an sbatch outlives the submission that was killed."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.cwd() == str(Path.cwd()):
+                return False
+    return True
+
+
+lanes = pytest.mark.parametrize("parallel", [None, 3, 1])
+
+
+@lanes
+def test_every_point_is_whole_and_announced_before_its_sbatch(parallel: int | None) -> None:
+    assert run(words(parallel)) == 0
+    all_is_right(parallel)
+
+
+@lanes
+def test_a_submission_that_is_killed_in_the_middle_is_finished_by_the_next(parallel: int | None) -> None:
+    Path("kill").write_text("3")
+    ended = subprocess.run([sys.executable, "-m", "safelaunch", *words(parallel)], capture_output=True, check=False)
+    assert ended.returncode == -9
+    assert is_so_within(others_have_ended, 20, 0.05)
+    assert 3 <= len(jobs()) < POINTS
+    Path("kill").write_text("")
+    begun = Path("runs", f"many-lr{POINTS}")   # as if it had been killed while it wrote this one
+    for name in ("journal", "attempts", "claims", "control"):
+        (begun / name).mkdir(parents=True)
+    (begun / "job.sbatch").write_text("half of it")
+    (begun / ".begun").write_text(f"{os.uname().nodename} 99999999")
+    assert run(words(parallel)) == 0
+    all_is_right(parallel)
+
+
+@lanes
+def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
+    parallel: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("refuse").write_text("8")
+    assert run(words(parallel)) == 3
+    assert "accounting/QOS policy" in capsys.readouterr().err
+    sent = {f"many-lr{number}" for number in range(1, POINTS + 1)} & jobs().keys()
+    assert {path.name for path in Path("runs").iterdir()} == sent and len(sent) == 7
+    Path("refuse").write_text("")
+    assert run(words(parallel)) == 0
+    all_is_right(parallel)
+
+
+def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own").mkdir()
+    Path("own", "job.sbatch").write_text("another's")
+    Path("own", ".begun").write_text(f"{os.uname().nodename} {os.getpid()}")
+    assert run(["submit", "train.yaml", "run_dir=own"]) == 2
+    assert "is being made by process" in capsys.readouterr().err
+    assert Path("own", "job.sbatch").read_text() == "another's" and not Path("jobs").read_text()
+
+
+def test_a_users_own_file_of_that_name_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own").mkdir()
+    Path("own", "job.sbatch").write_text("mine")
+    assert run(["submit", "train.yaml", "run_dir=own"]) != 0
+    assert Path("own", "job.sbatch").read_text() == "mine" and "File exists" in capsys.readouterr().err
+
+
+def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
+    assert run(words(None, 12)) == 0
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 100, 0, 0))
+    watching = subprocess.Popen([sys.executable, "-m", "safelaunch", "status", "many", "--watch"], stdin=terminal,
+                                stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"})
+    os.close(terminal)
+    try:
+        seen = read_until(main, "12 runs: 12 queued")
+        assert "and 5 more: a larger window shows them" in seen and seen.count("many-lr") == 0
+        for number in range(1, 13):
+            writer = journal.Writer(journal.Direct(Path(f"runs/many-lr{number}")), 1, "n1", pid=2)
+            writer.write(writer.event("gave_up" if number == 12 else "completed", why="a bug"))
+        seen = read_until(main, "12 runs: 11 completed, 1 gave up")
+        assert len(re.findall(r"(?m)^\d+ +\d+ +(?:completed|gave up)", seen)) >= 12
+        assert watching.wait(20) == 0
+    finally:
+        watching.kill()
+        watching.wait()
+        os.close(main)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """What a terminal shows, up to this text, without its colours and moves."""
+    seen, end_s = "", time.monotonic() + 30
+    while text not in (plain := re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)):
+        assert time.monotonic() < end_s and select.select([terminal], [], [], 30)[0], seen
+        seen += os.read(terminal, 65536).decode(errors="replace")
+    return plain
+
+
+def test_in_a_pipe_the_watch_ends_with_the_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words(None, 2)) == 0
+    for number in (1, 2):
+        writer = journal.Writer(journal.Direct(Path(f"runs/many-lr{number}")), 1, "n1", pid=2)
+        writer.write(writer.event("completed"))
+    capsys.readouterr()
+    assert run(["status", "many", "--watch"]) == 0
+    assert "2 runs: 2 completed" in capsys.readouterr().out.splitlines()[-1]
