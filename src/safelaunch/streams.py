@@ -1,7 +1,7 @@
 """stdout and stderr in any state: closed, full, a pipe without a reader, a narrow encoding.
 
-None of that may end in a traceback. What cannot be written to stdout ends the verb by an exception of its own: click
-takes a broken pipe for an error, and an OSError of any other file looks the same as one of stdout.
+None of that may end in a traceback. What cannot be written to stdout ends the verb by an exception of its own.
+Click takes a broken pipe for an error, and an OSError of any other file looks the same as one of stdout.
 """
 
 from __future__ import annotations

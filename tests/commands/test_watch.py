@@ -447,6 +447,17 @@ def test_a_supervisor_tells_its_own_news(cluster: Cluster, tmp_path: Path, who: 
     assert [one.word for one in state(made).notices.waiting] == ["hang"]
 
 
+def test_a_run_whose_end_it_has_written_down_is_watched_no_longer(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    (bloom.dir / "control" / "kill").touch()
+    cluster.shows()
+    cluster.tick(watching, 130.0)
+    while state(bloom).ended is None:
+        assert watching.runs
+        cluster.tick(watching, 130.0)
+    assert not watching.runs and cluster.said[-1].startswith("act wrote down its end"), cluster.said
+
+
 def test_a_scancel_that_squeue_shows_once_is_final(cluster: Cluster, bloom: Made) -> None:
     """Of a job that the journal does not know, while no supervisor lives; cron looks every five minutes (simulated)."""
     cluster.shows(line(RUNNING, job="13").replace("RUNNING", "CANCELLED"))

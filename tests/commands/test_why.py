@@ -20,9 +20,9 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.commands.why import LABEL_WIDTH, _lines
-from safelaunch.core.categories import ADVICE
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdicttext import VerdictRow
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
@@ -212,7 +212,7 @@ def test_the_object_is_the_public_one(log: Path, why: Said) -> None:
     found = verdict_of(why("train.out", "--json")[0])
     assert set(found) == {"category", "confidence", "action", "summary", "host", "rank", "suspects", "evidence",
                           "runner_up"}
-    assert found["category"] in PAGES and found["action"] in ADVICE and 0 <= found["confidence"] <= 1
+    assert found["category"] in TABLE and found["action"] in ADVICE and 0 <= found["confidence"] <= 1
     assert (found["host"], found["rank"]) == ("n1", 3)
     assert found["evidence"][0] == {
         "file": "train.out", "line_number": 4, "role": "cause", "text": OOM.decode().splitlines()[3].split(":", 2)[2]}
@@ -260,10 +260,10 @@ def test_a_ticket_about_ones_own_program_comes_with_a_warning(log: Path, why: Sa
     assert out.startswith("Subject: ") and "rarely a problem of the site" in err
 
 
-@each("category", PAGES)
+@each("category", TABLE)
 def test_every_category_has_a_page(here: Path, why: Said, category: str) -> None:
     out, _ = why("--explain", category)
-    assert PAGES[category].title in out and all(line in out for line in PAGES[category].check)
+    assert TABLE[category].page.title in out and all(line in out for line in TABLE[category].page.check)
 
 
 @each("rule", sorted(BY_ID))
@@ -284,7 +284,7 @@ def test_a_rule_of_a_pack_is_used_and_explains_itself(
 
 
 def test_every_category_of_a_rule_has_a_page() -> None:
-    assert {rule.category for rule in BY_ID.values()} <= {*PAGES, ""}
+    assert {rule.category for rule in BY_ID.values()} <= {*TABLE, ""}
     assert {rule.action for rule in BY_ID.values()} <= {*ADVICE, ""}
 
 
@@ -295,7 +295,7 @@ DOCS = (Path(__file__).parent.parent.parent / "docs" / "why.md").read_text()
 
 def test_the_documents_list_every_category_with_its_meaning() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (?:`\w+`(?:, )?)+ \|$", DOCS, re.MULTILINE)
-    assert dict(rows) == {category: page.title for category, page in PAGES.items()}
+    assert dict(rows) == {category: row.page.title for category, row in TABLE.items()}
 
 
 def test_the_documents_list_every_key_of_the_object(log: Path, why: Said) -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.categories import ADVICE, NAMES, POLICY_WORDS, TABLE, Category, advice
+from safelaunch.core.categories import NAMES, TABLE, advice
+from safelaunch.core.causes import program, surroundings
+from safelaunch.core.causes.category import ADVICE, POLICY_WORDS, Category
 from safelaunch.core.ledger import KINDS
-from safelaunch.core.why.show.helppages import PAGES
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "safelaunch"
-TABLES = ("core/categories.py", "core/why/show/helppages.py", "core/why/weigh/words.py")   # row, page, words
-MANY = 5   # so many of their names in one literal are a table of categories
+TABLES = ("core/causes/surroundings.py", "core/causes/program.py")   # two halves of one
+MANY = 4   # so many of their names in one literal are a table of categories
 
 
 @pytest.mark.parametrize(("name", "row"), [(name, TABLE[name]) for name in NAMES], ids=NAMES)
@@ -27,8 +28,9 @@ def test_every_category_says_what_follows_and_why(name: str, row: Category) -> N
     assert row.to_do or row.then in ("continue", "stop"), "nobody says what a person does about it"
 
 
-def test_every_category_has_a_help_page() -> None:
-    assert set(PAGES) == set(TABLE)
+def test_every_category_has_a_help_page_and_no_row_hides_another() -> None:
+    assert all(row.page.title and row.page.means and row.page.then for row in TABLE.values())
+    assert len(TABLE) == len(surroundings.ROWS) + len(program.ROWS)
 
 
 def test_a_category_of_another_version_is_restarted() -> None:

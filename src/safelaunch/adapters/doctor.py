@@ -32,7 +32,6 @@ from safelaunch.core.doctor.siteanswers import (
     parse_partition,
 )
 from safelaunch.core.nodeset import expand
-from safelaunch.core.via import NOT_FOUND
 from safelaunch.errors import ParseError
 from safelaunch.node.sitelook import texts
 
@@ -72,7 +71,7 @@ def ask_slurm(partition: str | None, options: Sequence[str], env: Mapping[str, s
 
 def _refusal(result: Result) -> str | None:
     """Why sbatch would not take a job; "" = it would, None = no clear answer."""
-    if result.is_unknown or result.returncode == NOT_FOUND:
+    if result.is_unknown or result.is_missing:
         return None
     return "" if result.is_ok else " ".join(slurm.said(result).split())
 

@@ -50,6 +50,11 @@ class Result(NamedTuple):
         """Nobody knows whether Slurm did it."""
         return self.returncode is None or (self.returncode != 0 and slurmtext.is_unreachable(self.stderr))
 
+    @property
+    def is_missing(self) -> bool:
+        """This host lacks the command, so that repeating it cannot help."""
+        return self.returncode == NOT_FOUND
+
     def check(self) -> Result:
         """Itself, when Slurm did it; raises SlurmUnreachable or SlurmRefused."""
         if self.is_ok:

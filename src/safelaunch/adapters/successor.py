@@ -86,22 +86,6 @@ class Successor:
             return idle.issuperset(nodes)
         return False
 
-    def show_own(self) -> Command:
-        """scontrol of this job: whether scontrol works on this host."""
-        return self._run(slurm.show_job(self._job.id))
-
-    def allow_requeue(self) -> Command:
-        """Every job of ours is --no-requeue until this."""
-        return self._run(slurm.update_job(self._job.id, Requeue="1"))
-
-    def requeue(self) -> Command:
-        """End this job, and put it back into the queue. TERM comes at once, to every process of the job."""
-        return self._run(slurm.requeue(self._job.id))
-
-    def start_in(self, seconds: int) -> Command:
-        """Let this job, once it is requeued, start so many seconds from now."""
-        return self._run(slurm.update_job(self._job.id, StartTime=f"now+{seconds}"))
-
     @property
     def script(self) -> str:
         """The job script of every job of the run."""
@@ -119,23 +103,7 @@ class Successor:
         (simulated: test_found "a next job that a person cancelled before anybody had written it down is not submitted
         anew").
         """
-        return self._run(slurm.squeue_all_by_name(self._plan.job_name))
-
-    def query_job(self, job: str) -> Command:
-        """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
-        return self._run(slurm.squeue_job(job))
-
-    def query_exclusions(self) -> Command:
-        """squeue of the run's jobs with their exclusions."""
-        return self._run(slurm.squeue_watch([self._plan.job_name]))
-
-    def query_steps(self) -> Command:
-        """squeue of this job's own steps."""
-        return self._run(slurm.squeue_steps(self._job.id))
-
-    def ask_account(self, job: str) -> Command:
-        """sacct's word on a job that Slurm has forgotten."""
-        return self._run(slurm.sacct([job]))
+        return self.run(slurm.squeue_all_by_name(self._plan.job_name))
 
     def job_from(self, result: Result, states: Collection[str] = WAITING, but: Collection[str] = ()) -> str | None:
         """The next job's id out of sbatch's or squeue's answer; None = there is none, or no clear answer.
@@ -192,7 +160,7 @@ class Successor:
 
     def ask_nodes(self) -> Command:
         """sinfo of all nodes of this cluster."""
-        return self._run(slurm.sinfo(None))
+        return self.run(slurm.sinfo(None))
 
     def leave_out(self, there: Collection[str] | None, named: Iterable[str]) -> tuple[str, ...]:
         """Of the nodes `named`, and the user's own, those that are not there: from now on no command names them."""
@@ -214,7 +182,7 @@ class Successor:
         if drop_afterany or behind:
             waits = ":".join((*(() if drop_afterany else (self._job.id,)), *behind))
             changes["Dependency"] = f"afterany:{waits},singleton" if waits else "singleton"
-        return self._run(slurm.update_job(job, **changes)) if job is not None and changes else None
+        return self.run(slurm.update_job(job, **changes)) if job is not None and changes else None
 
     def is_unchangeable(self, refused: Result, excluded: Iterable[str]) -> bool:
         """Whether no change of a pending job will be obeyed: among the nodes that it was kept from is one that has
@@ -232,17 +200,6 @@ class Successor:
         except ParseError:
             return False
 
-    def hold(self, job: str) -> Command:
-        """Keep a job in the queue until it is released."""
-        return self._run(slurm.hold(job))
-
-    def release(self, job: str) -> Command:
-        """Let a held job go."""
-        return self._run(slurm.release(job))
-
-    def cancel(self, job: str) -> Command:
-        """scancel, of this job, or of one that squeue has shown to be of this run."""
-        return self._run(slurm.scancel(job))
-
-    def _run(self, argv: tuple[str, ...]) -> Command:
+    def run(self, argv: tuple[str, ...]) -> Command:
+        """One of adapters.slurm's commands, as the run's owner outside of a job."""
         return self._start(argv, self._env)

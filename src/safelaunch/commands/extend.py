@@ -7,8 +7,7 @@ import time
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core.config.values import parse_duration_s
-from safelaunch.errors import ParseError, UsageError
+from safelaunch.errors import UsageError
 from safelaunch.views import controls, runs, talk
 
 VERSION = 1
@@ -16,11 +15,10 @@ VERSION = 1
 
 @click.command()
 @runs.run_argument
-@click.option("--for", "wanted", metavar="TIME", help="From now on: 30m, 2h …; by default preserve_site.for again.")
+@runs.duration_option("--for", "for_s", help="From now on: 30m, 2h …; by default preserve_site.for again.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
-def command(which: str | None, wanted: str | None, as_json: bool) -> int:
+def command(which: str | None, for_s: float | None, as_json: bool) -> int:
     """Keep the nodes of a failed run for longer, for people to look at."""
-    for_s = _parse(wanted)
     run = runs.load(which)
     until_t, sentence = extend(run, for_s, time.time())
     if as_json:
@@ -62,12 +60,3 @@ def _kept_until(run: Run) -> float:
                          hint=f"nodes are kept after a failure by preserve_site in train.yaml; see safelaunch status "
                               f"{run.dir}")
     return state.preserving_until
-
-
-def _parse(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration_s(text)
-    except ParseError as error:
-        raise UsageError(f"--for {text}: {error.message}") from error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from safelaunch.core.config.values import parse_duration_s
-from safelaunch.errors import ParseError, UsageError
 from safelaunch.views import runs, stopping, talk
 
 
@@ -13,21 +11,14 @@ from safelaunch.views import runs, stopping, talk
 @runs.run_argument
 @click.option("--now", is_flag=True, help="Kill at once: the training gets no time to save.")
 @click.option("--checkpoint", is_flag=True, help="End it at its next complete checkpoint, so that no step is lost.")
-@click.option("--within", metavar="TIME", help="With --checkpoint: the longest wait, as 2h; else kill_switch.grace.")
-def command(which: str | None, now: bool, checkpoint: bool, within: str | None) -> int:
+@runs.duration_option("--within", "within_s", help="With --checkpoint: the longest wait (2h); else kill_switch.grace.")
+def command(which: str | None, now: bool, checkpoint: bool, within_s: float | None) -> int:
     """End a run, or all runs of a sweep, for good: no restart follows, and queued jobs go. Any member of
     kill_switch.group may do it.
     """
-    name, within_s = stopping.stop_name(now, checkpoint), _parse_within(within)
+    name = stopping.stop_name(now, checkpoint)
     if points := runs.find_sweep(which):
         from safelaunch.views import sweeps
 
         return sweeps.stop(points, name, within_s, talk.say)
     return stopping.stop(runs.find_folder(which), name, within_s, talk.say)   # also one that may not be read
-
-
-def _parse_within(text: str | None) -> float | None:
-    try:
-        return None if text is None else parse_duration_s(text)
-    except ParseError as error:
-        raise UsageError(f"--within {text}: {error.message}") from error

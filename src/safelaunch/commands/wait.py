@@ -5,23 +5,20 @@ from __future__ import annotations
 import click
 
 from safelaunch.api import RunHandle, load
-from safelaunch.core.config.values import parse_duration_s
-from safelaunch.errors import ParseError, UsageError
 from safelaunch.views import runs, talk
 
 
 @click.command()
 @runs.run_argument
-@click.option("--timeout", metavar="TIME", help="Give up after 90s, 15m, 1h30m …, with exit code 124.")
+@runs.duration_option("--timeout", "timeout_s", help="Give up after 90s, 15m, 1h30m …, with exit code 124.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout when the run has ended.")
-def command(which: str | None, timeout: str | None, as_json: bool) -> int:
+def command(which: str | None, timeout_s: float | None, as_json: bool) -> int:
     """Wait until a run, or all runs of a sweep, have ended, and exit with its code.
 
     0 done, 10 failed for good, 11 restart budget spent, 12 stopped, 13 boot check failed, 124 timed out. A run whose
     last job failed without a supervisor has failed for good when Slurm shows no other job of it. A job that Slurm has
     lost is reported once on stderr, and the wait goes on until a time-out or Ctrl-C.
     """
-    timeout_s = _parse_timeout(timeout)
     if points := runs.find_sweep(which):
         from safelaunch.commands import sweeps
 
@@ -38,12 +35,3 @@ def wait_for(run: RunHandle, timeout_s: float | None, as_json: bool = False) -> 
     else:
         talk.say(talk.clean(runs.describe_end(ended)))
     return ended.exit_code
-
-
-def _parse_timeout(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration_s(text)
-    except ParseError as error:
-        raise UsageError(f"--timeout {text}: {error.message}") from error

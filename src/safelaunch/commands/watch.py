@@ -66,8 +66,8 @@ def _remembered_cluster(memory: watchmemory.Memory) -> str:
 
 
 class Interrupt:
-    """Ctrl-C, which Python itself can lose or delay: a KeyboardInterrupt within a __del__ is printed and forgotten, and
-    a signal right before a blocking system call is handled after it (both seen: a watch that went on). Here the C
+    """Ctrl-C, which Python itself can lose or delay. A KeyboardInterrupt within a __del__ is printed and forgotten. A
+    signal right before a blocking system call is handled after it. (Both seen: a watch that went on.) Here the C
     handler writes a byte, which stays and ends the wait.
     """
 

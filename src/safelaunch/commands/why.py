@@ -11,11 +11,11 @@ import click
 
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
+from safelaunch.core.categories import TABLE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
-from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
@@ -87,9 +87,9 @@ def _explain(name: str) -> int:
     packs = load_packs(say=talk.say)
     rows = verdicttext.explain_rule(name, packs)
     if rows is None:
-        guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *PAGES])
+        guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *TABLE])
         raise UsageError(f"no rule or category {name!r}", hint=f"did you mean {guess!r}?" if guess else
-                         f"the categories: {', '.join(PAGES)}")
+                         f"the categories: {', '.join(TABLE)}")
     _print(rows)
     return 0
 

@@ -86,6 +86,7 @@ ENDED_BY = {
     "hook_late": "before_resize has taken too long",
     "slow_restart": "its nodes are to be measured, because steps take longer",
 }
+BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 # A row that asks an attempt to end, and the rows that may ask anew: they want it sooner, or for good.
 GIVES_WAY = {"checkpoint": ("kill",), "slow_restart": ("kill", "checkpoint", "limit_near")}
 

@@ -26,8 +26,8 @@ def asked_nodes(sbatch: Iterable[tuple[str, str | None]]) -> frozenset[str]:
 
 
 class ExcludeList(NamedTuple):
-    """The part of every list of a run beside its exclusions: the user's `own` nodes, without names `unknown` to Slurm,
-    and without nodes that the user `asked` for, because Slurm refuses a job that both requires and excludes a node.
+    """The part of every list of a run beside its exclusions: the user's `own` nodes, without names `unknown` to Slurm.
+    Nodes that the user `asked` for stay out of it: Slurm refuses a job that both requires and excludes a node.
     """
 
     own: tuple[str, ...] = ()

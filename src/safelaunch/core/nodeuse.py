@@ -107,7 +107,7 @@ def _days(uses: Iterable[NodeUse], cleared: Mapping[str, float], now: float) -> 
 
 def _failures(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], now: float) -> dict[str, tuple[float, ...]]:
     """node → when it has failed. A failed attempt counts once, whatever its verdict and the checks after it say of the
-    node, and one cause in a run once a day: a run that restarts on a broken node all day has met one fault.
+    node. One cause in a run counts once a day: a run that restarts on a broken node all day has met one fault.
     """
     of_attempt: dict[tuple[str, int], set[str]] = defaultdict(set)
     for use in uses:

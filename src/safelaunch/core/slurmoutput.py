@@ -70,8 +70,8 @@ def parse_step_end(output: str, job: str) -> str | None:
 
 
 def is_step_cancelled_first(output: str, job: str) -> bool:
-    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
-    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
+    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end. That is a
+    scancel of the step, or a preemption with grace: its SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
     """
     saw = slurmwords.srun_saw(output)
     return any(not end.has_reason for end in slurmwords.step_ends(output, job, saw))

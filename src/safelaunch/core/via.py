@@ -46,11 +46,6 @@ _DEPENDENCY = re.compile("dependen", re.IGNORECASE)
 NOT_FOUND = 127    # adapters.slurm.Command's, as a shell has it
 
 
-def is_missing(returncode: int | None) -> bool:
-    """Whether a command does not exist, so that repeating it cannot help."""
-    return returncode == NOT_FOUND
-
-
 def is_dependency_refused(said: str) -> bool:
     """Whether sbatch says that it was the dependency that it refused."""
     return _DEPENDENCY.search(said) is not None

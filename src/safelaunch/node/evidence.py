@@ -185,8 +185,8 @@ def count_life(pid: int, below: Iterable[int]) -> list[float]:
 
     What moves although the stack does not: a rank that writes its checkpoint in one call, waits for its compiler, or
     goes through steps that all end in the same wait for its GPU. No ptrace is needed: proc(5), /proc/PID/io. Children
-    that have ended stay in the sums, as their parents' cutime and cstime, and in their io: a compiler lives for less
-    time than lies between two looks, and a data loader's end must not outweigh what the rank itself has written.
+    that have ended stay in the sums, as their parents' cutime and cstime, and in their io. A compiler lives for less
+    time than lies between two looks. A data loader's end must not outweigh what the rank itself has written.
     """
     moved, faults, below_ticks = 0, 0, 0
     for one in (pid, *below):

@@ -134,8 +134,8 @@ def _make_gpus(folder: Path, entry: RegisteredSandbox) -> None:
     """Stand-ins for GPUs; the number in a name becomes CUDA_VISIBLE_DEVICES.
 
     slurmd wants character devices (22.05: "not a valid character or block device"), and /dev/null is one that does no
-    harm. With ConstrainDevices a job may only open those that it was given: then each is one of its own, of NVIDIA's
-    number, which opens on no machine without such a driver (ENXIO), and is refused where it was not given (EPERM).
+    harm. With ConstrainDevices a job may only open those that it was given. Then each is a device of its own, of
+    NVIDIA's number. It opens on no machine without such a driver (ENXIO), and is refused where not given (EPERM).
     """
     for i in range(entry.gpus):
         if entry.cgroup:

@@ -3,12 +3,13 @@
 A machine may have a network namespace of its own as well, and files that lie over others there.
 
 The namespace is pinned by a bind mount on a file. So its inode number cannot be given to another namespace while the
-sandbox lives (the kernel reuses numbers at once), and every process of a machine can be told for sure, job processes
-and orphans included, without any list of pids that could go stale.
+sandbox lives (the kernel reuses numbers at once). Every process of a machine can be told by it, job processes and
+orphans included, without a list of pids that could go stale.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import cgroups
 from safelaunch.sandbox.command import run_command
@@ -24,6 +27,8 @@ from safelaunch.sandbox.command import run_command
 # Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
 # which no machine without power does.
 DAEMONS = ("slurmd", "slurmstepd")
+# By a signal or a tracer, or gone.
+STANDING_STILL = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD, "")
 # Each mount namespace ends with the processes in it, so there is nothing to pin, and nothing that could be left behind.
 COVER_PAIRS = """
 while [ "$1" != -- ]; do
@@ -103,8 +108,7 @@ class Namespace:
         if not self.is_pinned():
             return []
         wanted = self.file.stat().st_ino
-        found = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-        mine = [pid for pid in found if _uts_inode(pid) == wanted]
+        mine = [pid for pid in psutil.pids() if _uts_inode(pid) == wanted]
         return sorted(mine, key=lambda pid: command_name(pid) not in DAEMONS)
 
     def kill(self, timeout_s: float = 10.0, spare: Callable[[int], bool] = lambda pid: False) -> None:
@@ -122,9 +126,9 @@ class Namespace:
     def cut_power(self, timeout_s: float = 10.0) -> None:
         """SIGKILL all of it before any of it can say that the rest is gone.
 
-        All is stopped before the first process dies: under load a pass of kills takes long enough for a leader to see
-        its srun die, or for srun's second process to have a step on a healthy node cancelled (both seen), which no
-        machine without power does. Children die before their parents: a stopped process group that a kill orphans is
+        All is stopped before the first process dies. Else, under load, a leader sees its srun die during the pass of
+        kills, or srun's second process has a step on a healthy node cancelled (both seen). No machine without power
+        does that. Children die before their parents: a stopped process group that a kill orphans is
         sent SIGHUP and SIGCONT by the kernel (setpgid(2)), and its guard lives to report that.
         """
         _signal_all(self.pids(), signal.SIGSTOP)
@@ -196,36 +200,33 @@ def command_name(pid: int) -> str:
 
     From Slurm 23.11 on, `scontrol reconfigure` has daemons execute themselves anew, and Debian's are slurmd-wlm then.
     """
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip().removesuffix("-wlm")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).name().removesuffix("-wlm")
+    return ""
 
 
 def is_stopped(pid: int) -> bool:
     """The process is stopped by a signal or a tracer, or gone."""
-    return state_of(pid) in ("T", "t", "Z", "X", "")
+    return state_of(pid) in STANDING_STILL
 
 
 def _is_speechless(pid: int) -> bool:
     """Stopped, or asleep on a dead mount: it stops as soon as it wakes, and a kill ends it there too."""
-    return is_stopped(pid) or state_of(pid) == "D"
+    return state_of(pid) in (*STANDING_STILL, psutil.STATUS_DISK_SLEEP)
 
 
-def _begun(pid: int) -> tuple[int, int]:
-    """Sorts processes by their start (proc(5), field 22): no child starts before its parent."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
-    except (FileNotFoundError, ProcessLookupError):
-        return 0, pid
+def _begun(pid: int) -> tuple[float, int]:
+    """Sorts processes by their start: no child starts before its parent."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).create_time(), pid
+    return 0.0, pid
 
 
 def state_of(pid: int) -> str:
-    """The state letter of proc(5), "" when the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    """What psutil calls the state of a process, "" when it is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status()
+    return ""
 
 
 def describe(pids: Sequence[int]) -> str:

@@ -2,8 +2,8 @@
 
 Every machine has a network namespace with a loopback device and one cable, `eth0`, into a further namespace, the
 switch. The switch forwards by address and drops what it has no cable for: a blackhole route. So a cut machine is alive
-but alone: what it sends and what is sent to it vanishes, without FIN, RST, or the "No route to host" by which a failed
-ARP would tell a connecting peer after 3 s that somebody is gone (no ARP is spoken: all neighbours are permanent).
+but alone: what it sends and what is sent to it vanishes, without FIN or RST. No ARP is spoken, as all neighbours are
+permanent: a failed one would tell a connecting peer after 3 s that somebody is gone ("No route to host").
 Nothing of the host's own network is touched, and nothing leads from one to the other.
 """
 

@@ -119,9 +119,9 @@ QUIRKS = {
     "tmp-small": Quirk("each node has a /tmp of its own that holds 48 MB", places=NODE_TMP,
                        disks={"{dir}/node-tmp/{node}": "size=48m,mode=1777"}),
     # Several slurmds on one machine make a folder each below BasePath. No mount namespace for each node here: slurmd
-    # pins those of its jobs by bind mounts, which the kernel refuses for one that has a lower number than slurmd's own,
-    # and Linux 6.18 numbers them for each CPU apart (measured: 20 of 20 fail where slurmd's was made on CPU 1 and the
-    # job's on CPU 0, none of 60 otherwise).
+    # pins those of its jobs by bind mounts. The kernel refuses that for one with a lower number than slurmd's own, and
+    # Linux 6.18 numbers them for each CPU apart. (Measured: 20 of 20 fail where slurmd's was made on CPU 1 and the
+    # job's on CPU 0, none of 60 otherwise.)
     OWN_TMP: Quirk("each job has a /tmp and a /dev/shm of its own on each node (job_container/tmpfs)",
                    {"JobContainerType": "job_container/tmpfs", "PrologFlags": "Contain"},
                    {"job_container.conf": "AutoBasePath=true\nBasePath={dir}/job-tmp\n"}),

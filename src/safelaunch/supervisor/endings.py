@@ -14,6 +14,7 @@ from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
+from safelaunch.core.decide.nodes import preserved
 from safelaunch.core.decide.successor import affordable
 from safelaunch.supervisor import handover, metering, nextjob, notifying
 from safelaunch.supervisor.following import tell_followers
@@ -27,12 +28,8 @@ EXTENDED_S = 0.5           # less is rounding of a file's time
 
 
 def preserve(lead: Leader, row: str, action: Preserve) -> None:
-    """Keep all nodes, or the suspects, the node that failed first, and this one, which cannot be given back."""
-    nodes = lead.job.nodes
-    if lead.plan.preserve.nodes == "suspects" and not lead.job.is_local:
-        failed = lead.state.attempt.failed_node if lead.state.attempt else None
-        kept = {lead.job.host, failed, *lead.state.excluded}
-        nodes = tuple(node for node in lead.job.nodes if node in kept)
+    """Keep the site for people; the other nodes are given back to Slurm."""
+    nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
     lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
@@ -117,14 +114,11 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
 
 
 def _write_end(lead: Leader, action: Finish) -> Step:
-    """Write the run's end down, under a claim: an old leader may take the end of its job for a person's cancel
-    (simulated: test_found "old leader takes the end of its job by the new one for no persons word"). If that may be so
-    and the folder does not answer, the next job reads how this one ended.
-    """
+    """Write the run's end down, under a claim where the folder answers in time."""
     patience_s = lead.now_s + CANCEL_PATIENCE_S
     while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
         yield 1.0
-    if claim or not lead.standbys.is_contested:
+    if passing.may_write_end(has_claim=claim != 0, is_contested=lead.standbys.is_contested):
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
         metering.write(lead)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
@@ -35,7 +36,6 @@ from safelaunch.supervisor.state.tasks import Step, Work
 
 AGAIN_S = 5.0
 OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
-REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
 CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
 # From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
 START_IN_S = 8
@@ -106,7 +106,7 @@ def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, ActO
     done: bool | None = False
     while lead.ending is None and lead.term_s is None:
         lead.say("this job has lost its batch host and does not end by itself: cancelling it")
-        done = is_done((yield lead.successor.cancel(lead.job.id)))
+        done = is_done((yield lead.successor.run(slurm.scancel(lead.job.id))))
         if done is not None:   # refused: Slurm no longer knows the job
             break
         yield 5.0
@@ -127,7 +127,7 @@ def end_announced(lead: Leader, job: str) -> Step:
     state: str | None = None
     for _ in range(CHANGE_TRIES):
         yield OWN_CANCEL_S
-        looked = yield lead.successor.query_job(job)
+        looked = yield lead.successor.run(slurm.squeue_job(job))
         state = None if looked is None else lead.successor.state_of(looked, job)
         if state is not None:
             break
@@ -145,7 +145,7 @@ def _cancel(lead: Leader, job: str, what: str, every_s: float = AGAIN_S) -> Acti
 def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, ActOutcome[bool | None]]:
     """Whether Slurm has accepted a cancel. Unknown is not no: the end would look like a person's cancel (core.state).
     """
-    done = is_done((yield lead.successor.cancel(job)))
+    done = is_done((yield lead.successor.run(slurm.scancel(job))))
     return ActOutcome(done, done)
 
 
@@ -195,7 +195,7 @@ def _replace(lead: Leader, job: str) -> Step:
 def _hold(lead: Leader, job: str) -> Step:
     """Hold the next job in the queue until a person resumes the run, which may happen meanwhile."""
     while True:
-        result = yield lead.successor.hold(job)
+        result = yield lead.successor.run(slurm.hold(job))
         if result is not None and result.is_ok:
             break
         lead.say(f"job {job} could not be held: {said(result)}")
@@ -204,7 +204,7 @@ def _hold(lead: Leader, job: str) -> Step:
         yield AGAIN_S
     # `resume` deletes the file, then looks for held jobs: it finds whatever this supervisor holds after this check.
     if not _is_on_hold(lead):
-        yield lead.successor.release(job)
+        yield lead.successor.run(slurm.release(job))
         return
     lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
 
@@ -221,7 +221,8 @@ def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
     """Whether to stop changing the next job: scontrol is missing, or has refused again and again."""
     if result is not None and not result.is_unknown:
         lead.next.is_not_changed()
-    return result is not None and (ways.is_missing(result.returncode) or lead.next.refused_changes >= CHANGE_TRIES)
+    return result is not None and passing.is_hopeless(
+        lead.next.refused_changes, passing.MOST_CHANGES_REFUSED, is_missing=result.is_missing)
 
 
 def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
@@ -232,28 +233,26 @@ def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
 
 
 def _resubmit(lead: Leader, action: HandOver) -> Passing:
-    """sbatch without a dependency: the next job may start before this one has ended, so nothing more is done here then.
-    Slurm accepts a second such job, so after an unknown answer two clear queries must find none.
-    """
+    """sbatch without a dependency: the next job may start before this one has ended. Nothing more is done here then."""
     if lead.ending is None:
         yield from drain(lead)   # so that this job's last pulse does not overwrite the next one's first
-    looks, refusals = 1, 0
+    clear_looks = submissions = refusals = 0
     while True:
         found = yield from find_queued(lead)
         if passing.is_settled(lead.state, lead.ending, found=found):
             return None
-        looks -= found is not None
-        if looks <= 0:
+        clear_looks += found is not None
+        if passing.may_submit_alone(clear_looks, submissions):
             yield from announce_end(lead, is_now=False)
             result = yield from _submit_now(lead, action)
             if lead.state.successor is not None:
                 _note_passed(lead, lead.state.successor, HandOver(lead.state.successor_excludes, action.why))
                 return True
-            refusals += not result.is_unknown
-            if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
+            clear_looks, submissions, refusals = 0, submissions + 1, refusals + (not result.is_unknown)
+            other = (yield from way_without_sbatch(lead)) if refusals >= passing.MOST_REFUSALS else None
+            if other is not None:
                 choose(lead, other, f"sbatch says: {said(result)}")
                 return None
-            looks = 2
         yield SETTLE_S
 
 
@@ -338,7 +337,7 @@ def start_soon(lead: Leader) -> Step:
     if lead.state.successor != lead.job.id:
         return
     for _ in range(CHANGE_TRIES):
-        result = yield lead.successor.start_in(START_IN_S)
+        result = yield lead.successor.run(slurm.update_job(lead.job.id, StartTime=f"now+{START_IN_S}"))
         if result is not None and result.is_ok:
             lead.say(f"job {lead.job.id} is back in the queue, and may start in {START_IN_S} s")
             return
@@ -351,16 +350,17 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
     """None once Slurm has requeued this job, even if its answer was lost; else its refusal."""
     refusals = 0
     while True:
-        yield lead.successor.allow_requeue()
-        result = yield lead.successor.requeue()
+        yield lead.successor.run(slurm.update_job(lead.job.id, Requeue="1"))   # every job of ours is --no-requeue
+        result = yield lead.successor.run(slurm.requeue(lead.job.id))
         if result is not None and result.is_ok:
             return ActOutcome(True, None)
-        looked = yield lead.successor.query_job(lead.job.id)
+        looked = yield lead.successor.run(slurm.squeue_job(lead.job.id))
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
-        if state in (jobstates.COMPLETING, jobstates.PENDING):   # also after a requeue by someone else
+        if passing.is_requeued(state):
             return ActOutcome(True, None)
         refusals += result is not None and not result.is_unknown
-        if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
+        if result is not None and passing.is_hopeless(
+                refusals, passing.MOST_REFUSALS, is_missing=result.is_missing):
             return ActOutcome(False, said(result))
         yield 1.0
 
@@ -369,7 +369,7 @@ def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
     """Keep the requeued job from bad nodes, and check that."""
     for _ in range(CHANGE_TRIES if exclude else 0):
         yield from with_known_nodes(lead, exclude, lambda: lead.successor.prepare(lead.job.id, exclude))
-        looked = yield lead.successor.query_exclusions()
+        looked = yield lead.successor.run(slurm.squeue_watch([lead.plan.job_name]))
         job = None if looked is None else lead.successor.own(looked)
         if job is not None and lead.successor.has_excluded(job, exclude):
             return

@@ -16,6 +16,7 @@ from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
+from safelaunch.core.decide import silence
 from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
 from safelaunch.core.secretmask import mask
@@ -99,13 +100,12 @@ class Leader(LeaderParts):
             self.wait(until_s - self.now_s)
 
     def doubt_itself(self) -> None:
-        """While this leader cannot start, because the folder does not answer: another may lead by now.
-
-        It serves the guards, so that their leases do not run out. If the earlier leader's standby is silent for a
-        lease, it ends their ranks: a new leader waits no longer than that.
+        """While this leader cannot start it serves the guards, so that their leases do not run out; end their ranks
+        where another may lead by now.
         """
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
-        if self.journal.gen == 0 and self.had_eligible and self.now_s - heard_s > LEASE_S and not self.server.order:
+        if not self.server.order and silence.must_end_ranks(
+                leads=self.journal.gen != 0, had_eligible=self.had_eligible, standby_silent_s=self.now_s - heard_s):
             self.server.tell_all({"do": "end", "grace_s": 0.0}, self.now_s)
 
     @property

@@ -93,13 +93,13 @@ def _step_down(lead: Leader, other: Superseded) -> None:
     """Another supervisor leads, or the folder is another run's: this one no longer owns what runs here."""
     lead.course.enters(Phase.SUPERSEDED)
     lead.say(f"steps down: {other}")
-    is_elsewhere = other.by not in (None, lead.job.host)
-    if is_elsewhere:   # it has ended this attempt, and waits for none of our guards
+    step = turn.step_down(other.by, lead.job.host, wants_standby=lead.wants_standby)
+    if step.ends_attempt:
         lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
-    lead.course.ends(DEMOTED if lead.wants_standby and other.by is not None else HANDED_OVER)
+    lead.course.ends(DEMOTED if step.stands_by else HANDED_OVER)
     if lead.process is not None:
         lead.process.finish_pump()
-        if is_elsewhere:
+        if step.ends_attempt:
             lead.process.kill()   # its stop message was lost with the connection, and it waited for minutes (drill)
 
 

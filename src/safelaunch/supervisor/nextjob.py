@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
 from safelaunch.adapters.slurm import Command, Result, is_done
 from safelaunch.core import acts, jobstates, nodefold
@@ -12,8 +13,8 @@ from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
 from safelaunch.core.decide.actions import AskNodes
-from safelaunch.core.decide.cancel import Fate, NextJobFacts
-from safelaunch.core.decide.passing import Refused
+from safelaunch.core.decide.cancel import Fate, NextJobFacts, SlurmQuestion
+from safelaunch.core.decide.passing import Refused, Secure
 from safelaunch.core.decide.resize import SOON_S
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
@@ -24,10 +25,7 @@ from safelaunch.supervisor.state.tasks import Step, Work
 
 SETTLE_S = 5.0         # slurmctld handles its waiting requests within a second of coming back
 PATIENCE_S = 30.0      # at most, between two questions while slurmctld is away
-REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
-MAX_REFUSED_S = 600.0  # ... while the nodes of this job have nothing else to wait for
 FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
-LOOK_EVERY_S = 3600.0  # with a check of the time limit each half an hour this stays below 48 calls a day
 
 Asking = Generator[Command | float, Result | None, Fate]
 
@@ -36,17 +34,15 @@ def secure_next(lead: Leader) -> None:
     """See to the run's next job from the start of this one, and to the runs before it; also after a restart of the
     leader.
     """
-    if lead.plan.after and not lead.state.attempts and lead.state.ended is None:
+    if passing.waits_for_others(lead.plan, lead.state):
         lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
-    if lead.job.is_local or lead.state.ended is not None or lead.state.next_cancelled is not None:
-        return
-    wanted = lead.plan.restart.via
-    if wanted not in ("auto", ways.SUCCESSOR):
-        choose(lead, wanted, "restart.via says so")
-    elif lead.state.successor is None:
-        lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
-    else:
-        lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
+    match passing.secure(lead.plan, lead.state, is_local=lead.job.is_local):
+        case Secure.NOTE_WAY:
+            choose(lead, lead.plan.restart.via, "restart.via says so")
+        case Secure.QUEUE:
+            lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
+        case Secure.FOLLOW:
+            lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
 
 
 def choose(lead: Leader, via: str, why: str) -> None:
@@ -85,13 +81,12 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             unclear += 1
             continue
         refusals += 1
-        # At the end of this job any way that is left is better than a lost run.
-        may_choose = lead.plan.restart.via == "auto" or lead.tasks.is_leaving
+        may_choose = passing.may_take_other_way(lead.plan.restart.via, is_leaving=lead.tasks.is_leaving)
         other = (yield from _other_way(lead, result, refusals)) if may_choose else None
         if other is not None:
             choose(lead, other, said)
             return
-        yield min(MAX_REFUSED_S if lead.tasks.is_leaving else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+        yield passing.pause_after_refusal(refusals, is_leaving=lead.tasks.is_leaving)
 
 
 class _Tried(NamedTuple):
@@ -158,7 +153,7 @@ def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Eve
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
-    step = passing.after_refusal(refused.stderr, is_missing=ways.is_missing(refused.returncode), refusals=refusals)
+    step = passing.after_refusal(refused.stderr, is_missing=refused.is_missing, refusals=refusals)
     if step is Refused.TEST:
         step = passing.after_test(is_done((yield lead.successor.test())))
     if step is Refused.AGAIN:
@@ -168,7 +163,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    return passing.without_sbatch(is_done((yield lead.successor.show_own())))
+    return passing.without_sbatch(is_done((yield lead.successor.run(slurm.show_job(lead.job.id)))))
 
 
 def ask_missing(lead: Leader, action: AskNodes) -> Step:
@@ -191,7 +186,7 @@ def watch_successor(lead: Leader) -> Step:
     wait_s = FIRST_LOOK_S
     while True:
         yield wait_s
-        wait_s = LOOK_EVERY_S
+        wait_s = passing.LOOK_EVERY_S
         job = lead.state.successor
         if job is None or lead.course.final is not None or lead.tasks.is_leaving:
             return
@@ -206,20 +201,23 @@ def watch_successor(lead: Leader) -> Step:
 
 
 def find_fate(lead: Leader, job: str) -> Asking:
-    """What has become of a successor: asks Slurm in up to three ways, until the answers tell."""
-    result = yield lead.successor.query_job(job)
+    """What has become of a successor: asks Slurm until the answers tell."""
     known = next((one for one in lead.state.jobs if one.id == job), None)
-    seen = NextJobFacts(None if result is None else lead.successor.state_of(result, job),
-                        announced=job in lead.state.cancelled_jobs,
-                        age_s=None if known is None else lead.now - known.submitted_t)
-    if seen.state != "":
-        return cancel.judge_next(seen)
-    again = yield lead.successor.query_all()
-    waiting = None if again is None else lead.successor.waiting(again)
-    seen = seen._replace(is_queued=None if waiting is None else job in waiting)
-    if seen.is_queued is False:
-        account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
-        seen = seen._replace(account=account)
+    seen = NextJobFacts(announced=job in lead.state.cancelled_jobs)
+    asking: SlurmQuestion | None = None
+    while (asking := cancel.next_question(seen, asking)) is not None:
+        match asking:
+            case SlurmQuestion.JOB:
+                result = yield lead.successor.run(slurm.squeue_job(job))
+                seen = seen._replace(state=None if result is None else lead.successor.state_of(result, job),
+                               age_s=None if known is None else lead.now - known.submitted_t)
+            case SlurmQuestion.QUEUE:
+                result = yield lead.successor.query_all()
+                waiting = None if result is None else lead.successor.waiting(result)
+                seen = seen._replace(is_queued=None if waiting is None else job in waiting)
+            case SlurmQuestion.ACCOUNT:
+                account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
+                seen = seen._replace(account=account)
     return cancel.judge_next(seen)
 
 

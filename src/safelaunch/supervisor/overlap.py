@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.decide.seen import Live
@@ -64,7 +65,7 @@ def _is_missing(live: Live | None, lead: Leader) -> TypeGuard[Live]:
 
 def _count_steps(lead: Leader, asked: Live) -> Step:
     """Ask Slurm for the steps of the job: one is the standby's, which answers."""
-    result = yield lead.successor.query_steps()
+    result = yield lead.successor.run(slurm.squeue_steps(lead.job.id))
     live = lead.live
     if _is_missing(live, lead) and live.number == asked.number and lead.standbys.node is not None \
             and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:

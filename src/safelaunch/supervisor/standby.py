@@ -18,6 +18,7 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import takeover
+from safelaunch.core.decide.takeover import PulseOf
 from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.timing import READ_EVERY_S, STALL_S, SUSPICION_S
@@ -118,19 +119,21 @@ class Standby:
         pulse = parse_pulse(answer.value) if answer.is_ok else None
         if pulse is None or pulse.endpoint is None or pulse.eligible is None:
             return   # unread, or of another version
-        count, every_s = pulse.count, pulse.every_s
-        if pulse.gen < self.told.gen:
-            return   # of an earlier leader, delivered late
+        count, every_s, is_listed = pulse.count, pulse.every_s, self.job.host in pulse.eligible
+        whose = takeover.whose(pulse, self.job.host, self.job.id, gen=self.told.gen, leader=self.told.leader,
+                               endpoint=self.endpoint)
+        if whose is PulseOf.EARLIER:
+            return
         self.told = self.told._replace(successor=pulse.successor)
-        if pulse.host == self.job.host and pulse.job == self.job.id:   # of this host's own: nobody leads here
+        if whose is PulseOf.OWN_HOST:
             self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
             return
         self.told = self.told._replace(gen=pulse.gen)
-        if pulse.job != self.job.id or pulse.over:
+        if whose is PulseOf.OVER:
             self.is_over = True
             return
-        self.told, is_listed = self.told._replace(eligible=pulse.eligible), self.job.host in pulse.eligible
-        if pulse.endpoint != self.endpoint or (pulse.host != self.told.leader and self.told.leader):
+        self.told = self.told._replace(eligible=pulse.eligible)
+        if whose is PulseOf.OTHER:
             self._follow(pulse.host, pulse.endpoint, count, every_s, is_listed)
             return
         self.told = self.told._replace(leader=pulse.host)

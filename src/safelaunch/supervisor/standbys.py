@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
 from safelaunch.adapters.slurm import Result
+from safelaunch.core.decide import standby
+from safelaunch.core.decide.standby import LOST_S, StandbyFacts, StandbyStep
 from safelaunch.core.timing import CALM_AFTER_S, SUSPICION_S
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
 
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
-LOST_S = 30.0        # a standby that is silent for so long is replaced
 RETRY_S = 60.0
 FOREVER_S = 1e9
 
@@ -32,25 +33,32 @@ def keep_standby(lead: Leader) -> None:
                 key=lambda guard: (guard.node == lead.standbys.node and lead.now_s - guard.heard_s < LOST_S,
                                    guard.heard_s), default=None)
     silent_s = None if heard is None else lead.now_s - heard.heard_s
-    if heard is not None and silent_s is not None and silent_s < LOST_S:
-        if heard.has_answered:
-            _is_kept(lead, heard.node, heard.heard_s)
-        return
-    if lead.standbys.process is not None:
+    result = None
+    if (silent_s is None or silent_s >= LOST_S) and lead.standbys.process is not None:
         result = lead.standbys.process.poll()
         overlap.note_result(lead, result)
         if lead.folder.is_frozen:
             lead.standbys.is_waited_for(lead.now_s + START_S)
-        if result is None and lead.now_s < lead.standbys.until_s:
-            return
+    has_answered = heard is not None and heard.has_answered
+    step = standby.judge(_facts(lead, silent_s, has_answered=has_answered, has_ended=result is not None))
+    if step is StandbyStep.KEEP and heard is not None:
+        _is_kept(lead, heard.node, heard.heard_s)
+    if step is StandbyStep.LOST:
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standbys.node else "it did not come up"
         _is_lost(lead, _last_words(result) if result else late)
-    elif lead.standbys.node is not None and lead.now_s > lead.standbys.until_s:
-        _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
-    if lead.nodes.no_overlap is not None:
-        return
-    if lead.standbys.process is None and lead.now_s >= lead.standbys.next_s and not lead.folder.is_frozen:
+        step = standby.judge(_facts(lead, silent_s))
+    if step is StandbyStep.START:
         _start(lead)
+
+
+def _facts(
+    lead: Leader, silent_s: float | None, *, has_answered: bool = False, has_ended: bool = False
+) -> StandbyFacts:
+    mine = lead.standbys
+    return StandbyFacts(
+        silent_s, has_answered=has_answered, is_started=mine.process is not None, has_ended=has_ended,
+        is_known=mine.node is not None, is_late=lead.now_s >= mine.until_s, can_run=lead.nodes.no_overlap is None,
+        may_start=lead.now_s >= mine.next_s and not lead.folder.is_frozen)
 
 
 def _may_be_watched_unheard(lead: Leader) -> bool:
@@ -139,12 +147,8 @@ def _start(lead: Leader) -> None:
 
 
 def _choose(lead: Leader) -> str | None:
-    """A node of the allocation that is not this one: a spare first, else the last; another one after a failure."""
-    used = set(lead.live.nodes) if lead.live else set()
-    good = [node for node in lead.job.nodes
-            if node != lead.job.host and node not in lead.reach.lost and node not in lead.state.excluded]
-    fresh = [node for node in good if node not in lead.standbys.tried]
-    if good and not fresh:
+    bad = {lead.job.host, *lead.reach.lost, *lead.state.excluded}
+    node = standby.choose(lead.job.nodes, bad, lead.standbys.tried, lead.live.nodes if lead.live else ())
+    if node in lead.standbys.tried:
         lead.standbys.tries_all_again()
-        fresh = good
-    return next((node for node in fresh if node not in used), fresh[-1] if fresh else None)
+    return node

@@ -18,10 +18,10 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ACTS, NOTE, ActKind, Settling
-from safelaunch.core.decide import alive, cancel, unwritten
-from safelaunch.core.decide.cancel import Canceller, Witnesses
+from safelaunch.core.decide import cancel, unwritten
+from safelaunch.core.decide.cancel import Canceller, CancelWitness, Witnesses
 from safelaunch.core.decide.seen import Live
-from safelaunch.core.decide.unwritten import ThisJob
+from safelaunch.core.decide.unwritten import Adopt, AfterAdopting, ThisJob
 from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
@@ -212,12 +212,17 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
         noted, not noted and (job in lead.state.cancelled_jobs
                               or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job))),
         is_local=lead.job.is_local, handed_over=cancel.is_explained_handover(history, job))
-    if seen.noted or seen.announced:
-        return cancel.judge(seen)
-    seen = seen._replace(ending=slurmends.ending_of(lead, job))
-    if (found := cancel.judge(seen)) is not Canceller.ASK:
-        return found
-    return _ask_who_cancelled(lead, job, seen._replace(step_end=slurmends.step_end_of(lead, job)))
+    asked: tuple[CancelWitness, ...] = ()
+    while (witness := cancel.next_witness(seen, asked)) is not None:
+        asked = (*asked, witness)
+        match witness:
+            case CancelWitness.JOB_OUTPUT:
+                seen = seen._replace(ending=slurmends.ending_of(lead, job))
+            case CancelWitness.STEP_OUTPUT:
+                seen = seen._replace(step_end=slurmends.step_end_of(lead, job))
+            case CancelWitness.SLURM:
+                return _ask_who_cancelled(lead, job, seen)
+    return cancel.judge(seen)
 
 
 def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
@@ -272,14 +277,15 @@ def adopt(lead: Leader) -> None:
     """Take over a live attempt of this job, also one whose start was not journalled."""
     last = lead.state.attempt
     number = last.number if last else 0
-    unwritten = lead.world.adopt(lead.local, number + 1)
-    if unwritten is not None:
-        facts = {key: value for key, value in unwritten.facts.items() if key != "rank_logs"}   # the pump's, no event's
-        lead.record(lead.writer.event("attempt_started", **facts, note="written down by the next supervisor"))
+    unknown = lead.world.adopt(lead.local, number + 1)
+    if unknown is not None:
+        facts = {key: value for key, value in unknown.facts.items() if key != "rank_logs"}   # the pump's, no event's
+        lead.record(lead.writer.event("attempt_started", **{**facts, "note": "written down by the next supervisor"}))
         last, number = lead.state.attempt, number + 1
-    if last is None or last.ended is not None or last.job != lead.job.id:
-        if last is None or last.ended is not None:
-            resuming.find_resume(lead)
+    step = unwritten.adopt(last, lead.job.id)
+    if step is Adopt.RESUME:
+        resuming.find_resume(lead)
+    if step is not Adopt.TAKE or last is None:
         return
     process = lead.world.adopt(lead.local, number)
     lead.running.is_adopted(Live(
@@ -287,12 +293,15 @@ def adopt(lead: Leader) -> None:
         srun_code=None if process is not None else 255, is_hook=last.resize is not None,
         end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard), process)
     lead.server.expect(number)
-    if process is not None and lead.server.has_moved:   # another process has the port by now: guards look here
-        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
-    if process is not None and last.asked_row in alive.ASKING:
-        lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
-    if lead.took_over is not None and process is None:
-        fence_of_another(lead, lead.took_over)
+    for due in unwritten.after_adopting(last.asked_row, has_process=process is not None,
+                                        has_moved=lead.server.has_moved, has_taken_over=lead.took_over is not None):
+        match due:
+            case AfterAdopting.MOVE_RECORD:
+                lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+            case AfterAdopting.ASK_ON:
+                lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
+            case AfterAdopting.FENCE if lead.took_over is not None:
+                fence_of_another(lead, lead.took_over)
 
 
 def fence_of_another(lead: Leader, before: TookOver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import grp
 import os
 import stat
 from collections.abc import Callable
@@ -137,15 +136,8 @@ def _who_may(path: Path) -> str:
     if status.st_mode & stat.S_ISVTX and (found := _look(path)) is not None:
         return f"only {owner if found[0] == owner else f'{found[0]}, who made it, and {owner}'} may change it"
     if status.st_mode & stat.S_IWGRP:
-        return f"only {owner} and the members of the group {_group_name(status.st_gid)} may"
+        return f"only {owner} and the members of the group {runfolder.group_of(status.st_gid)} may"
     return f"only {owner} may"
-
-
-def _group_name(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def _owner_above(folder: Path) -> str:

@@ -66,6 +66,21 @@ def run_argument(function: _Command) -> _Command:
     return click.argument("which", metavar="[RUN]", required=False, shell_complete=complete_run)(function)
 
 
+def duration_option(*names: str, help: str) -> Callable[[_Command], _Command]:
+    """An option of a time as train.yaml writes it; the function gets seconds, or None."""
+    import click
+
+    from safelaunch.core.config.values import parse_duration_s
+
+    def read(context: object, option: object, text: str | None) -> float | None:
+        try:
+            return None if text is None else parse_duration_s(text)
+        except ParseError as error:
+            raise UsageError(f"{names[0]} {text}: {error.message}") from error
+
+    return click.option(*names, metavar="TIME", callback=read, help=help)
+
+
 def complete_run(context: object, parameter: object, typed: str) -> list[CompletionItem]:
     """The names of this user's runs that begin so, newest first, else files; a home that hangs holds no prompt up."""
     from click.shell_completion import CompletionItem

@@ -12,6 +12,7 @@ from safelaunch.adapters import attemptfacts, ledger, runfolder, sharedfile, slu
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import jobstates, nodefold
+from safelaunch.core.categories import ENDS_OF_JOBS
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
@@ -32,7 +33,6 @@ LEDGER_DEADLINE_S = 1.0
 CORES_DEADLINE_S = 8.0     # a backtrace takes seconds; a person waits
 NODES_LATE_S = 900.0       # Slurm notices a dead node after SlurmdTimeout (300 s), an unkillable step after 60-180 s
 TAIL_BYTES = 64 << 10
-_ENDINGS = ("time_limit", "preempted", "cancelled")
 
 
 def of_attempt(run: Run, state: State, attempt: Attempt,
@@ -122,7 +122,7 @@ def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = 
     if ("ending" in ended or attempt.ended == AttemptEnd.FAILED) and attempt.category is not None:
         told = (attempt.category, attempt.confidence, attempt.summary or "")
     elif attempt.ended != AttemptEnd.FAILED:   # a journal of an earlier version
-        ending = attempt.category if attempt.category in _ENDINGS else job_ending
+        ending = attempt.category if attempt.category in ENDS_OF_JOBS else job_ending
     asked = next((event for event in reversed(journal) if event.event == "kill_switch"), None)
     person = None if asked is None else tell_stop(Request(str(asked.data.get("name")), str(asked.data.get("who")), 0.0))
     return EndFacts(attempt.ended or "", attempt.asked_row, str(ending) if ending is not None else None, person,
@@ -132,7 +132,7 @@ def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = 
 def _job_ending(run: Run, attempt: Attempt) -> str | None:
     """How Slurm ended the job, as slurmstepd wrote it into the job's output."""
     word = parse_ending(_job_output(run, attempt), attempt.job)
-    return word if word in _ENDINGS else None
+    return word if word in ENDS_OF_JOBS else None
 
 
 def _job_output(run: Run, attempt: Attempt) -> str:

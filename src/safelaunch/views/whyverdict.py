@@ -9,7 +9,8 @@ from pathlib import Path
 from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.logs.linenumbers import number_verdict
 from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.core.categories import POLICY_WORDS, TABLE
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import POLICY_WORDS
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.judge.engine import judge_log

@@ -16,7 +16,7 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
 from safelaunch.core import jobstates, slurmtext
 from safelaunch.core.decide import watch, watchfacts
-from safelaunch.core.decide.watched import SlurmAnswer
+from safelaunch.core.decide.watched import MakeSmaller, Note, SlurmAnswer, WriteEnd
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
@@ -153,7 +153,7 @@ class Watcher:
         for dir, row in found.items():
             # Else somebody has acted since, perhaps after Slurm was asked. What a person has cancelled stays true, and
             # Slurm forgets it soon.
-            if row["claim"] == claims[dir] or (row["act"] and row["act"][0] == "Note"):
+            if row["claim"] == claims[dir] or (row["act"] and row["act"][0] == Note.__name__):
                 acted |= yield from self._act(dir, runs[dir], row)
         is_same = all(before[dir] == known.row for dir, known in runs.items())
         self._space(is_calm=is_same and not acted and not self.memory.no_word_since_s)
@@ -304,11 +304,12 @@ class Watcher:
             return False
         if said is None:
             return False
-        if row["act"][0] == "MakeSmaller":
+        if row["act"][0] == MakeSmaller.__name__:
             known.short_s = None   # it may wait as long for so many
-        if row["act"][0] != "Note":
+        if row["act"][0] != Note.__name__:
             known.absences = 0   # two new answers before the next conclusion
         known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()
+        known.ended = row["act"][0] == WriteEnd.__name__
         if act.writer.gen:   # beside a leader it is his to tell
             known.tries_left = telling.TRIES
         self.tell("act", dir, said)

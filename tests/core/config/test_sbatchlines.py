@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_words, without_sbatch_lines
+from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_words
 from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.slurmkeys import split_flags
 from tests.tables import each
@@ -44,12 +44,6 @@ def test_sbatch_stops_at_the_first_command() -> None:
     text = ("#!/bin/bash\n#SBATCH -N2\n\n# a comment\n##SBATCH -N3\n  #SBATCH -N4\n"
             "#SBATCH --mem=0\nset -e\n#SBATCH -N5\n")
     assert [(line.number, line.words) for line in read_sbatch_lines(text)] == [(2, ("-N2",)), (7, ("--mem=0",))]
-    assert without_sbatch_lines(text)[-3:] == ["set -e", "#SBATCH -N5", ""]
-
-
-def test_a_here_document_keeps_its_own_first_line() -> None:
-    text = "#!/bin/bash\n#SBATCH -N2\ncat > run.sh <<'E'\n#!/bin/bash\n#SBATCH -N9\nE\n"
-    assert without_sbatch_lines(text) == ["cat > run.sh <<'E'", "#!/bin/bash", "#SBATCH -N9", "E", ""]
 
 
 def test_an_open_quote_is_a_fault_of_its_line() -> None:

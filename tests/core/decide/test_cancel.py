@@ -12,12 +12,16 @@ from safelaunch.core import jobstates
 from safelaunch.core.decide.cancel import (
     MIN_JOB_AGE_S,
     Canceller,
+    CancelWitness,
     Fate,
     NextJobFacts,
+    SlurmQuestion,
     Witnesses,
     is_explained_handover,
     judge,
     judge_next,
+    next_question,
+    next_witness,
 )
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Event
@@ -98,6 +102,45 @@ def test_where_time_is_up_nobody_is_asked(seen: Witnesses) -> None:
 ])
 def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> None:
     assert judge_next(job) is expected
+
+
+OUTPUT, BOTH = (CancelWitness.JOB_OUTPUT,), (CancelWitness.JOB_OUTPUT, CancelWitness.STEP_OUTPUT)
+
+
+@pytest.mark.parametrize(("seen", "asked", "expected"), [
+    (Witnesses(noted=True), (), None),
+    (Witnesses(announced=True), (), None),
+    (Witnesses(), (), CancelWitness.JOB_OUTPUT),
+    (Witnesses(handed_over=True), (), CancelWitness.JOB_OUTPUT),
+    (Witnesses(handed_over=True), OUTPUT, None),
+    (Witnesses(ending=JobEnd.PREEMPTED), OUTPUT, None),
+    (Witnesses(is_local=True), OUTPUT, None),
+    (Witnesses(), OUTPUT, CancelWitness.STEP_OUTPUT),
+    (Witnesses(ending=JobEnd.UNKNOWN), OUTPUT, CancelWitness.STEP_OUTPUT),
+    (Witnesses(step_end=JobEnd.CANCELLED), BOTH, CancelWitness.SLURM),
+], ids=["a watch's note is enough", "a supervisor's announcement is enough", "the job's own line comes first",
+        "... also before its handover, behind which a person may have cancelled it", "... which then tells",
+        "the line tells", "a local run has no Slurm", "no line: the standbys' steps", "an unreadable line: the same",
+        "at last Slurm"])
+def test_the_witnesses_of_a_cancel_are_asked_in_turn(
+        seen: Witnesses, asked: tuple[CancelWitness, ...], expected: CancelWitness | None) -> None:
+    assert next_witness(seen, asked) is expected
+
+
+@pytest.mark.parametrize(("job", "last", "expected"), [
+    (NextJobFacts(), None, SlurmQuestion.JOB),
+    (NextJobFacts("PENDING"), SlurmQuestion.JOB, None),
+    (NextJobFacts(None), SlurmQuestion.JOB, None),
+    (NextJobFacts(""), SlurmQuestion.JOB, SlurmQuestion.QUEUE),
+    (NextJobFacts("", is_queued=True), SlurmQuestion.QUEUE, None),
+    (NextJobFacts("", is_queued=None), SlurmQuestion.QUEUE, None),
+    (NextJobFacts("", is_queued=False), SlurmQuestion.QUEUE, SlurmQuestion.ACCOUNT),
+    (NextJobFacts("", is_queued=False), SlurmQuestion.ACCOUNT, None),
+], ids=["nobody was asked", "it waits", "no clear answer: later", "not known: the whole queue", "it is there",
+        "no clear answer about the queue", "it is not there: sacct", "nothing else can be asked"])
+def test_slurm_is_asked_about_the_next_job_until_its_answers_tell(
+        job: NextJobFacts, last: SlurmQuestion | None, expected: SlurmQuestion | None) -> None:
+    assert next_question(job, last) is expected
 
 
 @given(st.builds(NextJobFacts, st.just(""), st.none() | st.booleans(),

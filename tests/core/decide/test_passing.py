@@ -6,15 +6,84 @@ from dataclasses import replace
 
 import pytest
 
+from safelaunch.core import jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver
-from safelaunch.core.decide.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue
+from safelaunch.core.decide.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue, Secure
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
-from safelaunch.core.state import State
+from safelaunch.core.plan import AfterRun, Plan
+from safelaunch.core.state import Ended, State
+from tests.core.decide.situations import PLAN, history
 
 ACTION = HandOver(("n1",), "too few nodes are left")
+
+
+ENDED = Ended(RunEnd.STOPPED, STOPPED, "alice touched kill", 9.0)
+PLANS = {via: PLAN._replace(restart=PLAN.restart._replace(via=via)) for via in ("auto", *ways.WAYS)}
+
+
+@pytest.mark.parametrize(("plan", "state", "is_local", "expected"), [
+    (PLANS["auto"], State(), False, Secure.QUEUE),
+    (PLANS[ways.SUCCESSOR], State(), False, Secure.QUEUE),
+    (PLANS["auto"], State(successor="13"), False, Secure.FOLLOW),
+    (PLANS[ways.RESUBMIT], State(), False, Secure.NOTE_WAY),
+    (PLANS[ways.WATCH], State(successor="13"), False, Secure.NOTE_WAY),
+    (PLANS["auto"], State(), True, Secure.NOTHING),
+    (PLANS["auto"], State(ended=ENDED), False, Secure.NOTHING),
+    (PLANS[ways.REQUEUE], State(next_cancelled="13"), False, Secure.NOTHING),
+], ids=["none is queued", "the user wants a successor", "one is queued", "the user wants none behind this job",
+        "... though one is queued", "no Slurm", "the run has ended", "a person cancelled the next job"])
+def test_a_leader_that_starts_secures_the_next_job_once(
+        plan: Plan, state: State, is_local: bool, expected: Secure) -> None:
+    assert passing.secure(plan, state, is_local=is_local) is expected
+
+
+def test_a_run_looks_at_the_runs_before_it_until_its_first_attempt() -> None:
+    after = PLAN._replace(after=(AfterRun("a", "/runs/a", "a.r1"),))
+    assert passing.waits_for_others(after, State()) and not passing.waits_for_others(PLAN, State())
+    assert not passing.waits_for_others(after, history("failed"))
+    assert not passing.waits_for_others(after, State(ended=ENDED))
+
+
+@pytest.mark.parametrize(("has_claim", "is_contested", "expected"), [
+    (True, True, True), (True, False, True), (False, False, True), (False, True, False)])
+def test_only_a_leader_that_may_be_superseded_needs_a_claim_for_the_end(
+        has_claim: bool, is_contested: bool, expected: bool) -> None:
+    assert passing.may_write_end(has_claim=has_claim, is_contested=is_contested) is expected
+
+
+@pytest.mark.parametrize(("refusals", "is_leaving", "pause_s"), [
+    (1, False, 60.0), (2, False, 120.0), (7, False, 3600.0), (2, True, 120.0), (7, True, 600.0)])
+def test_pauses_after_refusals_double_up_to_a_most(refusals: int, is_leaving: bool, pause_s: float) -> None:
+    assert passing.pause_after_refusal(refusals, is_leaving=is_leaving) == pause_s
+
+
+@pytest.mark.parametrize(("via", "is_leaving", "expected"), [
+    ("auto", False, True), (ways.SUCCESSOR, False, False), (ways.SUCCESSOR, True, True)])
+def test_a_chosen_way_is_left_only_where_the_run_would_be_lost(via: str, is_leaving: bool, expected: bool) -> None:
+    assert passing.may_take_other_way(via, is_leaving=is_leaving) is expected
+
+
+@pytest.mark.parametrize(("clear_looks", "submissions", "expected"), [
+    (0, 0, False), (1, 0, True), (1, 1, False), (2, 1, True), (1, 3, False)])
+def test_after_a_submission_two_clear_looks_must_find_none(
+        clear_looks: int, submissions: int, expected: bool) -> None:
+    assert passing.may_submit_alone(clear_looks, submissions) is expected
+
+
+@pytest.mark.parametrize(("refusals", "is_missing", "expected"), [
+    (1, False, False), (2, False, True), (3, False, True), (0, True, True)])
+def test_a_command_that_is_missing_or_refused_again_is_given_up(
+        refusals: int, is_missing: bool, expected: bool) -> None:
+    assert passing.is_hopeless(refusals, MOST_REFUSALS, is_missing=is_missing) is expected
+
+
+@pytest.mark.parametrize(("state", "expected"), [
+    (jobstates.COMPLETING, True), (jobstates.PENDING, True), (jobstates.RUNNING, False), ("", False), (None, False)])
+def test_a_job_on_its_way_back_into_the_queue_was_requeued(state: str | None, expected: bool) -> None:
+    assert passing.is_requeued(state) is expected
 
 
 def test_a_run_without_slurm_gives_up_where_others_go_on_in_their_next_job() -> None:

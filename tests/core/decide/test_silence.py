@@ -13,8 +13,9 @@ from safelaunch.core.decide.silence import (
     is_lost_by_probe,
     judge,
     may_be_alone,
+    must_end_ranks,
 )
-from safelaunch.core.timing import SILENT_S
+from safelaunch.core.timing import LEASE_S, SILENT_S
 
 BUSY = Heard(SILENT_S, log_grew_s=SILENT_S)
 
@@ -75,3 +76,12 @@ def test_when_slurm_is_asked_whether_this_node_is_the_one_that_is_cut_off(
     nodes: tuple[str, ...], lost: set[str], standby_s: float | None, is_local: bool, expected: bool
 ) -> None:
     assert may_be_alone("n0", nodes, lost, standby_s, is_local) is expected
+
+
+@pytest.mark.parametrize(("leads", "had_eligible", "silent_s", "expected"), [
+    (False, True, LEASE_S + 0.1, True), (False, True, LEASE_S, False),
+    (True, True, LEASE_S + 0.1, False), (False, False, LEASE_S + 0.1, False),
+], ids=["another may lead by now", "its standby was heard within a lease", "it leads", "nobody could lead instead"])
+def test_a_leader_that_cannot_start_ends_the_ranks_where_another_may_lead(
+        leads: bool, had_eligible: bool, silent_s: float, expected: bool) -> None:
+    assert must_end_ranks(leads=leads, had_eligible=had_eligible, standby_silent_s=silent_s) is expected

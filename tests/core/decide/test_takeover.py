@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from safelaunch.core.decide.takeover import (
+    PulseOf,
     Signs,
     begin,
     is_dead,
     is_orphaned,
     read,
     receive,
+    whose,
 )
+from safelaunch.core.pulse import Pulse
 from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, ORPHANED_S, PULSE_S, READ_EVERY_S, TAKEOVER_S
 
 
@@ -119,3 +123,25 @@ def test_pulse_that_moves_or_was_not_looked_at_makes_no_orphan() -> None:
 
 def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> None:
     assert is_dead(read(receive(begin(0.0), 100.0, 5), 103.0, 6, has_resigned=True), 103.0)
+
+
+AT = ("n0", 4000)
+SHOWN = Pulse(7, 3, "n0", "12", endpoint=AT)
+
+
+@pytest.mark.parametrize(("pulse", "leader", "expected"), [
+    (SHOWN, "n0", PulseOf.LEADER),
+    (SHOWN, "", PulseOf.LEADER),
+    (replace(SHOWN, gen=2), "n0", PulseOf.EARLIER),
+    (replace(SHOWN, gen=2, over=True), "n0", PulseOf.EARLIER),
+    (replace(SHOWN, host="n1"), "n0", PulseOf.OWN_HOST),
+    (replace(SHOWN, host="n1", over=True), "n0", PulseOf.OWN_HOST),
+    (replace(SHOWN, over=True), "n0", PulseOf.OVER),
+    (replace(SHOWN, job="13", host="n1"), "n0", PulseOf.OVER),
+    (replace(SHOWN, endpoint=("n0", 4001)), "n0", PulseOf.OTHER),
+    (replace(SHOWN, host="n2"), "n0", PulseOf.OTHER),
+], ids=["its leader's", "the first one", "an old one, delivered late", "... which said that all was over",
+        "its own host's", "... the last one", "the last one", "the next job's, on this host", "its leader's anew",
+        "another host's"])
+def test_whose_pulse_a_standby_has_read(pulse: Pulse, leader: str, expected: PulseOf) -> None:
+    assert whose(pulse, "n1", "12", gen=3, leader=leader, endpoint=AT) is expected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide.turn import Turn, TurnFacts, judge
+from safelaunch.core.decide.turn import StepDown, Turn, TurnFacts, judge, step_down
 
 OVER = TurnFacts(lives=True, is_fenced=True, has_last_lines=True)
 
@@ -38,3 +38,14 @@ def test_an_attempt_is_judged_only_once_it_is_fenced_and_its_end_explained(facts
     if judge(facts) in (Turn.CLOSE, Turn.READ_LOG):
         assert facts.lives and facts.is_fenced and facts.has_last_lines
         assert not (facts.is_unexplained or facts.is_alone or facts.is_asking)
+
+
+@pytest.mark.parametrize(("by", "wants_standby", "expected"), [
+    ("n1", True, StepDown(ends_attempt=True, stands_by=True)),
+    ("n1", False, StepDown(ends_attempt=True, stands_by=False)),
+    ("n0", True, StepDown(ends_attempt=False, stands_by=True)),
+    (None, True, StepDown(ends_attempt=False, stands_by=False)),
+], ids=["its standby leads", "... and wants none", "its own successor on this host leads, and its guards answer there",
+        "the folder is another run's"])
+def test_how_a_superseded_leader_steps_down(by: str | None, wants_standby: bool, expected: StepDown) -> None:
+    assert step_down(by, "n0", wants_standby=wants_standby) == expected

@@ -10,7 +10,11 @@ import pytest
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import (
+    Adopt,
+    AfterAdopting,
     ThisJob,
+    adopt,
+    after_adopting,
     announced,
     claimed,
     end_of_silent,
@@ -19,7 +23,7 @@ from safelaunch.core.decide.unwritten import (
 )
 from safelaunch.core.model import Event
 from safelaunch.core.state import Intent, Job, State
-from tests.core.decide.situations import ALIVE, history
+from tests.core.decide.situations import ALIVE, RUNNING, history
 
 HERE = ThisJob("7", "n0", ("n0", "n1"), is_same=True)
 TAKEN = HERE._replace(has_taken_over=True)
@@ -95,3 +99,32 @@ def test_only_a_job_that_the_run_has_gone_on_from_is_ended(job: str, started_t: 
     known = State(jobs=(Job(job, 0.0, started_t), Job("8", 0.0)))
     assert is_left_running(known, job, HERE) is expected
     assert not is_left_running(known, "5", HERE)
+
+
+@pytest.mark.parametrize(("state", "job", "expected"), [
+    (State(), "11", Adopt.RESUME), (history("failed"), "11", Adopt.RESUME),
+    (RUNNING, "11", Adopt.TAKE), (RUNNING, "12", Adopt.NOTHING),
+], ids=["no attempt yet", "the last one has ended", "it may live", "it was another job's"])
+def test_only_an_attempt_of_this_job_without_an_end_is_taken_over(state: State, job: str, expected: Adopt) -> None:
+    assert adopt(state.attempt, job) is expected
+
+
+MOVE, ASK_ON, FENCE = AfterAdopting.MOVE_RECORD, AfterAdopting.ASK_ON, AfterAdopting.FENCE
+
+
+@pytest.mark.parametrize(("row", "has_process", "has_moved", "has_taken_over", "expected"), [
+    (None, True, False, False, ()),
+    (None, True, True, False, (MOVE,)),
+    ("limit_near", True, True, False, (MOVE, ASK_ON)),
+    ("limit_near", True, False, True, (ASK_ON,)),
+    ("failed", True, False, False, ()),
+    ("limit_near", False, True, True, (FENCE,)),
+    ("limit_near", False, True, False, ()),
+], ids=["its guards find this leader", "its port is another process's", "... and it was asked to end",
+        "a leader that had taken over, and was restarted", "it was told to end, not asked",
+        "its host is silent", "its srun has gone"])
+def test_what_is_due_for_an_attempt_that_was_taken_over(
+        row: str | None, has_process: bool, has_moved: bool, has_taken_over: bool,
+        expected: tuple[AfterAdopting, ...]) -> None:
+    assert after_adopting(row, has_process=has_process, has_moved=has_moved,
+                          has_taken_over=has_taken_over) == expected

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safelaunch.core import jobstates
 from safelaunch.core.acts import NOTE
 from safelaunch.core.decide import watchfacts
+from safelaunch.core.decide.nodes import kept_out
 from safelaunch.core.decide.watch import judge
 from safelaunch.core.decide.watched import (
     Act,
@@ -174,6 +175,22 @@ def test_the_run_goes_on_or_ends(watched: Watched, slurm: SlurmAnswer, act: Act)
     judged = judge(watched, slurm, NOW)
     assert judged.act is not None, judged
     assert replace(judged.act, why="") == act, judged
+
+
+NO_EXCLUSIONS = PLAN._replace(suspects=PLAN.suspects._replace(exclude=False))
+
+
+@pytest.mark.parametrize(("watched", "slurm", "exclude"), [
+    (run(silent_s=400.0), asked(LIMBO, BEHIND), ("n0",)),
+    (run(silent_s=400.0), asked(HANGS, BEHIND), ("n1",)),
+    (run(silent_s=400.0, notes=Notes(needs_excluded=("n1",))), gone(nodes=UP), ("n1",)),
+    (run(replace(RAN, unfit=(("n1", "its disk is full"),)), silent_s=400.0), gone(nodes=UP), ("n1",)),
+], ids=["limbo", "hangs", "its leader left a node out", "a node failed its checks"])
+def test_a_node_that_is_lost_or_unfit_now_is_kept_from_the_next_job_without_exclusions_too(
+        watched: Watched, slurm: SlurmAnswer, exclude: tuple[str, ...]) -> None:
+    act = judge(watched._replace(plan=NO_EXCLUSIONS), slurm, NOW).act
+    assert isinstance(act, Cancel | Free | Queue)
+    assert act.exclude == exclude == kept_out(watched.state, exclude)
 
 
 PERSON = "was cancelled by a person"

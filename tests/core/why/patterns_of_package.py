@@ -29,9 +29,11 @@ class Use(NamedTuple):
 
 
 def all_patterns() -> list[Use]:
-    """Each pattern once."""
-    found = [*_held(), *_called()]
-    return list({(one.pattern, one.methods): one for one in found}.values())
+    """Each pattern once, under the first module that holds it."""
+    found: dict[tuple[re.Pattern[Any], frozenset[str]], Use] = {}
+    for one in (*_held(), *_called()):
+        found.setdefault((one.pattern, one.methods), one)
+    return list(found.values())
 
 
 def _held() -> Iterator[Use]:

@@ -35,7 +35,7 @@ CASES = (
 SHARES = 16            # of the patterns, each a test: workers take them side by side
 # Searched in texts that are cut, or in the name of a file.
 CUT = {
-    "safelaunch.core.why.weigh.words._WORDS": MAX_TEXT,
+    "safelaunch.core.categories.TABLE": MAX_TEXT,
     "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
     "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
     "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,

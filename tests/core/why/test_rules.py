@@ -7,7 +7,8 @@ import string
 from collections.abc import Iterator
 from functools import cache, partial
 
-from safelaunch.core.categories import ADVICE, TABLE
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.why.findings import Finding, Rule
 from safelaunch.core.why.read.prefilter import Shapes
 from safelaunch.core.why.read.scan import Compiled, Scanner

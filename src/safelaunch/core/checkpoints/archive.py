@@ -3,8 +3,8 @@
 A zip is read from its end: the end record names the central directory, which names every member. Writers put both
 there last, so a file that stops early, at any byte, has no end record in its last bytes. Source: PKWARE APPNOTE 4.3.
 
-What structure cannot tell: bytes that were damaged inside a member (that needs every byte and its CRC), or a file whose
-pages were lost by a crashed machine and read as zeros, save where a sampled member header or data.pkl lies in them.
+What structure cannot tell: bytes that were damaged inside a member; that needs every byte and its CRC. Nor pages that a
+crashed machine lost and that read as zeros, save where a sampled member header or data.pkl lies in them.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from safelaunch.core import categories, containers, launchers, via
+from safelaunch.core.causes.category import POLICY_WORDS
 from safelaunch.core.checks.results import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
 from safelaunch.core.config.kinds import (
@@ -163,7 +164,7 @@ KEYS: dict[str, Key] = {
         "overwrites them, or only warn.",
     ),
     "restart.policy": Key(
-        PolicyTable(categories.NAMES, tuple(categories.POLICY_WORDS)),
+        PolicyTable(categories.NAMES, tuple(POLICY_WORDS)),
         None,
         "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
         "`safelaunch policy` prints the table.",

@@ -31,13 +31,6 @@ def read_sbatch_lines(text: str) -> list[SbatchLine]:
     return found
 
 
-def without_sbatch_lines(text: str) -> list[str]:
-    """The script's other lines, its first one (`#!/bin/bash`) left out; those in a here-document stay."""
-    numbers = {line.number for line in read_sbatch_lines(text)}
-    return [line for number, line in enumerate(split_lines(text), 1)
-            if number not in numbers and not (number == 1 and line.startswith("#!"))]
-
-
 def split_lines(text: str) -> list[str]:
     """The lines of a script, however its editor ends them."""
     return text.replace("\r\n", "\n").split("\n")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from safelaunch.core.categories import TABLE, Blame
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import Blame
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 

@@ -5,7 +5,7 @@ A person's cancel is final, and no job comes back from it; a cancel by safelaunc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -73,6 +73,27 @@ def judge(seen: Witnesses) -> Canceller:
     return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
 
 
+class CancelWitness(Enum):
+    """What can be asked about the end of a job, in this order."""
+
+    JOB_OUTPUT = "slurmstepd's line in its output"
+    STEP_OUTPUT = "slurmstepd's line in the output of its standbys"
+    SLURM = "squeue, then sacct, again and again"
+
+
+def next_witness(seen: Witnesses, asked: Collection[CancelWitness]) -> CancelWitness | None:
+    """Whom to ask next; None = what is known tells. The job's own line comes before its supervisor's handover: a
+    person may have cancelled it behind that.
+    """
+    if seen.noted or seen.announced:
+        return None
+    if CancelWitness.JOB_OUTPUT not in asked:
+        return CancelWitness.JOB_OUTPUT
+    if judge(seen) is not Canceller.ASK:
+        return None
+    return CancelWitness.SLURM if CancelWitness.STEP_OUTPUT in asked else CancelWitness.STEP_OUTPUT
+
+
 def is_explained_handover(history: Iterable[Event], job: str) -> bool:
     """Whether a supervisor of that job has handed the run over, and knew why the job ended: then nobody is asked."""
     explained = False
@@ -102,6 +123,23 @@ class NextJobFacts(NamedTuple):
     account: str | None = None           # sacct's word; None = it has none
     announced: bool = False              # a supervisor cancelled it, and said so before
     age_s: float | None = None           # since it was submitted; None = nobody knows
+
+
+class SlurmQuestion(Enum):
+    """What Slurm is asked about the next job, in this order."""
+
+    JOB = "squeue, about the job"
+    QUEUE = "squeue, about all jobs of the run"
+    ACCOUNT = "sacct, about the job"
+
+
+def next_question(job: NextJobFacts, last: SlurmQuestion | None) -> SlurmQuestion | None:
+    """What to ask after the `last` question; None = what is known tells, or nothing will."""
+    if last is None:
+        return SlurmQuestion.JOB
+    if last is SlurmQuestion.JOB and job.state == "":
+        return SlurmQuestion.QUEUE
+    return SlurmQuestion.ACCOUNT if last is SlurmQuestion.QUEUE and job.is_queued is False else None
 
 
 def judge_next(job: NextJobFacts) -> Fate:

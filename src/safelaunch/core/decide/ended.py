@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.endings import BY_PERSON, AttemptEnd
 from safelaunch.core.model import STOPS
 
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
 KILL_PATIENCE_S = 20.0
 # Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
 LEADERLESS = ("took_over", "unconfirmed")
-BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 
 
 def is_over(live: Live, seen: Observation) -> bool:
@@ -28,7 +27,7 @@ def is_over(live: Live, seen: Observation) -> bool:
 def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
     """How an attempt ended.
 
-    Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
+    Exit code 0 counts only of a training that nobody told to end. One that watches the kill switch, or saves on Slurm's
     TERM at the time limit, ends well because of it, and is not complete.
     """
     asked_by_person = live.end_row in BY_PERSON or seen.asked(*STOPS) is not None

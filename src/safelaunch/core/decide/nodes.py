@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from safelaunch.core.decide.seen import Observation
+from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
-def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
-    """Nodes that the next job must not use: those excluded, those that have failed their checks in this job, and
-    whatever is lost now, evidence or not.
+def kept_out(state: State, lost: Iterable[str]) -> tuple[str, ...]:
+    """Nodes that the next job must not use, for its leader and for a watch. These are excluded, have failed their
+    checks in this job, or are `lost` now, evidence or not. `suspects.exclude` rules evidence only: on a lost node
+    ranks of the last attempt may still live.
     """
-    kept_out = () if begins_nothing(state) else state.excluded
-    return tuple(sorted({*kept_out, *dict(state.unfit), *(node for node, _ in seen.lost)}))
+    excluded = () if begins_nothing(state) else state.excluded
+    return tuple(sorted({*excluded, *dict(state.unfit), *lost}))
+
+
+def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
+    """The same, with the nodes that are lost in a leader's eyes."""
+    return kept_out(state, (node for node, _ in seen.lost))
 
 
 def begins_nothing(state: State) -> bool:
@@ -23,6 +32,16 @@ def begins_nothing(state: State) -> bool:
     """
     last = state.lives[-MAX_BARREN:]
     return len(last) == MAX_BARREN and last[0][2] == len(state.attempts)
+
+
+def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) -> tuple[str, ...]:
+    """The nodes whose site is kept for people: all of the job, or the suspects, the node that failed first, and the
+    batch host, which cannot be given back.
+    """
+    if plan.preserve.nodes != "suspects" or plan.cluster == "local":
+        return seen_nodes
+    failed = state.attempt.failed_node if state.attempt else None
+    return tuple(node for node in seen_nodes if node in {host, failed, *state.excluded})
 
 
 def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:

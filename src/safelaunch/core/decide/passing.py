@@ -4,11 +4,44 @@ from __future__ import annotations
 
 from enum import Enum
 
+from safelaunch.core import jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.decide.actions import Finish, HandOver
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
+from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
+
+
+class Secure(Enum):
+    """What a leader does about the run's next job when it starts."""
+
+    NOTHING = "there is no queue, or the run has ended, or a person wants no next job"
+    NOTE_WAY = "the user has chosen a way on which nothing waits behind this job"
+    QUEUE = "queue one behind this job"
+    FOLLOW = "one is queued: see what becomes of it"
+
+
+def secure(plan: Plan, state: State, *, is_local: bool) -> Secure:
+    """The first step towards the next job; the same after a restart of the leader."""
+    if is_local or state.ended is not None or state.next_cancelled is not None:
+        return Secure.NOTHING
+    if plan.restart.via not in ("auto", ways.SUCCESSOR):
+        return Secure.NOTE_WAY
+    return Secure.QUEUE if state.successor is None else Secure.FOLLOW
+
+
+def waits_for_others(plan: Plan, state: State) -> bool:
+    """Whether the run is to look how the runs before it ended (`submit --after`): until its first attempt."""
+    return bool(plan.after) and not state.attempts and state.ended is None
+
+
+def may_write_end(*, has_claim: bool, is_contested: bool) -> bool:
+    """Whether a leader writes the run's end down. Without a claim not while another supervisor may lead: an old leader
+    may take the end of its job for a person's cancel (simulated: test_found "old leader takes the end of its job by the
+    new one for no persons word"). The next job then reads how this one ended.
+    """
+    return has_claim or not is_contested
 
 
 def begin(action: HandOver, *, is_local: bool) -> HandOver | Finish:
@@ -86,6 +119,14 @@ def after_refused(*, is_stuck: bool, is_hopeless: bool) -> Change:
 MOST_REFUSALS = 2   # of sbatch, before another way is looked for: a limit on submissions may pass
 
 
+MOST_CHANGES_REFUSED = 5   # of the job that waits: Slurm refuses some while this one ends
+
+
+def is_hopeless(refusals: int, most: int, *, is_missing: bool) -> bool:
+    """Whether a command of Slurm is not tried again: this host lacks it, or it has refused so often."""
+    return is_missing or refusals >= most
+
+
 class Refused(Enum):
     """What follows where sbatch refuses the job that is to wait behind this one."""
 
@@ -102,6 +143,28 @@ def after_refusal(said: str, *, is_missing: bool, refusals: int) -> Refused:
     if ways.is_dependency_refused(said):
         return Refused.RESUBMIT
     return Refused.AGAIN if refusals < MOST_REFUSALS else Refused.TEST
+
+
+REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
+MAX_REFUSED_S = 600.0  # ... while the nodes of this job have nothing else to wait for
+LOOK_EVERY_S = 3600.0  # with a check of the time limit each half an hour this stays below 48 calls a day
+
+
+def pause_after_refusal(refusals: int, *, is_leaving: bool) -> float:
+    """Seconds until sbatch is tried again, after so many refusals."""
+    return min(MAX_REFUSED_S if is_leaving else LOOK_EVERY_S, REFUSED_S * 2.0 ** (refusals - 1))
+
+
+def may_take_other_way(via: str, *, is_leaving: bool) -> bool:
+    """Whether another way is looked for where sbatch refuses: at the end of this job any is better than a lost run."""
+    return via == "auto" or is_leaving
+
+
+def may_submit_alone(clear_looks: int, submissions: int) -> bool:
+    """Whether to submit a next job without a dependency. Slurm would accept a second one: after a submission whose
+    answer is lost two clear looks at the queue must find none.
+    """
+    return clear_looks >= (2 if submissions else 1)
 
 
 def after_test(is_ok: bool | None) -> Refused:
@@ -129,6 +192,11 @@ def before_requeue(ending: str | None) -> Requeue:
     if ending == JobEnd.UNKNOWN:
         return Requeue.TO_WATCH
     return Requeue.CHECK if ending is None else Requeue.ASK
+
+
+def is_requeued(state: str | None) -> bool:
+    """Whether a job is back in the queue, or on its way there, though the answer was lost or somebody else asked."""
+    return state in (jobstates.COMPLETING, jobstates.PENDING)
 
 
 def is_requeue_due(ending: str | None, *, has_term: bool) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from safelaunch.core.timing import CLOSED_S, SILENT_S
+from safelaunch.core.timing import CLOSED_S, LEASE_S, SILENT_S
 
 SILENT_BUSY_S = 60.0   # of silence while the log still grows: ask the node by a helper step
 
@@ -48,10 +48,17 @@ def is_lost_by_probe(silent_s: float, is_ok: bool | None) -> bool:
     return is_ok is False and silent_s > SILENT_S
 
 
+def must_end_ranks(*, leads: bool, had_eligible: bool, standby_silent_s: float) -> bool:
+    """Whether a leader that cannot start, because its folder does not answer, ends the ranks whose guards it serves.
+    Another may lead by now, and waits no longer than a lease.
+    """
+    return not leads and had_eligible and standby_silent_s > LEASE_S
+
+
 def may_be_alone(
     host: str, nodes: Sequence[str], lost: Collection[str], standby_silent_s: float | None, is_local: bool
 ) -> bool:
-    """Whether all other nodes of the attempt are lost, and the standby (None = there is none) is silent: then it may
+    """Whether all other nodes of the attempt are lost, and the standby (None = there is none) is silent. Then it may
     be this node that is cut off, and Slurm's controller is the third witness. Spares run nothing that could be heard.
     """
     others = [node for node in nodes if node != host]

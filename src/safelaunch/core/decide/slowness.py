@@ -82,8 +82,8 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
 
 
 def is_wanted_still(state: State, seen: Observation) -> bool:
-    """Whether an attempt that was asked to stop for an experiment is to be ended at its checkpoint: not if the drop is
-    over, the run would be on hold, or steps were made since (a hold that was taken back).
+    """Whether an attempt that was asked to stop for an experiment is to be ended at its checkpoint. Not if the drop is
+    over or the run would be on hold; nor if steps were made since (a hold that was taken back).
     """
     saved_t = seen.attempt.saved_t
     return state.slower is not None and not seen.asked("hold") and (saved_t is None or seen.now <= saved_t + STALE_S)

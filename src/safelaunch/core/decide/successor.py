@@ -1,5 +1,5 @@
-"""The next job of a run, one answer for its leader and for a watch: which nodes it is kept from, what gives way where
-these leave too few, and which job a person has taken out of the queue.
+"""The next job of a run, one answer for its leader and for a watch. Which nodes is it kept from? What gives way where
+these leave too few? Which job has a person taken out of the queue?
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ test_found "standby that was cut off for long leads beside nobody").
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
+from safelaunch.core.pulse import Pulse
 from safelaunch.core.timing import CONTESTED_S, FRESH_S, ORPHANED_S, PULSE_S, SUSPICION_S, TAKEOVER_S
 
 MIN_READS = 3       # answers of the folder within the silence, all with the same counter
@@ -66,6 +68,28 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
         return replace(signs, count=count, moved_s=now_s, reads=0, read_s=now_s, promise_s=every_s,
                        has_resigned=has_resigned, is_known=signs.is_known and is_listed)
     return replace(signs, reads=signs.reads + 1, read_s=now_s, has_resigned=has_resigned and count == signs.count)
+
+
+class PulseOf(Enum):
+    """Whose pulse a standby has read."""
+
+    EARLIER = "an earlier leader's, delivered late"
+    OWN_HOST = "this host's own supervisor's, which is gone: nobody leads here"
+    OVER = "another job's, or this job's last one"
+    OTHER = "another leader's: it took over, or was started elsewhere"
+    LEADER = "the leader's that this standby follows"
+
+
+def whose(pulse: Pulse, host: str, job: str, *, gen: int, leader: str, endpoint: tuple[str, int] | None) -> PulseOf:
+    """Whose it is, for a standby on `host`; `gen`, `leader`, `endpoint`: of the pulse before; "" = of nobody yet."""
+    if pulse.gen < gen:
+        return PulseOf.EARLIER
+    if (pulse.host, pulse.job) == (host, job):
+        return PulseOf.OWN_HOST
+    if pulse.job != job or pulse.over:
+        return PulseOf.OVER
+    is_other = pulse.endpoint != endpoint or leader not in ("", pulse.host)
+    return PulseOf.OTHER if is_other else PulseOf.LEADER
 
 
 def is_suspicious(signs: Signs, now_s: float) -> bool:

@@ -15,6 +15,18 @@ class Turn(Enum):
     DECIDE = "walk the table of rows"
 
 
+class StepDown(NamedTuple):
+    """What a leader does that has been superseded."""
+
+    ends_attempt: bool   # the new leader has done so, and waits for none of this one's guards
+    stands_by: bool      # it stays, as the new leader's standby
+
+
+def step_down(by: str | None, host: str, *, wants_standby: bool) -> StepDown:
+    """`by`: the host of the new leader; None = the folder is another run's."""
+    return StepDown(by not in (None, host), wants_standby and by is not None)
+
+
 class TurnFacts(NamedTuple):
     """The state of the run between two turns."""
 

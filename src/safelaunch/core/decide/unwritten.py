@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide.alive import ASKING
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.model import Event
-from safelaunch.core.state import Intent, State
+from safelaunch.core.state import Attempt, Intent, State
 
 
 class ThisJob(NamedTuple):
@@ -54,6 +56,39 @@ def claimed(
     nodes = next((one.nodes for one in state.jobs if one.id == job and one.nodes), ())
     return {"attempt": claim["attempt"], "job": job, "nodes": list(here.nodes if job == here.id else nodes),
             "note": "claimed by a supervisor that died"}
+
+
+class Adopt(Enum):
+    """What a leader that starts makes of the run's last attempt."""
+
+    NOTHING = "it is another job's, and nobody has written its end yet"
+    RESUME = "there is none that could live: find what the next one starts from"
+    TAKE = "it is this job's, and may live: take it over"
+
+
+def adopt(last: Attempt | None, job: str) -> Adopt:
+    """Whether the last attempt is taken over; `job`: the leader's."""
+    if last is None or last.ended is not None:
+        return Adopt.RESUME
+    return Adopt.TAKE if last.job == job else Adopt.NOTHING
+
+
+class AfterAdopting(Enum):
+    """What is still due for an attempt that was taken over."""
+
+    MOVE_RECORD = "tell its guards of this endpoint by the record"
+    ASK_ON = "go on with a request to end that its last leader began"
+    FENCE = "end it: its last leader's host is silent, and only its guards can tell"
+
+
+def after_adopting(
+    asked_row: str | None, *, has_process: bool, has_moved: bool, has_taken_over: bool
+) -> tuple[AfterAdopting, ...]:
+    """In order. `has_process`: its srun runs on this host; `has_moved`: another process has the last leader's port."""
+    if not has_process:
+        return (AfterAdopting.FENCE,) if has_taken_over else ()
+    due = ((AfterAdopting.MOVE_RECORD, has_moved), (AfterAdopting.ASK_ON, asked_row in ASKING))
+    return tuple(act for act, is_due in due if is_due)
 
 
 def _has_attempt(state: State, number: int) -> bool:

@@ -242,7 +242,7 @@ def _hung(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
         exclude = affordable(run, word, left)
         if exclude is None:
             return Judgement("completing", why, asks=NODES)
-        if run.plan.suspects.exclude and not set(left) <= set(exclude):
+        if not set(left) <= set(exclude):
             return Judgement("completing", f"{why}; without them too few nodes are left, so job {waiting.id} waits")
         return _unless_announced(run, "hung", Free(waiting.id, exclude, why, left))
     return _over(run, word, now, why, left)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from safelaunch.core import jobstates, nodeset, slurmtext, via
 from safelaunch.core.decide import cancel, successor
 from safelaunch.core.decide.cancel import Canceller, Witnesses
+from safelaunch.core.decide.nodes import kept_out
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import STOPS
@@ -101,12 +102,10 @@ def ended_well(word: SlurmAnswer, id: str) -> str | None:
     return f"job {id} ended with exit code 0, as Slurm says"
 
 
-def affordable(run: Watched, word: SlurmAnswer, suspects: Iterable[str]) -> tuple[str, ...] | None:
-    """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
-    """
-    known = run.state.excluded
-    exclude = tuple(dict.fromkeys((*known, *(suspects if run.plan.suspects.exclude else ()))))
-    if exclude == known:
+def affordable(run: Watched, word: SlurmAnswer, lost: Iterable[str]) -> tuple[str, ...] | None:
+    """What the next job is kept from, as far as it can start without; None = sinfo is to say first."""
+    exclude = kept_out(run.state, lost)
+    if set(exclude) <= set(run.state.excluded):
         return exclude
     if word.nodes is None:
         return None

@@ -1,9 +1,7 @@
 """Where the time of a run went: every second from its submission on has one kind.
 
-Useful time makes steps that the run had not made before. The rest has a cause: the queue, the checks before the first
-attempt of a job, the start until the first step, steps that are made again, waiting for ranks that hang, nodes that are
-kept for people, and what is left ("down": from the last step to the end of an attempt that failed, and from there to
-the next attempt in the same job).
+Useful time makes steps that the run had not made before. All other time has a cause, a row of KINDS. What is left is
+"down": from the last step to the end of an attempt that failed, and from there to the next attempt in the same job.
 """
 
 from __future__ import annotations

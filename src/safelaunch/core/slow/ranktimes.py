@@ -1,4 +1,4 @@
-"""What a step takes on each node, where the training prints that on every rank: one that computes for longer than the
+"""What a step takes on each node, where the training prints that on every rank. One that computes for longer than the
 others, and does not only wait for them, is a hint at the slow node.
 """
 

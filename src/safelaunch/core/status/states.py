@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from safelaunch.core import jobstates
-from safelaunch.core.endings import ENDED_BY, RUN_ENDED
+from safelaunch.core.endings import BY_PERSON, ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
@@ -20,7 +20,6 @@ from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 
 RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
-_BY_PERSON = ("kill", "kill_now", "checkpoint")
 
 
 class RunCondition(NamedTuple):
@@ -127,7 +126,7 @@ def _asked_to_end(
 ) -> RunCondition | None:
     """The state of an attempt that somebody, or the supervisor, wants to end; None = nobody does."""
     asked = next((request for name in STOPS for request in requests if request.name == name), None)
-    if asked is not None or attempt.asked_row in _BY_PERSON:
+    if asked is not None or attempt.asked_row in BY_PERSON:
         who = asked.who if asked is not None else state.kill_who or "somebody"
         since_t = min(asked.t, attempt.asked_t or now) if asked is not None else attempt.asked_t or now
         if attempt.asked_row == "kill_now" or (asked is not None and asked.name == "kill-now"):

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
-from safelaunch.core.categories import ADVICE, TABLE
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node
 from safelaunch.core.config.yamltext import parse_document

@@ -122,8 +122,8 @@ class Fuses:
     """SIGKILL for each rank once this process has not renewed it for `after_s`, sent by the kernel alone.
 
     `scontrol suspend` freezes a job in its control group where Slurm tracks processes by cgroups. A frozen process is
-    not even killed before the thaw (cgroup v1's freezer), and the guard then dies more slowly than a rank writes: each
-    of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured on Linux 6.18). A rank with a
+    not even killed before the thaw (cgroup v1's freezer), and the guard then dies more slowly than a rank writes. Each
+    of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured, Linux 6.18). A rank with a
     SIGKILL pending makes none.
 
     Of what a user may have, only sockets have a timer that runs while the process does not, and a signal for another

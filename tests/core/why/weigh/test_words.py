@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.categories import NAMES
+from safelaunch.core.categories import NAMES, TABLE
 from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.packages import _ABOUT, _PACKAGES
-from safelaunch.core.why.weigh.words import _KINDS, _WORDS, weigh_words
+from safelaunch.core.why.weigh.words import _KINDS, weigh_words
 
 SAYINGS = {
     "storage": "failed to write block 7: no space left", "checkpoint": "the checkpoint is incomplete: 61 of 64 shards",
@@ -30,12 +30,12 @@ def test_words_of_a_category_weigh_most_for_it(category: str) -> None:
 
 
 def test_every_category_of_a_failure_has_words() -> None:
-    assert set(_WORDS) == set(SAYINGS) == set(NAMES) - {"unknown"}
+    assert {name for name, row in TABLE.items() if row.words} == set(SAYINGS) == set(NAMES) - {"unknown"}
 
 
 def test_tables_name_known_categories_only() -> None:
     named = {category for category, _ in _PACKAGES.values()} | {row[1] for row in _ABOUT} | {row[1] for row in _KINDS}
-    assert named <= set(_WORDS)
+    assert named <= set(TABLE)
 
 
 @pytest.mark.parametrize("text", ["", "all went well", "tokenizer", "4012 (before) vs 4011", "informed"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safelaunch.core.categories import advice
+from safelaunch.core.categories import ENDS_OF_JOBS, advice
 from safelaunch.core.why.findings import Cited, Finding, Log, OutsideEvidence
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
@@ -16,7 +16,7 @@ from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, or
 from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.weigh.counterevidence import ENDINGS, SURE_END, doubt, is_past, trace_course
+from safelaunch.core.why.weigh.counterevidence import SURE_END, doubt, is_past, trace_course
 from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, FindingGroup, cite, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
@@ -198,7 +198,7 @@ def _culprit(chosen: FindingGroup, groups: Sequence[FindingGroup], episode: Epis
             host, rank = named[0] or host, named[1] if named[1] is not None else rank
         else:
             host, rank = host or named[0], rank if rank is not None else named[1]
-    if host is None and chosen.category not in ENDINGS:
+    if host is None and chosen.category not in ENDS_OF_JOBS:
         host, task = _first_exit(groups)
         # With a launcher below it, srun's task is a node, not a rank.
         rank = rank if rank is not None or _has_launcher(groups) else task

@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core import jobstates
-from safelaunch.core.categories import BEHIND_A_HANG, TABLE, advice
+from safelaunch.core.categories import (
+    BEHIND_A_HANG,
+    ENDS_OF_JOBS,
+    OF_THE_PROGRAM,
+    RECURS_ON_A_NODE,
+    TABLE,
+    advice,
+)
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
@@ -23,7 +30,6 @@ AGREED = 0.05             # both say the same: surer than either
 BESIDE = 0.5              # what a log says beside an end that the journal explains
 UNEXPLAINED = 0.45        # of a SIGKILL: that is what happened, and nobody knows why
 CERTAIN = 0.85            # above budget.SURE
-OF_THE_PROGRAM = ("user_code", "config", "environment", "version_mismatch")
 # Not AssertionError, ValueError and RuntimeError: programs raise those for what a node lacks, too.
 MISTAKES = frozenset({"NameError", "UnboundLocalError", "TypeError", "AttributeError", "IndexError", "KeyError",
                       "ZeroDivisionError", "RecursionError", "SyntaxError", "IndentationError"})
@@ -113,8 +119,8 @@ def _told(told: Verdict, verdict: Verdict, known: OutsideEvidence) -> Verdict:
 
 
 def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
-    """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on: the
-    kernel's and Slurm's own words on that would be there (a planned kill was called "host_oom (45% sure)").
+    """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on. The
+    kernel's and Slurm's own words on that would be there. (A planned kill was called "host_oom (45% sure)".)
     """
     if verdict.rule not in UNEXPLAINED_KILLS or not known.exits:
         return verdict
@@ -155,9 +161,9 @@ def _is_everywhere(known: OutsideEvidence) -> bool:
 
 
 def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
-    """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM: where
-    it saw how the first one ended, and no cancel, words about either are what followed (a drill under load: ranks that
-    were ended said "Terminated", and the run was called cancelled).
+    """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM. Where
+    it saw how the first one ended, and no cancel, words about either are what followed. (A drill under load: ranks
+    that were ended said "Terminated", and the run was called cancelled.)
     """
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is None:
@@ -255,9 +261,9 @@ def _read_exits(known: OutsideEvidence) -> list[Witness]:
 def _placed(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
-    if first is not None and verdict.category not in ("none", "time_limit", "preempted", "cancelled"):
+    if first is not None and verdict.category not in {"none", *ENDS_OF_JOBS}:
         verdict = replace(verdict, host=verdict.host or first.host)
-    if not verdict.suspects and verdict.category in ("network", "hang", "unknown", "native_crash") and verdict.host:
+    if not verdict.suspects and verdict.category in RECURS_ON_A_NODE and verdict.host:
         earlier = known.ledger.get(verdict.host, 0)
         if earlier:
             note = f"{verdict.host} was blamed {'once' if earlier == 1 else f'{earlier} times'} before"

@@ -106,7 +106,7 @@ def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed:
             rules: Mapping[str, Rule]) -> list[Moment]:
     """Where launches begin, the log's own beginning first.
 
-    A launch line begins a launch when its speaker has launched before and there were steps or an end since: the
+    A launch line begins a launch when its speaker has launched before and there were steps or an end since. For the
     launchers of many nodes print one each, and a late node's must not hide why another one failed.
     """
     # Among several files a step without a stamp has no place: it says nothing of what came before or after.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
-from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.show.verdicttext import describe, stamp
 from safelaunch.core.why.verdict import Verdict
@@ -43,7 +42,7 @@ def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "
     """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log; `noted`: the
     time that the journal has.
     """
-    page = PAGES.get(verdict.category, PAGES["unknown"])
+    page = TABLE.get(verdict.category, TABLE["unknown"]).page
     node = ", ".join(verdict.suspects) or verdict.host or ""
     lines = evidence_of(verdict)
     when = next((stamp(cited.t) for cited in lines if cited.t is not None), noted or "not in the log")

@@ -7,11 +7,11 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.core.categories import ADVICE
+from safelaunch.core.categories import TABLE
+from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.verdict import Verdict
 
@@ -61,7 +61,7 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
 
 def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None) -> Iterator[VerdictRow]:
     """The verdict itself."""
-    page = PAGES.get(verdict.category, PAGES["unknown"])
+    page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
     yield VerdictRow("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
     if verdict.summary:
@@ -157,7 +157,7 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     """
     if verdict.category == "none":
         return
-    page = PAGES.get(verdict.category, PAGES["unknown"])
+    page = TABLE.get(verdict.category, TABLE["unknown"]).page
     rule = find_rule(verdict.rule or "", log.rules)
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
     yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
@@ -261,12 +261,12 @@ def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[VerdictRow] 
     rule = find_rule(name, packs)
     if rule is not None:
         return _rule_rows(rule)
-    return page_rows(name) if name in PAGES else None
+    return page_rows(name) if name in TABLE else None
 
 
 def page_rows(category: str) -> Iterator[VerdictRow]:
     """A category's help page."""
-    page = PAGES[category]
+    page = TABLE[category].page
     yield VerdictRow("category", f"{category}: {page.title}", "bold")
     yield VerdictRow("means", page.means)
     yield from _listed("check", page.check)
@@ -280,7 +280,7 @@ def _rule_rows(rule: Rule) -> Iterator[VerdictRow]:
     for label, text in (("means", rule.explain), ("do", rule.do), ("source", rule.source)):
         if text:
             yield VerdictRow(label, text)
-    if rule.category in PAGES:
+    if rule.category in TABLE:
         yield BLANK
         yield from page_rows(rule.category)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from safelaunch.core.categories import ENDS_OF_JOBS
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.order.episodes import Episode, Moment, is_comparable, order_of
 from safelaunch.core.why.read.tracebacks import is_played_down
@@ -25,7 +26,6 @@ WENT_ON_COST = 0.2
 SURE_END = 0.7            # weight of a good end that only a program that has finished says
 ECHO_BYTES = 2000         # a script that says "done" right behind a traceback says it in any case
 
-ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
 # Whole words: a mangled symbol holds "optional", a path "ignored".
 _MENTION = re.compile(r"(?i)(?<![A-Za-z0-9_/])(?:warn|fall(?:ing)? ?back|optional\b|skipp|disabl|could not import"
                       r"|failed to import|unavailable|not available|deprecat|ignor|will not be|cannot be used"
@@ -60,7 +60,7 @@ def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> 
                  for group in groups)
     end = ended[0] if ended else None
     fell = end is not None and any(
-        group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDINGS
+        group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDS_OF_JOBS
         and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
     failed = [order_of(one, timed) for one in episode.findings if one.rule == "slurm.task_exit"]
     return LogCourse(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed)
@@ -78,7 +78,7 @@ def cost_of(group: FindingGroup, course: LogCourse) -> float:
     if rule.id == "slurm.step_cancelled":
         failed = course.failed_task
         return KILLED_COST if failed is not None and failed < order_of(group.first, course.is_timed) else 0.0
-    if rule.category in ENDINGS:
+    if rule.category in ENDS_OF_JOBS:
         return OUTLIVED_COST if course.fell_before_end and rule.id in _ENDED else 0.0
     if rule.blames == "node":
         return 0.0
