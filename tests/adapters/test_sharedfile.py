@@ -152,7 +152,8 @@ OTHERS = {
     "the package, the kernel, Slurm's configuration": (
         "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",
         "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
-        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/noderound.py:_text",
+        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/local.py:is_alive",
+        "adapters/noderound.py:_text",
         "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:show_page",
         "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",

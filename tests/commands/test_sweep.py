@@ -183,7 +183,8 @@ def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 100, 0, 0))
     watching = subprocess.Popen([sys.executable, "-m", "safelaunch", "status", "many", "--watch"], stdin=terminal,
-                                stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"})
+                                stdout=terminal, stderr=terminal, env={key: value for key, value in (
+                                    *os.environ.items(), ("TERM", "xterm")) if key not in ("LINES", "COLUMNS")})
     os.close(terminal)
     try:
         seen = read_until(main, "12 runs: 12 queued")

@@ -151,7 +151,7 @@ def test_another_attempt_can_be_named(bloom: Made, why: Said) -> None:
 def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:
     out, _ = why("bloom")
     assert "ended      attempt 1 failed, 20" in out
-    told = [line for line in out.splitlines() if re.search(r"- \d{4}-\d\d-\d\dT", line)]
+    told = [line for line in out.splitlines() if re.search(r"- \d{4}-\d\d-\d\d \d\d:", line)]
     assert len(told) == 3 and "attempt 1 has ended: failed" in told[1] and "attempt 2 starts" in told[2]
 
 

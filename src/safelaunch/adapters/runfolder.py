@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FOLLOWED = "followed"   # another run waits for this one's end
 REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
+DRAFT = ".run.json"
 BEGUN = ".begun"   # who makes the folder, until run.json is there
 
 
@@ -79,7 +80,8 @@ def create(
             _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync.add)
             if is_followed:
                 _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.add)
-            _write(run_dir / "run.json", _render_meta(meta), made, for_group=True, sync=sync.add)
+            _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync.add)
+            made.append((run_dir / DRAFT).rename(run_dir / "run.json"))   # a submission that is killed leaves no half
             when_there()
             sync.now()
         (run_dir / BEGUN).unlink()
@@ -103,7 +105,7 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed", BEGUN)),
+            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed", DRAFT, BEGUN)),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -234,7 +236,7 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
         if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
             raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
                                  hint=f"if that one has ended: rm {mark}")
-        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}", BEGUN):
+        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT, BEGUN):
             (run_dir / name).unlink(missing_ok=True)
     _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
 

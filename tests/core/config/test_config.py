@@ -230,14 +230,14 @@ WRONG = [
     ("restart: {max_without_progress: 0}", "restart.max_without_progress: expected an integer ≥ 1, got 0"),
     ("restart: {backoff: 1:00}", "restart.backoff: expected a duration such as 90s"),
     ("restart: {via: magic}", 'restart.via: expected auto, successor, resubmit, requeue or watch, got "magic"'),
-    ("restart: {policy: {magic: stop}}", "restart.policy: magic: no such category; known: gpu_hardware, "),
+    ("restart: {policy: {magic: stop}}", "restart.policy: magic: no such category; known: storage, "),
     ("restart: {policy: {network: perhaps}}", "restart.policy: network: expected restart, exclude, "),
     ("standby: perhaps", 'standby: expected true or false, got "perhaps"'),
     ("suspects: {max_excluded: 110%}", "suspects.max_excluded: expected a share such as 10%"),
     ("kill_switch: {signal: KILL}", "kill_switch.signal: expected SIGUSR1, SIGUSR2"),
     ("kill_switch: {group: 'a b'}", "kill_switch.group: expected the name of a group"),
     ("preserve_site: {when: unknown}", "preserve_site.when: expected a list"),
-    ("preserve_site: {when: [sometimes]}", "preserve_site.when: expected gpu_hardware, "),
+    ("preserve_site: {when: [sometimes]}", "preserve_site.when: expected storage, "),
     ("preserve_site: {nodes: some}", 'preserve_site.nodes: expected suspects or all, got "some"'),
 ]  # fmt: skip
 

@@ -42,13 +42,21 @@ def _held() -> Iterator[Use]:
             continue
         module = import_module(info.name)
         text = Path(str(module.__file__)).read_text()
+        imported = _imported(text)
         for name, value in list(vars(module).items()):
+            where = imported.get(name, f"{info.name}.{name}")
             if isinstance(value, (str, bytes)) and re.search(rf"\bre\.\w+\({re.escape(name)}\b", text):
-                yield Use(f"{info.name}.{name}", re.compile(value, re.MULTILINE), frozenset(
+                yield Use(where, re.compile(value, re.MULTILINE), frozenset(
                     re.findall(rf"\bre\.(\w+)\({re.escape(name)}\b", text)))
             for pattern in _within(value, DEEPEST):
                 used = frozenset(METHODS & set(re.findall(rf"\b{re.escape(name)}\.(\w+)\(", text)))
-                yield Use(f"{info.name}.{name}", pattern, used or frozenset(("search",)))
+                yield Use(where, pattern, used or frozenset(("search",)))
+
+
+def _imported(text: str) -> dict[str, str]:
+    """Where the names come from that a module imports."""
+    return {one.asname or one.name: f"{node.module}.{one.name}" for node in ast.parse(text).body
+            if isinstance(node, ast.ImportFrom) for one in node.names}
 
 
 def _within(value: object, depth: int) -> Iterator[re.Pattern[Any]]:

@@ -142,7 +142,7 @@ def check_burn(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str,
     outcome, why_not = _heavy(heard, "gpu_burn", "gpu_burn")
     if outcome is None or why_not is not None:
         return why_not or unknown("gpu_burn was not asked")
-    found = re.findall(r"(?m)^\s*GPU (\d{1,4}): (OK|FAULTY)", outcome.text)
+    found = re.findall(r"(?m)^[ \t]{0,20}GPU (\d{1,4}): (OK|FAULTY)", outcome.text)
     bad = [number for number, word in found if word == "FAULTY"]
     if bad:
         return failed("wrong results on GPU %s" % ", ".join(bad))
