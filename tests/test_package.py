@@ -134,8 +134,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     assert modules <= set(archives.wheel_files())
     assert {name for name in others if ".dist-info/" not in name} == {
         "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
-        "safelaunch/templates/report/month.html", "safelaunch/templates/report/run.html",
-        "safelaunch/templates/report/style.css",
+        *(f"safelaunch/templates/report/{name}" for name in ("month.html", "page.html", "run.html", "style.css")),
         *(f"safelaunch/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
         *(f"safelaunch/examples/stories/{name}" for name in ("README.md", "train.py", "train.yaml"))}
 
