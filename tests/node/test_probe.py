@@ -7,6 +7,8 @@ import errno
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,3 +142,13 @@ def test_a_child_that_somebody_else_reaped_is_gone() -> None:
         os.waitpid(-1, os.WNOHANG)
     reap_children()
     assert stuck_children() == 0
+
+
+def test_two_threads_of_a_program_that_has_imported_filelock_probe_at_once() -> None:
+    """From Python 3.12 on filelock refuses the second fork."""
+    code = ("import filelock, threading\nfrom safelaunch.adapters.probe import run_in_child\nfound = []\n"
+            "def look():\n    for _ in range(100): found.append(run_in_child(lambda: 1, 20).value)\n"
+            "both = [threading.Thread(target=look) for _ in range(4)]\n"
+            "[one.start() for one in both]\n[one.join() for one in both]\nprint(found == [1] * 400)")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -10,10 +10,12 @@ A fork of a 40 MB leader with its answer costs 2-4 ms (benchmarks/pump.py).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ RESET_SIGNALS = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCHLD,
 )
 
+_forking = threading.Lock()
 _ended: set[int] = set()  # children whose answer was read, and which are about to exit
 _stuck: set[int] = set()  # children that were killed for being late, and still hang
 
@@ -61,7 +64,7 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
     except OSError as error:
         return ChildAnswer(error=f"cannot open a pipe to a probe: {error.strerror}", errno=error.errno or 0)
     try:
-        pid = os.fork()
+        pid = _fork()
         if pid == 0:
             _be_the_child(fn, writer, deadline_s)
     except OSError as error:
@@ -89,7 +92,7 @@ class BackgroundChild:
         self._reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.set_blocking(writer, True)
-            self._pid = os.fork()
+            self._pid = _fork()
         except OSError:
             os.close(self._reader)
             os.close(writer)
@@ -115,6 +118,17 @@ class BackgroundChild:
     def _close(self, answer: bytes | None) -> ChildAnswer[Any]:
         os.close(self._reader)
         return _judge(self._pid, answer, self._start_s)
+
+
+def _fork() -> int:
+    """As os.fork, for one thread at a time: in a program that has imported filelock (4.2; PyTorch does) a second one would
+    get RuntimeError. Another library's fork at this moment is an OSError here.
+    """
+    with _forking:
+        try:
+            return os.fork()
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, str(error)) from error
 
 
 def _apart(fn: Callable[[], T]) -> T:

@@ -38,7 +38,7 @@ def ask(words: dict[str, Any], python: str = sys.executable) -> dict[str, Any]:
 def test_a_disk_that_hangs_costs_its_deadline_and_hangs_no_other_check(
     freezable: LoopMount | FuseMount, node: MadeNode
 ) -> None:
-    shorten(node.patch, "rw", 1.0)
+    shorten(node.patch, "rw", 4.0)
     good = node.folder / "good"
     good.mkdir()
     freezable.freeze()
