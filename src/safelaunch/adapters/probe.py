@@ -121,8 +121,8 @@ class BackgroundChild:
 
 
 def _fork() -> int:
-    """As os.fork, for one thread at a time: in a program that has imported filelock (4.2; PyTorch does) a second one would
-    get RuntimeError. Another library's fork at this moment is an OSError here.
+    """As os.fork, for one thread at a time: in a program that has imported filelock (4.2; PyTorch does) a second fork
+    raises RuntimeError. So another library's fork at this moment is an OSError here.
     """
     with _forking:
         try:
