@@ -49,6 +49,15 @@ def test_next_job_that_lacks_a_node_in_the_queue_is_made_smaller_by_a_watch(watc
     assert (outcome.sizes[-1], outcome.virtual_s < 3600.0) == ((3, True) if watchers else (4, False))
 
 
+def test_job_that_was_made_smaller_and_cannot_be_used_so_is_not_requeued_for_ever() -> None:
+    """Its hook dies, and sbatch works on the login node only. Slurm lets a requeued job keep its size."""
+    outcome = run(replace(
+        SMALLER, nodes=2, pool=2, min_nodes=1, before_resize="dies", site="refuses_sbatch", watchers=2, standby=True,
+        steps=132, save_every=5, limit_min=20, slurmd_timeout_s=30.0, faults=(
+            Fault("worker_silent", 9.98, 637.0, 95), Fault("batch_crashes", 32.83, 141.9, 69))))
+    assert (outcome.how, outcome.violations) == ("completed", [])
+
+
 @pytest.mark.parametrize("at_s", [52.0, 58.0, 64.0])
 @pytest.mark.parametrize("kind", ["batch_crashes", "batch_silent", "leader_dies", "preempt", "worker_crashes"])
 def test_hook_that_is_disturbed_begins_anew_or_is_left(kind: str, at_s: float) -> None:

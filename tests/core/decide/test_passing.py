@@ -189,6 +189,11 @@ def test_no_way_is_chosen_without_a_clear_answer(works: bool | None, tested: Ref
     assert (passing.after_test(works), passing.without_sbatch(works)) == (tested, way)
 
 
+@pytest.mark.parametrize("works", [True, False, None])
+def test_a_job_that_was_made_smaller_in_the_queue_is_never_requeued(works: bool | None) -> None:
+    assert passing.without_sbatch(works, is_small=True) == ways.WATCH
+
+
 @pytest.mark.parametrize(("is_empty", "refused", "is_ending", "late", "very_late"), [
     (None, 0, False, False, True), (False, 1, False, False, True), (False, CANCEL_REFUSALS, False, True, True),
     (None, CANCEL_REFUSALS, False, False, True), (None, 0, True, True, True), (False, 1, True, True, True),

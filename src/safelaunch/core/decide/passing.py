@@ -172,8 +172,12 @@ def after_test(is_ok: bool | None) -> Refused:
     return Refused.AGAIN if is_ok is None else Refused.RESUBMIT if is_ok else Refused.NO_SBATCH
 
 
-def without_sbatch(scontrol_works: bool | None) -> str | None:
-    """The way (core.via) where sbatch is of no use; None = nobody knows yet."""
+def without_sbatch(scontrol_works: bool | None, *, is_small: bool = False) -> str | None:
+    """The way (core.via) where sbatch is of no use; None = nobody knows yet. `is_small`: a watch has let this job start
+    with fewer nodes than the run's. Requeued it would keep that size for ever.
+    """
+    if is_small:
+        return ways.WATCH
     return None if scontrol_works is None else ways.REQUEUE if scontrol_works else ways.WATCH
 
 
