@@ -27,6 +27,7 @@ REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 DRAFT = ".run.json"
 BEGUN = ".begun"   # who makes the folder, until run.json is there
+_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT, BEGUN)
 
 
 class Run(NamedTuple):
@@ -105,7 +106,7 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env", "control/followed", DRAFT, BEGUN)),
+            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON)),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -236,7 +237,7 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
         if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
             raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
                                  hint=f"if that one has ended: rm {mark}")
-        for name in ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT, BEGUN):
+        for name in _BEFORE_RUN_JSON:
             (run_dir / name).unlink(missing_ok=True)
     _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
 

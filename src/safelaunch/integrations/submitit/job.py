@@ -72,11 +72,9 @@ class SafelaunchJob(core.Job[R]):
         if name not in ("stdout", "stderr"):
             raise ValueError(f'Unknown "{name}", available are stdout and stderr')
         from safelaunch.api import RunHandle
-        from safelaunch.views import logfollow, runs
+        from safelaunch.views import runs
 
         stored = runs.load(str(self._run_dir))
-        logfollow.wait_for_last_lines(stored)
-        if not self.paths.stdout.exists():
-            return None
         rank = self.task_id if stored.plan.tasks > 1 else None   # else also lines that no task has written
-        return "".join(f"{line.text}\n" for line in RunHandle(stored).logs(rank=rank))
+        text = "".join(f"{line.text}\n" for line in RunHandle(stored).logs(rank=rank))
+        return text if self.paths.stdout.exists() else None   # looked at last: the log may be copied meanwhile
