@@ -124,7 +124,6 @@ BROKEN = {
     "shape": ("bad:shape", "got int"),
     "exits": ("bad:exits", "SystemExit"),
     "dies": ("bad:dies", "died before it answered"),
-    "slow": ("bad:slow", "it took longer than 0.3 s"),
     "odd": ("bad:odd", "no plain"),
     "empty": ("bad:empty", "expected"),
 }
@@ -146,7 +145,6 @@ def send(message, env): raise RuntimeError("https://secret")
 @pytest.mark.parametrize("group", [RULES, CHECKS, LAUNCHERS])
 def test_a_broken_one_is_named_with_its_reason_and_harms_nobody(group: str, tmp_path: Path,
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "LOAD_S", 0.3)
     package(tmp_path, "bad", {group: "\n".join(f"{name} = {at}" for name, (at, _) in BROKEN.items())}, CODE)
     use(monkeypatch, tmp_path)
     states = {one.name: plugins.state_of(one) for one in plugins.list_plugins(group)}
@@ -157,6 +155,14 @@ def test_a_broken_one_is_named_with_its_reason_and_harms_nobody(group: str, tmp_
     assert rulepacks.load_packs({"SAFELAUNCH_RULES": ""}, said.append) == ()
     checks, notes = plugins.load_checks()
     assert checks == {} and len(said) + len(notes) == (len(BROKEN) if group != LAUNCHERS else 0)
+
+
+def test_one_that_does_not_come_back_is_left_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "LOAD_S", 0.3)
+    package(tmp_path, "bad", {RULES: "slow = bad:slow"}, CODE)
+    use(monkeypatch, tmp_path)
+    (slow,) = plugins.list_plugins(RULES)
+    assert plugins.state_of(slow) == ("broken", "it took longer than 0.3 s")
 
 
 def test_code_that_fails_when_it_is_called_is_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ def clean_env(**more: object) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(marks)}
     quiet = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
     quiet["PYTHONDONTWRITEBYTECODE"] = "1"
+    # Unbuffered, a print is two writes, and the lines of two ranks that share a pipe meet in one.
+    kept.pop("PYTHONUNBUFFERED", None)
     return kept | quiet | {key: str(value) for key, value in more.items()}
 
 
