@@ -17,14 +17,17 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from safelaunch.adapters import journal, submission
+from safelaunch.adapters import journal, sitefiles, submission
 from safelaunch.cli import run
+from tests.handmade import make_run
 from tests.runs import is_so_within
 
 SBATCH = """\
@@ -160,6 +163,42 @@ def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
     Path("refuse").write_text("")
     assert run(words(parallel)) == 0
     all_is_right(parallel)
+
+
+def in_threads(work: Callable[[], object]) -> None:
+    """Do it in four threads, which take turns as often as Python lets them."""
+    begin = threading.Barrier(4)
+    before, threads = sys.getswitchinterval(), [threading.Thread(target=lambda: (begin.wait(), work()))
+                                                for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_points_that_are_written_at_once_get_the_submitters_umask() -> None:
+    before, seen = os.umask(0o027), set[int]()
+    try:
+        in_threads(lambda: seen.update(sitefiles.umask() for _ in range(1000)))
+        assert seen == {0o027}
+    finally:
+        assert os.umask(before) == 0o027
+
+
+def test_what_slurm_has_said_may_be_forgotten_for_another_point_at_any_moment(tmp_path: Path) -> None:
+    class Forgotten(dict[tuple[str, ...], submission.slurm.Result]):
+        """Another thread clears it right after each answer."""
+
+        def __setitem__(self, argv: tuple[str, ...], told: submission.slurm.Result) -> None:
+            super().__setitem__(argv, told)
+            self.clear()
+
+    sent = submission.Submission(make_run(tmp_path / "run").run, os.environ, "/", print, told=Forgotten())
+    assert sent._ask(("true",)).is_ok
 
 
 def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
