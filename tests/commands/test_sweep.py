@@ -21,12 +21,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from safelaunch.adapters import journal, sitefiles, submission
+from safelaunch.adapters import journal, runfolder, sitefiles, submission
 from safelaunch.cli import run
+from safelaunch.errors import RunFolderError
 from tests.handmade import make_run
 from tests.runs import is_so_within
 
@@ -208,6 +210,21 @@ def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.Cap
     assert run(["submit", "train.yaml", "run_dir=own"]) == 2
     assert "is being made by process" in capsys.readouterr().err
     assert Path("own", "job.sbatch").read_text() == "another's" and not Path("jobs").read_text()
+
+
+def test_of_two_submissions_at_once_neither_replaces_the_others_run(tmp_path: Path) -> None:
+    class Slow(dict[str, str]):
+        """An environment at whose reading another submission makes the same run."""
+
+        def items(self) -> Any:
+            made.append((folder / "run.json").write_text("the other's"))
+            return super().items()
+
+    folder, made, one = tmp_path / "runs" / "twice", list[int](), make_run(tmp_path / "run").run
+    with pytest.raises(RunFolderError, match="File exists"):
+        runfolder.create(folder, one.meta, one.plan, "#!/bin/sh\n", Slow())
+    assert made and (folder / "run.json").read_text() == "the other's"
+    assert {path.name for path in folder.iterdir()} == {"run.json"}
 
 
 def test_a_users_own_file_of_that_name_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
