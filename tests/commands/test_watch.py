@@ -90,7 +90,7 @@ class Cluster:
         return Watcher(self.clock, dict(os.environ), "login", tell, memory or Memory(), named,
                        more.pop("reader", RunReader(at_once)), **more)
 
-    def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1) -> None:
+    def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1, *, is_telling: bool = True) -> None:
         for _ in range(times):
             self.clock.at_s += after_s
             asking, result = watching.tick(), None
@@ -100,8 +100,12 @@ class Cluster:
                 except StopIteration:
                     break
                 result = command.wait()
-            for pause_s in watching.tell_people():
-                time.sleep(pause_s)
+            if is_telling:
+                self.tell(watching)
+
+    def tell(self, watching: Watcher) -> None:
+        for pause_s in watching.tell_people():
+            time.sleep(pause_s)
 
 
 @pytest.fixture
@@ -430,6 +434,20 @@ def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: 
     assert (tmp_path / "tries").read_text() == "\n" * 3
     assert "act a message to command:/bin/sh was not sent: /bin/sh ended with exit code 3" in cluster.said
     assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
+
+
+def test_a_message_is_told_later_where_the_folder_gives_an_error_for_a_moment(cluster: Cluster, tmp_path: Path) -> None:
+    made = telling(tmp_path, f"cat >>{tmp_path}/mail")
+    (made.dir / "control" / "kill").touch()
+    watching = cluster.watcher()
+    while state(made).ended is None:
+        cluster.tick(watching, 130.0, is_telling=False)
+    (made.dir / "run.json").rename(made.dir / "away")   # ESTALE, EIO: as gone for now
+    cluster.tell(watching)
+    assert not (tmp_path / "mail").exists()
+    (made.dir / "away").rename(made.dir / "run.json")
+    cluster.tell(watching)
+    assert (tmp_path / "mail").read_text().count("was stopped") == 2
 
 
 @pytest.mark.parametrize("who", ["a leader lives", "the next one has begun"])

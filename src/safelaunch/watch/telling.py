@@ -34,7 +34,9 @@ def tell_people(world: World, reader: RunReader, runs: Mapping[str, Known], host
     on_the_way: dict[str, Delivery] = {}
     for dir, known in runs.items():
         row = found.get(dir, {})
-        if "message" in row:
+        if "error" in row:   # perhaps for a moment
+            known.tries_left -= 1
+        elif "message" in row:
             known.tries_left -= 1
             on_the_way[dir] = world.deliver(targets(tuple(row["to"]), tuple(row["command"])),
                                             Message(*row["message"]), row["smtp"], row["env"])
