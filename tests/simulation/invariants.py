@@ -148,8 +148,9 @@ def _completes(sim: Sim, state: State) -> None:
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
-    # Bad nodes end a run by the code for that, and only where too few others are left.
-    has_too_few = state.ended.exit_code == CHECK_FAILED and sim.failed_checks
+    # Bad nodes end a run by the code for that. Where too few others are left, jobs without progress may end it first.
+    too_few = sim.scenario.pool - len(sim.failed_checks | sim.dead_gpus) < sim.scenario.nodes
+    has_too_few = sim.failed_checks and (state.ended.exit_code == CHECK_FAILED or too_few)
     if state.ended.how != "completed" and user_failures < 2 and not storage and not has_too_few:
         sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
     if state.ended.how == "completed" and not _was_complete(sim, sim.clock.t):

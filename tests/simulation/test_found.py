@@ -29,6 +29,17 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "three jobs in a row on bad nodes end a run that has no good one": (
+        replace(_PLAIN, seed=70005650, nodes=1, pool=3, steps=46, step_s=2.0, save_every=50, save_s=5.0, load_s=2.0,
+                limit_min=8, slurmd_timeout_s=30.0, fs_latency_s=0.02, watchers=1, via="watch", site="refuses_sbatch",
+                words="26.05", checks=(("n1", "fails"), ("n2", "fails_once")), has_checks=True, after_failure="off",
+                notify="hangs", faults=(Fault("preempt", 3.58, 0.0, 9), Fault("gpu_dies", 25.25, 0.0, 99))),
+        "gave_up", 1),
+    "a cancel of a job whose script has just handed over is too late for the run": (
+        replace(_PLAIN, seed=70002120, pool=5, steps=86, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0,
+                limit_min=8, slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=10.0, net_latency_s=0.01,
+                standby=True, watchers=2, words="26.05", handles_signal=True, notify="hangs", faults=(
+                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 86.53, 0.0, 38))), "completed", 2),
     "a cancel that a supervisor has found is not lost with it": (
         replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
                 limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",
