@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_no_answer_is_none() -> None:
 @pytest.mark.slurm
 def test_a_job_that_has_started_meanwhile_keeps_all_of_its_nodes(sandbox: Sandbox) -> None:
     job = sandbox.run(["sbatch", "--parsable", "--nodes=2", "--output=/dev/null", "--wrap=sleep 600"], user=ALICE,
-                      cwd="/").stdout.strip()
+                      cwd=Path("/")).stdout.strip()
 
     def shown() -> str:
         return sandbox.run(["squeue", "--noheader", "--format=%T %D", f"--jobs={job}"], user=ALICE).stdout.strip()

@@ -27,6 +27,7 @@ import psutil
 import pytest
 
 from safelaunch.adapters import journal, runfolder, sitefiles, submission
+from safelaunch.adapters.slurm import Result
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
 from tests.handmade import make_run
@@ -192,10 +193,10 @@ def test_points_that_are_written_at_once_get_the_submitters_umask() -> None:
 
 
 def test_what_slurm_has_said_may_be_forgotten_for_another_point_at_any_moment(tmp_path: Path) -> None:
-    class Forgotten(dict[tuple[str, ...], submission.slurm.Result]):
+    class Forgotten(dict[tuple[str, ...], Result]):
         """Another thread clears it right after each answer."""
 
-        def __setitem__(self, argv: tuple[str, ...], told: submission.slurm.Result) -> None:
+        def __setitem__(self, argv: tuple[str, ...], told: Result) -> None:
             super().__setitem__(argv, told)
             self.clear()
 

@@ -745,6 +745,24 @@ def test_a_run_of_a_known_cluster_is_acted_on_there_alone(
     assert bool(cluster.calls("sbatch")) == (row == "acts") and (row == "acts" or row in cluster.said[-1])
 
 
+def test_a_message_of_a_run_on_a_frozen_filesystem_hides_no_run_beside_its_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text("1 2 3 4 /\n1 2 3 4 /frozen\n")
+    monkeypatch.setattr(reading, "MOUNTS", tmp_path / "mounts")
+    hanging: list[str] = []
+    monkeypatch.setattr(reading, "stuck_children", lambda: len(hanging))
+
+    def hang(look: Callable[[], Any], deadline_s: float) -> ChildAnswer[Any]:
+        hanging.append("a child")
+        return ChildAnswer(late=True, took_s=deadline_s)
+
+    reader = RunReader(hang)
+    assert reader.visit({"/home/run": watchmemory.Known(real="/frozen/run")}, str)[1] == ["/home/run"]
+    reader.ask = at_once
+    assert reader.glance({"/home/other": watchmemory.Known()})[1] == []
+
+
 @pytest.mark.root
 def test_a_frozen_filesystem_hides_no_run_elsewhere(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch

@@ -30,7 +30,7 @@ POLL_S = 0.1
 def tell_people(world: World, reader: RunReader, runs: Mapping[str, Known], host: str,
                 say: Callable[[str, str], None]) -> Generator[float, None, None]:
     """Send what is due of these runs, all at once; yields pauses. `say`: the run's folder, what became of it."""
-    found, blind = reader.visit(list(runs), lambda dir: _due(dir, runs[dir].claim, world.now()))
+    found, blind = reader.visit(runs, lambda dir: _due(dir, runs[dir].claim, world.now()))
     on_the_way: dict[str, Delivery] = {}
     for dir, known in runs.items():
         row = found.get(dir, {})

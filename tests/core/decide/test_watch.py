@@ -577,8 +577,8 @@ def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> 
     (run(replace(RAN, via="requeue"), plan=SMALL), DOWN, {}),
     (run(plan=SMALL, requests=(KILL,)), DOWN, {}),
     (run(plan=SMALL, mine=False), DOWN, {}),
-], ids=["without min_nodes", "not yet", "it is already", "all are idle", "all are idle, its spare too", "too few for that",
-        "... without those kept out",
+], ids=["without min_nodes", "not yet", "it is already", "all are idle", "all are idle, its spare too",
+        "too few for that", "... without those kept out",
         "busy nodes, before the run has begun", "its checkpoint cannot be converted", "... or was not, three times",
         "it is to be requeued", "a person has stopped it", "another user's"])
 def test_a_job_keeps_its_size(watched: Watched, nodes: Any, more: dict[str, Any]) -> None:
