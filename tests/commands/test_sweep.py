@@ -168,6 +168,12 @@ def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
     all_is_right(parallel)
 
 
+def test_an_sbatch_that_is_killed_may_have_been_heard_so_its_job_is_looked_for() -> None:
+    Path("bin", "sbatch").write_text(SBATCH.replace("echo $number\n", "kill -9 $$\n"))
+    assert run(["submit", "train.yaml"]) == 0
+    assert jobs().keys() == {"many"} and len(jobs()["many"]) == 1, jobs()
+
+
 def in_threads(work: Callable[[], object]) -> None:
     """Do it in four threads, which take turns as often as Python lets them."""
     begin = threading.Barrier(4)

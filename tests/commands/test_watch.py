@@ -505,8 +505,10 @@ def test_a_job_that_slurm_cancelled_since_the_batch_hosts_prolog_failed_is_follo
     assert len(cluster.calls("sbatch")) == 1 and state(bloom).ended is None
 
 
-def test_a_database_that_is_away_is_waited_for(cluster: Cluster, bloom: Made) -> None:
-    away = "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1"
+@pytest.mark.parametrize("away", [
+    "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1", "kill -9 $$"],
+    ids=["it says so", "sacct is killed"])
+def test_a_database_that_is_away_is_waited_for(cluster: Cluster, bloom: Made, away: str) -> None:
     cluster.answers("sacct", away)
     cluster.shows()
     watching = cluster.watcher()
