@@ -13,13 +13,13 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import HandOver
 from safelaunch.core.decide.cancel import Fate
+from safelaunch.core.decide.passing import SETTLE_S
 from safelaunch.core.endings import JobEnd
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
-    SETTLE_S,
     choose,
     find_fate,
     find_queued,
