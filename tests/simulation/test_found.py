@@ -437,3 +437,9 @@ def test_standby_hears_its_leader_each_two_seconds_however_long_the_folder_is_fr
     outcome = run(replace(_PLAIN, steps=300, save_every=1000, faults=(Fault("freeze", 20.0, 120.0), *more)))
     assert outcome.violations == [] and outcome.how == "completed"
     assert max(later - sooner for sooner, later in itertools.pairwise(pinged_s)) < 2.01
+
+
+def test_a_node_that_dies_between_sruns_start_and_its_guards_first_word_is_missed_before_slurm_misses_it() -> None:
+    outcome = run(replace(_SPARE, faults=(Fault("worker_crashes", 1.7, 600.0),)))
+    assert (outcome.how, outcome.violations) == ("completed", [])
+    assert outcome.launched_t[1] - outcome.launched_t[0] < 60 < _SPARE.slurmd_timeout_s
