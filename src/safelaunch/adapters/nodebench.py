@@ -16,8 +16,8 @@ from safelaunch.core.slow.bench import JudgedSpeed, add_links, judge_speed, meas
 from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
-PAIR_MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair")
-MODULES = ("addresses", "children", "checks.answer", "checks.disk", "bench.work", "bench.main")
+PAIR_MODULES = ("children", "host", "checks.answer", "checks.disk", "bench.work", "bench.pair")
+MODULES = ("addresses", "children", "host", "checks.answer", "checks.disk", "bench.work", "bench.main")
 DEADLINE_S = 180.0
 PAIR_S = 90.0          # of a pair: half of it to meet, half for PyTorch
 PAIRS_AT_ONCE = 32     # both nodes of a pair must run at the same time
