@@ -16,6 +16,7 @@ from safelaunch.cli import run
 from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
+from tests.sandboxes import wait_until
 
 INCIDENTS = load_corpus(OWN_SAMPLES)
 JUNK = b"\x00\xff\xfe\r 10%\r 20%\r\n\x1b[31mred\x1b[0m \xc3\x28\n"
@@ -273,17 +274,25 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     codes: list[int] = []
     follower = threading.Thread(target=lambda: codes.append(run(["logs", "-f", str(made.dir)])))
     follower.start()
-    time.sleep(0.5)
+    shown = b""
+
+    def has_shown(end: bytes) -> bool:
+        nonlocal shown
+        shown += capfdbinary.readouterr().out
+        return shown.endswith(end)
+
+    wait_until(lambda: has_shown(b"old 29\n"), 60, "the end of the log is not shown")
     made.log(1, b"new, and an unfinished li")
-    time.sleep(0.3)
+    time.sleep(0.3)   # it may read that; nothing tells
     made.failed(1)
     made.attempt(2, resume_step=20)
     made.log(2, b"resumed\n")
     made.log(1, b"ne\n")
     made.log(2, JUNK + b"no newline at the end")
     made.event("completed", exit_code=0, why="attempt 2 ended with exit code 0")
-    follower.join(30)
+    follower.join(60)
     out, err = capfdbinary.readouterr()
+    out = shown + out
     assert codes == [0]
     old = b"".join(b"old %d\n" % number for number in range(20, 30))
     assert out == (old + b"new, and an unfinished line\n"

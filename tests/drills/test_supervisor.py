@@ -40,7 +40,7 @@ def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
     pause_s = random.Random(moment).uniform(0.0, 3.5)
     drill = submit(sandbox)("--steps 60 --step-time 0.04 --save-every 10 --die-at 35 --lockstep sync",
                             wait_started=False)
-    drill.wait_for(drill.leader, 20, "no leader was born")
+    drill.wait_for(drill.leader, 60, "no leader was born")
     time.sleep(pause_s)   # the moment is the fault's parameter, not a wait for something
 
     leader = drill.leader()
@@ -61,12 +61,12 @@ def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
     drill.wait_step(3)
 
     for _ in range(8):
-        drill.wait_for(lambda: drill.leader() or not drill.pids("slurm_script"), 20, "no leader")
+        drill.wait_for(lambda: drill.leader() or not drill.pids("slurm_script"), 60, "no leader")
         leader = drill.leader()
         if leader is None or "training does, unsupervised" in drill.story():
             break
         drill.kill(leader)
-        drill.wait_for(partial(_is_gone, leader), 20, "the leader did not die")
+        drill.wait_for(partial(_is_gone, leader), 60, "the leader did not die")
     drill.wait_for(lambda: not [job for job in drill.jobs() if job.startswith(drill.job)], 60, "the job did not end")
 
     shown = sandbox.slurm(["scontrol", "show", "job", drill.job])
@@ -111,7 +111,7 @@ def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 300 --step-time 0.03")
     for step in (10, 40, 70):
         drill.wait_step(step)
-        drill.wait_for(lambda: drill.pids("pump.py"), 30, "no pump runs")
+        drill.wait_for(lambda: drill.pids("pump.py"), 60, "no pump runs")
         for pump in drill.pids("pump.py"):
             drill.kill(pump)
 
