@@ -50,10 +50,10 @@ class BenchedNodes(NamedTuple):
     addresses: Mapping[str, tuple[str, ...]]   # where other nodes reach a node
 
 
-def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
-                begin: StartCommand = Command) -> BenchedNodes:
+def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                look: Look) -> BenchedNodes:
     """Every round, waited for by `look`."""
-    return _drive(node_rounds(target, env, question, tolerance, begin), look)
+    return _drive(node_rounds(target, env, question, tolerance), look)
 
 
 def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
