@@ -80,7 +80,7 @@ def test_what_a_verb_has_said_stays_while_the_list_is_read_again(made: Made) -> 
         said = await shows(pilot, "why", "verdict")
         app = pilot.app
         assert isinstance(app, TopScreen)
-        await app.look_at_runs().wait()   # type: ignore[func-returns-value]
+        await app.look_at_runs().wait()
         await pilot.pause(0.2)
         assert str(app.query_one("#text-why", Static).render()) == said
 

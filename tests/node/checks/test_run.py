@@ -20,7 +20,6 @@ from tests.node.checks.nodes import H100, NAMES, MadeNode
 from tests.tables import each
 
 PROGRAM = str(Path(main.__file__))
-ALL_BUT_RW = [name for name in NAMES if name != "rw"]
 
 
 def shorten(monkeypatch: pytest.MonkeyPatch, name: str, deadline_s: float) -> None:
