@@ -213,7 +213,7 @@ def test_a_frozen_home_is_said_and_hangs_nobody(
     try:
         begun_s = time.monotonic()
         assert run(["status"]) == 2
-        assert time.monotonic() - begun_s < 10
+        assert time.monotonic() - begun_s < 30
     finally:
         fuse_mount.cont()
     assert "your list of runs does not answer" in capsys.readouterr().err

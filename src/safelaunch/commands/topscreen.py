@@ -84,6 +84,7 @@ class TopScreen(App[None]):
         self._is_all, self._with_team = is_all, with_team
         self._ask = every(ASK_EVERY_S, sharedqueue.ask)
         self._dirs: list[str] = []
+        self._shown: str | None = None
 
     def compose(self) -> ComposeResult:
         """All parts."""
@@ -161,9 +162,11 @@ class TopScreen(App[None]):
             one.update(Text(talk.clean(text)))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Another run is chosen: what a verb has said is of the one before."""
-        for pane in VERBS:
+        """Another run is chosen, or the list is new: what a verb has said is of the run before, or stays."""
+        chosen = self._chosen()[1]
+        for pane in VERBS if chosen != self._shown else ():
             self._fill(pane, "r: look")
+        self._shown = chosen
         self.look_at_pane()
 
     def on_tabbed_content_tab_activated(self) -> None:

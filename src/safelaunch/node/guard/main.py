@@ -59,6 +59,7 @@ from safelaunch.node.guard.processes import (
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
+from safelaunch.node.host import short_host
 from safelaunch.node.light import LATER, signal, suppress
 
 TYPE_CHECKING = False
@@ -123,7 +124,7 @@ class TaskGuard:
     """One task's guard; `run` returns when the launcher and all of its descendants have gone."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.node = env.get("SAFELAUNCH_NODE") or os.uname().nodename.split(".")[0]
+        self.node = env.get("SAFELAUNCH_NODE") or short_host()
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
         lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
         self.record = env["SAFELAUNCH_RECORD"]
