@@ -115,6 +115,12 @@ def task_of(env: Mapping[str, str]) -> int:
     return number
 
 
+def tasks_of(env: Mapping[str, str]) -> int | None:
+    """How many tasks the step of a user's script has; None outside such a step, and where Slurm does not say it."""
+    told = env.get("SLURM_STEP_NUM_TASKS", "") if env.get("SAFELAUNCH_STEP") else ""
+    return int(told) if told.isdigit() else None
+
+
 def import_rest() -> None:
     """Import what a guard needs once its launcher runs."""
     globals().update((name, __import__(name)) for name in LATER)
@@ -130,7 +136,7 @@ class TaskGuard:
         self.record = env["SAFELAUNCH_RECORD"]
         known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
         self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],
-                         {"node": self.node, "task": task_of(env), "attempt": self.attempt})
+                         {"node": self.node, "task": task_of(env), "attempt": self.attempt, "tasks": tasks_of(env)})
         self.launcher = 0
         self.exit_code = 1
         self.ended = False          # the launcher has been reaped
