@@ -136,8 +136,8 @@ def _lines(row: VerdictRow, width: int | None) -> list[str]:
     folded = [text] if width is None else _fold(text, width - len(indent))
     label = row.label.ljust(LABEL_WIDTH) if row.label else ""
     shown = f"{label:<{len(indent)}}" if row.label else indent
-    first = _style(shown, "dim") if row.label else shown
-    return [(first if number == 0 else indent) + _style(line, row.style) for number, line in enumerate(folded)]
+    first = terminal.coloured(shown, "dim") if row.label else shown
+    return [(indent if number else first) + terminal.coloured(line, row.style) for number, line in enumerate(folded)]
 
 
 def _fold(text: str, width: int) -> list[str]:
@@ -148,7 +148,3 @@ def _fold(text: str, width: int) -> list[str]:
         lead = ""
     more = lead + "  " if body.startswith("- ") else lead
     return textwrap.wrap(body, width, initial_indent=lead, subsequent_indent=more, break_on_hyphens=False) or [""]
-
-
-def _style(text: str, style: str) -> str:
-    return terminal.styled(text, style) if talk.is_for_person() and terminal.has_colour() else text
