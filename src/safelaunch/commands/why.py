@@ -99,13 +99,8 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
         talk.say(f"warning: {verdict.category} is rarely a problem of the site")
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
-    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes),
-                                                          subject.outside, subject.when)))
-
-
-def talk_clean_lines(text: str) -> str:
-    """`text` with control characters made visible, line by line."""
-    return "\n".join(talk.clean(line) for line in text.splitlines())
+    click.echo(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes), subject.outside, subject.when),
+               nl=False)
 
 
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
