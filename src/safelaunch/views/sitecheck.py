@@ -45,6 +45,7 @@ def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:
         means = f": {row.means}" if row.means else ""
         click.echo(talk.clean(f"{MARKS[row.verdict]}  {row.check:<{width}}  {row.measured}{means}"))
     bad = [row.check for row in rows if row.verdict in (NOT_SAFE, UNKNOWN)]
-    click.echo(talk.clean(f"{path}: " + (f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders")))
+    fit = f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders"
+    click.echo(talk.clean(f"{path}: {fit}"))
     if not has_other:
         click.echo('what other hosts see was not measured: add --from "ssh NODE" or --from "srun -N1"', err=True)

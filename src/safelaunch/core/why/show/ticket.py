@@ -40,8 +40,8 @@ def find_device(verdict: Verdict) -> str | None:
 
 def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = (),
                   noted: str = "") -> str:
-    """The ticket's text, clean: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log; `noted`: the
-    time that the journal has.
+    """The ticket's text, clean: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log;
+    `noted`: the time that the journal has.
     """
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     node = ", ".join(verdict.suspects) or verdict.host or ""
