@@ -8,7 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from safelaunch import api
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.status.rows import LEAST_WANTED, Row, rows, without
 from safelaunch.errors import RunFolderError, UsageError
@@ -50,7 +49,8 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
             return _show_table(listing, is_all, with_team, watch and not as_json, as_json)
     if watch and not as_json:
         return _watch(runs.load(which))
-    seen = api.load(which).status().json
+    run = runs.load(which)
+    seen = overview(run, runs.ask_scheduler(run, with_times=True), time.time())
     if as_json:
         talk.emit_json(seen)
     else:
