@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +42,8 @@ LIST_S, PANE_S = 5.0, 2.0
 ASK_EVERY_S = 60.0       # squeue, for all runs together, as `status --watch`
 VERB_S = 60.0            # of why and stacks
 LOG_LINES, EVENTS = 300, 200
+LOG_PARTS = 4            # of a MiB each: lines can have millions of letters
+LINE_CHARS = 2000        # the screen is laid out anew every PANE_S
 TABS = {"status": "Status", "log": "Log", "events": "Events", "nodes": "Nodes", "why": "Why", "stacks": "Stacks"}
 VERBS = ("why", "stacks")   # panes that a verb fills, when they are opened or refreshed by hand
 
@@ -234,7 +237,9 @@ def _status(run: Run) -> str:
 
 def _log(run: Run) -> str:
     choice = LogChoice(run, None, None, None, None)
-    return b"".join(data for _, data in read_logs(choice, choice.logs(run.state()), LOG_LINES)).decode(errors="replace")
+    parts = deque((data for _, data in read_logs(choice, choice.logs(run.state()), LOG_LINES)), maxlen=LOG_PARTS)
+    lines = b"".join(parts).decode(errors="replace").split("\n")
+    return "\n".join(line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} …" for line in lines)
 
 
 def _events(run: Run) -> str:
