@@ -152,8 +152,8 @@ KEYS: dict[str, Key] = {
         OneOf(via.CHOICES),
         "auto",
         "How the next job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
-        "watch (by `safelaunch watch` on a login node). With auto it is the first way that the site allows, and the run "
-        "says which.",
+        "watch (by `safelaunch watch` on a login node). With auto it is the first way that the site allows, and the "
+        "run says which.",
     ),
     "restart.wait_for_nodes": Key(
         Duration(), "10m", "With min_nodes: how long to wait for a full set of nodes before going on with fewer."
@@ -243,15 +243,16 @@ KEYS: dict[str, Key] = {
     "slow.then": Key(
         OneOf(("report", "exclude_next", "restart")),
         "report",
-        "What follows when steps take longer for good (docs/slow.md). With report it is said. With exclude_next all nodes "
-        "are also measured before the next attempt, and slow ones excluded. With restart the run also stops at a "
+        "What follows when steps take longer for good (docs/slow.md). With report it is said. With exclude_next all "
+        "nodes are also measured before the next attempt, and slow ones excluded. With restart the run also stops at a "
         "checkpoint for that.",
     ),
     "on_nan": Key(
         OneOf(("report", "stop", "previous_checkpoint")),
         "report",
-        "What follows when the loss is no finite number three times in a row. With report the job's output, the journal "
-        "and `status` say it. With stop the run ends, too. With previous_checkpoint it restarts from the checkpoint before.",
+        "What follows when the loss is no finite number three times in a row. With report the job's output, the "
+        "journal and `status` say it. With stop the run ends, too. With previous_checkpoint it restarts from the "
+        "checkpoint before.",
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
