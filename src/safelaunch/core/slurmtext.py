@@ -167,7 +167,7 @@ def parse_watch(text: str) -> tuple[KnownJob, ...]:
 
 def parse_elapsed_s(text: str) -> float:
     """Seconds of squeue's elapsed time, "1-07:27:33", "7:27" or "INVALID" (0); raises ParseError on any other form."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})", text.strip())
     if match is None:
         if text.strip() in ("", "INVALID"):   # of a job that has not started; a clock that went back
             return 0.0
