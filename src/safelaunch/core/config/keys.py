@@ -230,7 +230,7 @@ KEYS: dict[str, Key] = {
     "hang.no_progress": Key(
         Duration(may_be_auto=True),
         "auto",
-        "The silence after which a training is looked at; auto learns it for each phase.",
+        "The silence after which a hang check starts; auto learns it for each phase.",
     ),
     "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
     "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),
