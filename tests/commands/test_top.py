@@ -59,6 +59,20 @@ async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
     raise AssertionError(f"{table.row_count} runs, not {count}")
 
 
+def test_a_look_that_was_asked_for_is_not_lost_to_the_clocks(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("5")
+        await shows(pilot, "why", "verdict")
+        pilot.app.query_one("#text-why", Static).update("r: look")
+        assert isinstance(pilot.app, TopScreen)
+        pilot.app.look_at_pane(by_hand=True)
+        pilot.app.look_at_pane()
+        await shows(pilot, "why", "verdict")
+
+    on_screen(check)
+
+
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 def test_a_run_is_listed_and_each_pane_tells_of_it(made: Made, size: tuple[int, int]) -> None:
     async def check(pilot: Pilot[None]) -> None:
