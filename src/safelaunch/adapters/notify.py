@@ -1,4 +1,4 @@
-"""Send a message to its targets: one disposable child each, with a deadline, so that none holds up the supervisor or
+"""Send a message to its targets, by one disposable child each, with a deadline. So none holds up the supervisor or
 another target, whatever a server or a program does. All that can be slow is imported in the child.
 
 A URL is read in the child from its variable or file. It is in no command line, and no error text repeats it.

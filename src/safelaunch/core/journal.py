@@ -1,6 +1,6 @@
 """Journal lines as text: one file per writer, one JSON object a line, merged on read.
 
-A writer may be cut off at any byte. A torn last line is the mark of that and is ignored; a torn line in the middle
+A writer may be cut off at any byte. A torn last line is the mark of that and is ignored. A torn line in the middle
 means that something else wrote to the file, and is reported. Unknown events are kept: the fold skips them.
 """
 

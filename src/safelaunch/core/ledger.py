@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 from safelaunch.core.plan import Suspects
 
 # A node is excluded from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
-# (design §9: "nodes seen twice"), for a quarter of one when both are fresh. Of WEAK it takes four: the node that fails
-# first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
+# (nodes are blamed when seen twice), for a quarter of one when both are fresh. Of WEAK it takes four. The node that
+# fails first is only suspected lightly, and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
 SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
 BLAME_HALF_LIFE_S = 7 * 86400.0   # of what a verdict is told: suspects.forget_after's default
@@ -189,7 +189,7 @@ def exclusions(
     needs. `among`: only these can be excluded (all of its partition; None = unknown), because another name would use up
     the limit, and Slurm refuses unknown names. `available`: those of them that the run could get now (None = unknown);
     enough are left for it to start. `asked`: the user wants these by name, and Slurm refuses a job that both requires
-    and excludes a node; `replaced` of them can still stay unused, because spares take their places.
+    and excludes a node. `replaced` of them can still stay unused, because spares take their places.
     """
     bad = [one for one in suspected(evidences, now, suspects) if among is None or one.node in among]
     bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first

@@ -1,6 +1,6 @@
 """Run the checks that a request asks for; one JSON line on stdout. Always exits with 0: the answer says what failed.
 
-Each check runs in a disposable child with a deadline, all at once: what hangs costs its own deadline, and a child that
+Each check runs in a disposable child with a deadline, all at once. What hangs costs its own deadline, and a child that
 sleeps in D state is left behind. As a program: `python3 -I -S main.py '{"paths": ["/scratch"], "level": "light"}'`.
 Standard library, Python 3.9.
 
