@@ -274,17 +274,27 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     codes: list[int] = []
     follower = threading.Thread(target=lambda: codes.append(run(["logs", "-f", str(made.dir)])))
     follower.start()
-    time.sleep(0.5)
+    out = b""
+
+    def wait_for(words: bytes) -> None:
+        nonlocal out
+        end_s = time.monotonic() + 60
+        while words not in out and time.monotonic() < end_s:
+            out += capfdbinary.readouterr().out
+            time.sleep(0.02)
+
+    wait_for(b"old 29\n")
     made.log(1, b"new, and an unfinished li")
-    time.sleep(0.3)
+    wait_for(b"unfinished li")
     made.failed(1)
     made.attempt(2, resume_step=20)
     made.log(2, b"resumed\n")
     made.log(1, b"ne\n")
     made.log(2, JUNK + b"no newline at the end")
     made.event("completed", exit_code=0, why="attempt 2 ended with exit code 0")
-    follower.join(30)
-    out, err = capfdbinary.readouterr()
+    follower.join(60)
+    more, err = capfdbinary.readouterr()
+    out += more
     assert codes == [0]
     old = b"".join(b"old %d\n" % number for number in range(20, 30))
     assert out == (old + b"new, and an unfinished line\n"

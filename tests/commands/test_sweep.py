@@ -257,7 +257,7 @@ def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
             writer.write(writer.event("gave_up" if number == 12 else "completed", why="a bug"))
         seen = read_until(main, "12 runs: 11 completed, 1 gave up")
         assert len(re.findall(r"(?m)^\d+ +\d+ +(?:completed|gave up)", seen)) >= 12
-        assert watching.wait(20) == 0
+        assert watching.wait(60) == 0
     finally:
         watching.kill()
         watching.wait()
@@ -266,9 +266,9 @@ def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
 
 def read_until(terminal: int, text: str) -> str:
     """What a terminal shows, up to this text, without its colours and moves."""
-    seen, end_s = "", time.monotonic() + 30
+    seen, end_s = "", time.monotonic() + 60
     while text not in (plain := re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)):
-        assert time.monotonic() < end_s and select.select([terminal], [], [], 30)[0], seen
+        assert time.monotonic() < end_s and select.select([terminal], [], [], 60)[0], seen
         seen += os.read(terminal, 65536).decode(errors="replace")
     return plain
 

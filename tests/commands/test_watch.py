@@ -769,7 +769,7 @@ def test_a_message_of_a_run_on_a_frozen_filesystem_hides_no_run_beside_its_link(
 def test_a_frozen_filesystem_hides_no_run_elsewhere(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safelaunch.watch.reading.DEADLINE_S", 1.0)
+    monkeypatch.setattr("safelaunch.watch.reading.DEADLINE_S", 3.0)
     far = make_run(fuse_mount.path / "runs" / "far", run_id="0000fa00")
     far.running()
     registry.register(far.dir, "bloom", "0000fa00", "5")
@@ -882,7 +882,7 @@ def test_a_ctrl_c_that_python_forgets_ends_the_watch_all_the_same(cluster: Clust
     process = subprocess.Popen([sys.executable, "-c", FORGETTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
     try:
-        said, complaints = process.communicate(timeout=30)
+        said, complaints = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
@@ -907,7 +907,7 @@ def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom
     try:
         assert process.stdout is not None and "is running for" in process.stdout.readline()
         process.send_signal(2)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     finally:
         process.kill()
         process.wait()

@@ -3,9 +3,9 @@
     srun … >>SPOOL 2>&1        a regular file on a local disk: srun never blocks, and no pump can take a line with it
     python3 -I pump.py --spool SPOOL --target TARGET [--keep-mb 16] [--pid-file FILE] [--once]
 
-Seeds: a rank slept for ever in a log write to a frozen filesystem, and 64 GPUs with it. Here only the pump sleeps;
-after the thaw it catches up. Only the pump writes TARGET, and byte n of it is byte n of SPOOL, so the size of TARGET
-tells where to go on: a pump killed at any byte, and started again, loses and doubles nothing.
+Seen in a real training: a rank slept for ever in a log write to a frozen filesystem, and 64 GPUs with it. Here only the
+pump sleeps; after the thaw it catches up. Only the pump writes TARGET, and byte n of it is byte n of SPOOL. So the size
+of TARGET tells where to go on. A pump killed at any byte, and started again, loses and doubles nothing.
 
 SIGTERM, or its parent gone and SPOOL deleted: copy until it has been still for `QUIET_S`, fsync, leave. Run it again
 (`--once`) when the writer has gone.

@@ -68,12 +68,12 @@ def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Li
 
 
 def notes(listing: Listing) -> list[str]:
-    """The messages beside the table."""
+    """The messages beside the table, a line each."""
     told = [f"no clear answer from Slurm: {listing.trouble}"] if listing.trouble else []
     told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in listing.silent]
     if listing.closed:
         told.append(f"{listing.closed} more {'run' if listing.closed == 1 else 'runs'} may not be read by you")
-    return told
+    return list(map(talk.clean, told))
 
 
 def as_json(listing: Listing) -> dict[str, Any]:

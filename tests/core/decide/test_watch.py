@@ -415,7 +415,7 @@ JOBS = st.lists(st.builds(
     user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
     nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
     excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),
-    name=st.just("run.r1")), max_size=3).map(tuple)
+    elapsed_s=st.floats(0, 1e15), name=st.just("run.r1")), max_size=3).map(tuple)
 WORDS = st.builds(SlurmAnswer, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
                   st.sampled_from([None, {}, {"12": JobAccount("CANCELLED", "0")}]), st.sampled_from([None, UP]))
 STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
