@@ -33,8 +33,9 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-def deliver(*to: NotifyTarget, smtp: str | None = None, env: dict[str, str] | None = None) -> dict[str, str]:
-    delivery = Delivery(to, MESSAGE, smtp, {"PATH": os.environ["PATH"], **(env or {})})
+def deliver(*to: NotifyTarget, smtp: str | None = None, env: dict[str, str] | None = None,
+            message: Message = MESSAGE) -> dict[str, str]:
+    delivery = Delivery(to, message, smtp, {"PATH": os.environ["PATH"], **(env or {})})
     while (results := delivery.poll()) is None:
         time.sleep(0.01)
     return results
@@ -192,6 +193,15 @@ def test_a_mail_server_gets_the_mail(serve: Callable[[Handle], int]) -> None:
     assert deliver(NotifyTarget("mailto", "me@site"), smtp=f"127.0.0.1:{port}") == {"mailto:me@site": ""}
     assert f"Subject: {MESSAGE.title}" in got and "bloom has given up" in got
     assert any(line.lower().startswith("rcpt to:<me@site>") for line in got)
+
+
+def test_html_of_a_job_is_text_in_a_mail_of_apprise(serve: Callable[[Handle], int]) -> None:
+    pytest.importorskip("apprise", reason="the extra notify is not installed")
+    got: list[str] = []
+    url = f"mailto://127.0.0.1:{serve(mail_server(got))}?from=a@example.org&to=b@example.org"
+    hostile = MESSAGE._replace(text="<img src=http://127.0.0.1:9/x>\n")
+    assert deliver(NotifyTarget("env", "URL"), env={"URL": url}, message=hostile) == {"env:URL": ""}
+    assert any("text/plain" in line for line in got) and not any("text/html" in line for line in got), got
 
 
 @pytest.mark.parametrize(("handle", "trouble"), [

@@ -59,6 +59,20 @@ async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
     raise AssertionError(f"{table.row_count} runs, not {count}")
 
 
+def test_a_look_that_was_asked_for_is_not_lost_to_the_clocks(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("5")
+        await shows(pilot, "why", "verdict")
+        pilot.app.query_one("#text-why", Static).update("r: look")
+        assert isinstance(pilot.app, TopScreen)
+        pilot.app.look_at_pane(by_hand=True)
+        pilot.app.look_at_pane()
+        await shows(pilot, "why", "verdict")
+
+    on_screen(check)
+
+
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 def test_a_run_is_listed_and_each_pane_tells_of_it(made: Made, size: tuple[int, int]) -> None:
     async def check(pilot: Pilot[None]) -> None:
@@ -93,7 +107,25 @@ def test_what_a_job_prints_does_nothing_to_the_screen(made: Made) -> None:
         await pilot.press("2")
         text = await shows(pilot, "log", "step 12")
         assert "\x1b" not in text and "\x07" not in text and "[bold red]mark[/]" in text
+        for key, pane in (("1", "status"), ("3", "events"), ("4", "nodes")):
+            await pilot.press(key)
+            text = await shows(pilot, pane, "[bold red]mark[/]")
+            assert all(char.isprintable() or char in "\n\t" for char in text)
 
+    why = HOSTILE.decode(errors="surrogateescape")
+    made.event("node_suspected", node=why, kind="user_code", why=why)
+    made.event("node_excluded", node=why, why=why)
+    on_screen(check)
+
+
+def test_a_line_of_ten_megabytes_does_not_hold_up_the_screen(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("2")
+        text = await shows(pilot, "log", "step 13")
+        assert len(text) < 10_000 and "word word" in text
+
+    made.log(1, b"word " * 2_000_000 + b"\n[n0:0]: step 13\n")
     on_screen(check)
 
 

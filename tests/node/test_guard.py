@@ -32,6 +32,7 @@ from safelaunch.node.guard import kernel
 from safelaunch.node.guard.fence import TICK_S
 from safelaunch.node.guard.main import PRIVATE, SWITCH_MARGIN_S
 from safelaunch.node.guard.processes import is_told_alone, marked, signal_handlers
+from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.node.guard.switch import KNOWN_S, Fuses
 from tests.lease import leased
 
@@ -237,6 +238,13 @@ def test_the_leader_hears_how_the_launcher_ended_and_that_nothing_is_left(node: 
     guard = leader.guard()
     leader.serve_until(lambda: guard.gone, "the last word")
     assert (guard.code, guard.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
+
+
+def test_a_task_of_a_scripts_srun_tells_how_many_tasks_its_step_has(node: Node) -> None:
+    leader = node.lead()
+    node.guarded(["true"], leader, SAFELAUNCH_STEP="yes", SLURM_STEP_ID="3", SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="2")
+    guard = leader.guard(4 * STEP_TASKS + 1)
+    assert (guard.step, guard.tasks) == (4, 2)
 
 
 def test_a_guard_finds_what_the_kernel_said_of_hardware_since_then(

@@ -139,8 +139,8 @@ def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> 
 
 
 def off_s(t: float | None, begun_t: float, ended_t: float) -> float:
-    """By how much a node's clock is at least ahead of this host's, or behind it (negative), if it was read between
-    these times; 0 = it may be right.
+    """By how much a node's clock is at least ahead of this host's, or behind it (negative); 0 = it may be right. It was
+    read between these times.
     """
     if t is None or begun_t <= t <= ended_t:
         return 0.0

@@ -19,7 +19,7 @@ from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
 
-LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id
+LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 BLOCK_BYTES = 1 << 16

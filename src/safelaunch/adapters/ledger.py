@@ -111,8 +111,8 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
 
 
 def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
-    """The uses of nodes from `read_raw`, each once: of each owner the newest, so many that a leader, which does nothing
-    else meanwhile, has read them within half a second.
+    """The uses of nodes from `read_raw`, each once: of each owner the newest. They are so few that a leader has read
+    them within half a second, as it does nothing else meanwhile.
     """
     from safelaunch.core.nodeuse import parse_use
 

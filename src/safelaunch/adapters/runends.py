@@ -15,9 +15,9 @@ from safelaunch.node.host import short_host
 
 
 def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """How these runs have ended, by which way they get their next jobs, and of local ones the jobs that live on this
-    machine (null: it is not theirs). {}: its folder is gone; nothing of one that cannot be read. Runs in a child: it
-    blocks where a folder does.
+    """How these runs have ended, and by which way they get their next jobs. Of local ones also the jobs that live on
+    this machine (null: it is not theirs). {}: its folder is gone. A run that cannot be read has no entry. Runs in a
+    child: it blocks where a folder does.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in run_dirs:

@@ -1,7 +1,7 @@
 """The shared run folder, touched without ever waiting for it longer than a deadline.
 
 Writes go in order through an outbox on a node-local disk to a courier, a child that hangs instead of the leader.
-Disposable children do the reads and claims. While the folder is frozen (seeds: "the filesystem froze and became
+Disposable children do the reads and claims. While the folder is frozen (an incident: "the filesystem froze and became
 unresponsive") the leader goes on, and after the thaw the outbox is delivered. If kill -9 ends leader and courier, the
 courier of the next leader on this node delivers what they left.
 

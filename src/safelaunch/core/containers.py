@@ -1,6 +1,6 @@
 """What runs the command in a container (`container.runtime`), one row each, and the words that start it.
 
-The node guard stands outside and starts the runtime as it would start the training; only pyxis, a plugin of srun, puts
+The node guard stands outside and starts the runtime as it would start the training. Only pyxis, a plugin of srun, puts
 the whole task into the container, its guard included. Sources: apptainer-exec(1), podman-run(1), enroot's
 doc/cmd/start.md, pyxis's README and `srun --help`, podman-hpc's etc/modules.d/gpu.yaml. Measured: podman 4.3.1.
 """

@@ -90,7 +90,7 @@ def find_target(verb: str, nodes: tuple[str, ...], is_local: bool, srun: tuple[s
 
 
 def _this_cluster(env: Mapping[str, str]) -> tuple[str, ...]:
-    """srun's option that keeps a job in its cluster: in a federation, it would start on any that has a free node of
+    """srun's option that keeps a job in its cluster. In a federation, it would start on any that has a free node of
     that name (22.05, measured).
     """
     name = FederatedName(env).name()

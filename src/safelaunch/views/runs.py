@@ -1,6 +1,6 @@
 """Which run RUN means, and what the journal and the scheduler say of it. RUN is a path, a name, a run id, the job id of
-any of its jobs, or a unique prefix of name or id; without it the newest run in this folder. The folder may be on a
-frozen filesystem, so a disposable child reads it first.
+any of its jobs, or a unique prefix of name or id. Without it the newest run in this folder is meant. The folder may be
+on a frozen filesystem, so a disposable child reads it first.
 """
 
 from __future__ import annotations

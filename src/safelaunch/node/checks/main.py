@@ -1,6 +1,6 @@
 """Run the checks that a request asks for; one JSON line on stdout. Always exits with 0: the answer says what failed.
 
-Each check runs in a disposable child with a deadline, all at once: what hangs costs its own deadline, and a child that
+Each check runs in a disposable child with a deadline, all at once. What hangs costs its own deadline, and a child that
 sleeps in D state is left behind. As a program: `python3 -I -S main.py '{"paths": ["/scratch"], "level": "light"}'`.
 Standard library, Python 3.9.
 
@@ -19,7 +19,18 @@ if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
 from safelaunch.node import addresses, children, devices
-from safelaunch.node.checks.answer import OK, CheckRequest, failed, ok, print_answer, skipped, unknown
+from safelaunch.node.checks.answer import (
+    FAILED,
+    ISOLATE,
+    OK,
+    UNKNOWN,
+    CheckRequest,
+    failed,
+    ok,
+    print_answer,
+    skipped,
+    unknown,
+)
 from safelaunch.node.checks.table import CHECKS, HEAVY, LEFTOVERS, SOURCES, Check
 
 TYPE_CHECKING = False
@@ -54,14 +65,16 @@ def run(request: CheckRequest) -> list[dict[str, Any]]:
     programs = [one for one in request.programs if one["name"] not in request.skip and request.has_level(one["level"])]
     own = [children.Task(("plugin", one["name"]), [sys.executable, "-I", "-S", "-c", one["program"]],
                          one["deadline_s"]) for one in programs]
-    heavy = [check for check in wanted if HEAVY.issuperset(check.needs) and check.needs]
+    heavy = [check for check in wanted if HEAVY.intersection(check.needs)]
     light = [check for check in wanted if check not in heavy]
-    # Only where no process is on a GPU do heavy programs run: they would take a training's memory.
+    # Only where no process is on a GPU do heavy programs run: they would take a training's memory. On a GPU whose
+    # processes nothing tells, those run that a person has asked for by name.
     asking = [*light, *([LEFTOVERS] if heavy and LEFTOVERS not in light else [])]
     outcomes = children.run_all([*_questions(asking, request), *tasks, *own], AT_ONCE, until_s)
     outcomes.update(_judge(asking, outcomes, request, until_s))
-    if heavy and _is_ok(outcomes[(LEFTOVERS.name, "")]):
-        outcomes.update(children.run_all(_questions(heavy, request), 1, until_s))
+    idle = _outcome_in(outcomes[(LEFTOVERS.name, "")]) if heavy else OK
+    free = [check for check in heavy if idle == OK or (idle != FAILED and check.level == ISOLATE)]
+    outcomes.update(children.run_all([task for task in _questions(free, request) if task.name in HEAVY], 1, until_s))
     outcomes.update(_judge(heavy, outcomes, request, until_s))
     rows = [row for check in wanted
             for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
@@ -78,11 +91,11 @@ def _judge(checks: list[Check], heard: Mapping[Any, children.Outcome], request: 
     return children.run_all(tasks, AT_ONCE, max(until_s, time.monotonic() + 2.0))
 
 
-def _is_ok(outcome: children.Outcome) -> bool:
+def _outcome_in(outcome: children.Outcome) -> str:
     try:
-        return bool(json.loads(outcome.text)["outcome"] == OK)
+        return str(json.loads(outcome.text)["outcome"])
     except (ValueError, KeyError, TypeError):
-        return False
+        return UNKNOWN
 
 
 def _questions(wanted: list[Check], request: CheckRequest) -> list[children.Task]:
