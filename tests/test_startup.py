@@ -17,11 +17,11 @@ SOURCE = Path(safelaunch.__file__).parent
 # or mixes with other types is a NamedTuple, at a third of it. What few runs need is imported where it is used.
 MOST = {
     "safelaunch": (3, 0),
-    "safelaunch.loop": (247, 44),
-    "safelaunch.commands.submit": (88, 10),
-    "safelaunch.commands.status": (87, 16),
-    "safelaunch.commands.logs": (92, 17),
-    "safelaunch.commands.why": (99, 17),
+    "safelaunch.loop": (247, 42),
+    "safelaunch.commands.submit": (88, 8),
+    "safelaunch.commands.status": (76, 6),
+    "safelaunch.commands.logs": (92, 15),
+    "safelaunch.commands.why": (99, 16),
 }
 COUNT = """
 import importlib, json, sys
