@@ -14,6 +14,7 @@ from benchmarks.why import OWN_SAMPLES, Case, load_corpus
 
 from safelaunch.cli import run
 from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
+from safelaunch.views.logfollow import wait_for_last_lines
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 
@@ -313,3 +314,12 @@ def test_follow_filters_whole_lines(bloom: Made, logs: Said) -> None:
     bloom.log(2, LINES + b"[n0:1]:bar 1%\r2%\n[n0:1]:unfinished b")
     out = logs("-f", "-n", "99", "--rank", "1")[0]
     assert out == b"[n0:1]:b rank 1\n[n0:1]:bar 1%\r2%\n[n0:1]:unfinished b"
+
+
+def test_a_log_is_read_at_once_where_the_run_has_ended_by_a_clock_that_is_an_hour_ahead(bloom: Made) -> None:
+    bloom.event("completed", ago_s=-3600.0, exit_code=0, why="attempt 2 ended with exit code 0")
+    bloom.log(2, b"the end\n")
+    reader = threading.Thread(target=wait_for_last_lines, args=(bloom.run,), daemon=True)
+    reader.start()
+    reader.join(20)
+    assert not reader.is_alive()

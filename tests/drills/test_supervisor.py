@@ -41,7 +41,7 @@ def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
     pause_s = random.Random(moment).uniform(0.0, 3.5)
     drill = submit(sandbox)("--steps 60 --step-time 0.04 --save-every 10 --die-at 35 --lockstep sync",
                             wait_started=False)
-    drill.wait_for(drill.leader, 20, "no leader was born")
+    drill.wait_for(drill.leader, 60, "no leader was born")
     time.sleep(pause_s)   # the moment is the fault's parameter, not a wait for something
 
     leader = drill.leader()
@@ -134,7 +134,7 @@ def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 300 --step-time 0.03")
     for step in (10, 40, 70):
         drill.wait_step(step)
-        drill.wait_for(lambda: drill.pids("pump.py"), 30, "no pump runs")
+        drill.wait_for(lambda: drill.pids("pump.py"), 60, "no pump runs")
         for pump in drill.pids("pump.py"):
             drill.kill(pump)
 

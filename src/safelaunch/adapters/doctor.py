@@ -40,7 +40,7 @@ JOB_LIMIT_S = 900.0     # of the small job: what is left if this process is kill
 LOOK_S = 20.0           # of a node's own look: its slowest program has 15 s
 MEET_S = 20.0
 FOLDER_S = 10.0
-MODULES = ("addresses", "children", "checks.answer", "checks.disk", "bench.work", "bench.pair", "sitelook")
+MODULES = ("addresses", "children", "host", "checks.answer", "checks.disk", "bench.work", "bench.pair", "sitelook")
 
 
 def questions(user: str, partition: str | None, options: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -24,6 +24,7 @@ from safelaunch.adapters.ledgerfolder import folder_of as folder_of
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
+from safelaunch.node.host import short_host
 
 if TYPE_CHECKING:
     from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
@@ -144,7 +145,7 @@ def _make(folder: Path) -> None:
 
 
 def _name(t: float) -> str:
-    host = os.uname().nodename.split(".")[0]
+    host = short_host()
     month = time.strftime("%Y-%m", time.gmtime(t))
     return f"{os.geteuid()}-{host if is_node_name(host) else 'host'}-{month}.jsonl"
 

@@ -154,7 +154,8 @@ def _by_apprise(url: str, message: Message) -> None:
     sender = apprise.Apprise()
     if not sender.add(url):
         raise NotSent("apprise does not know this form of URL")
-    if not sender.notify(body=message.text, title=message.title, notify_type=message.severity):
+    # As text: what a job has printed is no HTML or markup of a mail.
+    if not sender.notify(body=message.text, title=message.title, notify_type=message.severity, body_format="text"):
         raise NotSent("apprise could not send it; `apprise -vv` on that node says why")
 
 

@@ -33,7 +33,7 @@ _TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task
 
 
 class Result(NamedTuple):
-    """How a command ended; `returncode` None = its deadline passed and it was killed."""
+    """How a command ended; `returncode` None = its deadline passed and it was killed; below 0 = a signal ended it."""
 
     argv: tuple[str, ...]
     returncode: int | None
@@ -47,8 +47,12 @@ class Result(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Nobody knows whether Slurm did it."""
-        return self.returncode is None or (self.returncode != 0 and slurmtext.is_unreachable(self.stderr))
+        """Nobody knows whether Slurm did it: a command that is killed, as by the TERM for a whole job, may have been
+        heard.
+        """
+        if self.returncode is None or self.returncode < 0:
+            return True
+        return self.returncode != 0 and slurmtext.is_unreachable(self.stderr)
 
     @property
     def is_missing(self) -> bool:

@@ -177,9 +177,10 @@ class Submission:
         return there, slurmtext.usable_nodes(result.stdout, own)
 
     def _ask(self, argv: tuple[str, ...]) -> slurm.Result:
-        if argv not in self._told:
-            self._told[argv] = slurm.run(argv, self._env)
-        return self._told[argv]
+        told = self._told.get(argv)
+        if told is None:   # not looked up again: another point's thread may clear all of it meanwhile
+            told = self._told[argv] = slurm.run(argv, self._env)
+        return told
 
     def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
         """Those of our names that Slurm knows, after it has refused a list.

@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 # Of the host, and another one in the image: `env:` must not carry it inside. container.env may set it.
 OUTSIDE_ONLY = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME", "SHELL", "PYTHONHOME"))
-# Processes of the runtimes, which are no ranks: a signal for the training must not reach it twice, or end its shell.
-PROCESSES = ("apptainer", "singularity", "starter", "starter-suid", "podman", "podman-hpc", "conmon", "crun", "runc",
-             "enroot", "enroot-nsenter", "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit")
 CWD = "{cwd}"      # filled in on the node: where the task starts
 TASK = "{task}"    # a name of its own for each task of a run
 

@@ -68,15 +68,13 @@ def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[tuple[b
     lines = data.split(b"\n")
     last = len(lines) - 1   # behind the last newline: empty, or torn
     for index, line in enumerate(lines):
-        if not line.strip(b" \t\r\0"):
-            if b"\0" in line and index != last:
-                problems.append(f"{name}:{index + 1}: zero bytes (a lost write of the filesystem)")
-            continue
         event = _parse_line(line)
         if event is not None:
             yield line.strip(), event
-        elif index != last:
-            problems.append(f"{name}:{index + 1}: not a journal line")
+        elif index != last and line.strip(b" \t\r"):
+            is_lost = not line.strip(b" \t\r\0")
+            problems.append(f"{name}:{index + 1}: "
+                            + ("zero bytes (a lost write of the filesystem)" if is_lost else "not a journal line"))
 
 
 def _parse_line(line: bytes) -> Event | None:

@@ -20,6 +20,7 @@ import sys
 import time
 
 from safelaunch.node import children, cores, devices, evidence, leftovers, proctable, spy
+from safelaunch.node.host import short_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class NodeSample:
         for row in rows:
             row.pop("sockets", None)
         return {
-            "v": 1, "node": self.options.node, "host": os.uname().nodename.split(".")[0], "t": time.time(),
+            "v": 1, "node": self.options.node, "host": short_host(), "t": time.time(),
             "took_s": round(time.monotonic() - self.start_s, 3), "processes": self.members, "ranks": rows,
             "frames": self.frames.rows, "stacks": self.stacks.rows, "mounts": mounts,
             "gpus": self._read_gpus(),

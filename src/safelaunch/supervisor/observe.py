@@ -48,6 +48,7 @@ LIMIT_S = 3600.0        # between two checks of the time limit, which people may
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 MISSING_AGAIN_S = 300.0
+ASKS_S = 60.0           # srun gives up a node that is dead after 11 s, a silent one after 20 s (drill, Slurm 22.05)
 SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decides what that means
 
 
@@ -289,11 +290,11 @@ def find_missing(lead: Leader, live: Live) -> None:
 
 def probe_missing(lead: Leader, node: str, number: int) -> Step:
     """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
-    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, 15.0)
+    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
     overlap.note_result(lead, result)
     is_missing = lead.live is not None and lead.live.number == number and all(
         guard.node != node for guard in lead.server.guards.values())
-    if is_missing and result is not None and not result.is_ok and lead.nodes.no_overlap is None:
+    if is_missing and result is not None and "Job step aborted" in result.stderr:   # slurmctld was heard, the node not
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
         return

@@ -112,12 +112,12 @@ class RunReader:
                 found.update(rows)
         return found, blind
 
-    def visit(self, dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+    def visit(self, runs: Mapping[str, Known], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
         """(folder → what `look` finds there, folders that did not answer)."""
         self._mounts = _mount_points()
         found: dict[str, Any] = {}
         blind: list[str] = []
-        for group, together in self._grouped({dir: Known() for dir in dirs}).items():
+        for group, together in self._grouped(runs).items():
             rows = self._walk(group, together, look)
             if rows is None:
                 blind += together

@@ -275,7 +275,7 @@ class Watcher:
         try:
             accounts = slurmtext.parse_sacct(result.check().stdout)
         except (ParseError, SlurmError):
-            is_silent = result.returncode is None or slurmtext.is_database_away(result.stderr)
+            is_silent = result.is_unknown or slurmtext.is_database_away(result.stderr)
             if is_silent and self.world.now_s() - self.memory.no_word_since_s < SACCT_PATIENCE_S:
                 self._tell_blind(f"sacct gives no clear answer ({result.stderr.strip()[:200] or 'none in time'})")
                 return None

@@ -77,7 +77,8 @@ def is_barred(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
 
 def size_in_slurm(plan: Plan, nodes: int) -> dict[str, str]:
     """What of a pending job `scontrol update` must change for so many nodes: with tasks or processors of more it waits
-    for ever (22.05, measured).
+    for ever. NumNodes alone would take nodes from a job that has just started; beside the others Slurm refuses it then
+    (22.05, measured).
     """
     tasks = nodes * plan.ntasks_per_node
     return {"NumNodes": str(nodes), "NumTasks": str(tasks), "NumCPUs": str(tasks * (plan.cpus_per_task or 1))}

@@ -284,9 +284,9 @@ def _smaller(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judge
     left = successor.make_room(plan, run.state, excluded, usable_nodes(run, word) or ()).left
     if left < (plan.min_nodes or 0) or (not run.state.attempts and left >= plan.allocated_nodes):
         return _impossible(run, word, job, text)
-    # Those that are busy may be so for long: the idle ones are taken, or the fewest.
-    size = resize.most_nodes(plan, len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
-    if size >= dict(run.notes.smaller).get(job.number, plan.nodes):
+    # Those that are busy may be so for long: the idle ones are taken, or the fewest. Spares give way first.
+    size = resize.most_nodes(plan, idle := len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
+    if max(idle, size) >= dict(run.notes.smaller).get(job.number, plan.allocated_nodes):
         return Judgement("waiting", text)
     why = f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
     return _unless_announced(run, "smaller", MakeSmaller(job.id, size, why))

@@ -60,6 +60,7 @@ from safelaunch.node.guard.processes import (
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
+from safelaunch.node.host import short_host
 from safelaunch.node.light import LATER, signal, suppress
 
 TYPE_CHECKING = False
@@ -115,6 +116,12 @@ def task_of(env: Mapping[str, str]) -> int:
     return number
 
 
+def tasks_of(env: Mapping[str, str]) -> int | None:
+    """How many tasks the step of a user's script has; None outside such a step, and where Slurm does not say it."""
+    told = env.get("SLURM_STEP_NUM_TASKS", "") if env.get("SAFELAUNCH_STEP") else ""
+    return int(told) if told.isdigit() else None
+
+
 def import_rest() -> None:
     """Import what a guard needs once its launcher runs."""
     globals().update((name, __import__(name)) for name in LATER)
@@ -124,13 +131,13 @@ class TaskGuard:
     """One task's guard; `run` returns when the launcher and all of its descendants have gone."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.node = env.get("SAFELAUNCH_NODE") or os.uname().nodename.split(".")[0]
+        self.node = env.get("SAFELAUNCH_NODE") or short_host()
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
         lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
         self.record = env["SAFELAUNCH_RECORD"]
         known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
         self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],
-                         {"node": self.node, "task": task_of(env), "attempt": self.attempt})
+                         {"node": self.node, "task": task_of(env), "attempt": self.attempt, "tasks": tasks_of(env)})
         self.launcher = 0
         self.exit_code = 1
         self.ended = False          # the launcher has been reaped
