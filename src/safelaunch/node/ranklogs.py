@@ -108,7 +108,7 @@ class LogSplit:
     """The rank files beside an attempt's log while that grows, and how far they have come in it (`at`, bytes)."""
 
     def __init__(self, facts: str, log: str, stopped: str) -> None:
-        """`facts`: the file in which the leader has written down the attempt; `stopped`: where a pump that was told to
+        """`facts`: the file in which the leader has written down the attempt. `stopped`: where a pump that was told to
         leave has noted how far it had come. One that was killed noted nothing: they are written again. Raises OSError,
         ValueError, KeyError, TypeError.
         """
