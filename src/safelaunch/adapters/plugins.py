@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core import plugins
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plugins import CheckPlugin, LauncherPlugin, NoPlugin
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import SlurmRefused
 
 Y = TypeVar("Y")

@@ -5,7 +5,8 @@ members are strings, so that a journal's word equals its member; a journal of a 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 
 class _Word(str, Enum):

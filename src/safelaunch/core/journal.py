@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 MAX_LINE_BYTES = 1 << 20   # a longer "line" is not ours: a journal line holds a node list at most

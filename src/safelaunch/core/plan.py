@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")

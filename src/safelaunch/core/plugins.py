@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from safelaunch.core.launchers import call_fault
+from safelaunch.core.records import NamedTuple
 
 if TYPE_CHECKING:   # every submission imports this module
     from safelaunch.core.checkpoints.model import Candidate, CheckpointTree

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
 
 from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;

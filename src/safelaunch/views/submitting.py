@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.adapters import (
     bashtext,
@@ -35,6 +35,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import AfterRun, Plan
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 from safelaunch.version import __version__
@@ -131,6 +132,7 @@ class Sending:
 
     def __init__(self, cwd: str, cluster: ClusterName, federated: FederatedName, say: Say) -> None:
         self._cwd, self._cluster, self._federated, self._say = cwd, cluster, federated, say
+        self._env = dict(os.environ)   # decoded once: a sweep needs it some times for each point
         self._git = GitFacts(cwd)
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
@@ -181,7 +183,7 @@ class Sending:
             "git": facts if in_meta else "git.json", "rules": self._rules,
             "cluster_name": name or None, "sweep": sweep,
         }
-        run = runfolder.create(folder, meta, plan, text, os.environ, is_followed=lane.is_followed,
+        run = runfolder.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed,
                                when_there=lambda: lane.is_there(plan))
         job = self._send(run, waits, lane)
         registry.register(folder, plan.name, run_id, job, run.cluster, sweep)
@@ -206,7 +208,7 @@ class Sending:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
     def _send(self, run: runfolder.Run, waits: Waits, lane: Lane) -> str:
-        submission = Submission(run, os.environ, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
+        submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
                                 lane.is_sent, self._told)
         try:
             ownership.require(run.dir)   # it may have been there before, open to others

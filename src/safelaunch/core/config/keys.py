@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from safelaunch.core import categories, containers, launchers, via
 from safelaunch.core.causes.category import POLICY_WORDS
 from safelaunch.core.checks.results import CHECK_NAMES
@@ -32,6 +30,7 @@ from safelaunch.core.config.kinds import (
 from safelaunch.core.config.sweeps import SweepTable
 from safelaunch.core.notify import words
 from safelaunch.core.plugins import BUILT_IN_FORMATS
+from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
+from safelaunch.core.records import NamedTuple
 
 ARRAY_TASK = "SLURM_ARRAY_TASK_ID"   # of a user's own script; "task" in names of runs
 MOST_POINTS = 1000   # as MaxArraySize of slurm.conf(5) by default: beyond it somebody has made a mistake
