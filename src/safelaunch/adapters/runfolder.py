@@ -339,9 +339,16 @@ def _render_meta(meta: Mapping[str, Any]) -> bytes:
 
 
 def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str]) -> str:
+    texts: dict[int, str] = {}   # most values are there many times: an origin, None
+
+    def text_of(value: Any) -> str:
+        if id(value) not in texts:
+            texts[id(value)] = dump(value)
+        return texts[id(value)]
+
     rows = []
     for key, value in meta.items():
-        text = "{\n" + ",\n".join(f"    {dump({name: one})[1:-1]}" for name, one in value.items()) + "\n  }" if (
+        text = "{\n" + ",\n".join(f"    {dump(name)}: {text_of(one)}" for name, one in value.items()) + "\n  }" if (
             isinstance(value, dict) and value) else dump(value)
         rows.append(f"  {dump(key)}: {text}")
     return "{\n" + ",\n".join(rows) + "\n}\n"

@@ -222,7 +222,7 @@ def has_phrase(rows: tuple[Phrase, ...], text: str) -> bool:
 
 def find_phrase(rows: tuple[Phrase, ...], text: str) -> int | None:
     """Where the first of any of the rows stands in the text; None = nowhere."""
-    found = (re.search(row.pattern, text, re.MULTILINE | re.IGNORECASE) for row in rows)
+    found = (re.search(row.pattern, text, re.MULTILINE | re.IGNORECASE) for row in rows if text)
     return min((match.start() for match in found if match), default=None)
 
 

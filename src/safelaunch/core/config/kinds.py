@@ -353,7 +353,7 @@ class ResumeArgs:
     def read(self, node: Node) -> str:
         """The text as written; bash quoting is undone when it is filled in."""
         text = Text(may_be_empty=True).read(node)
-        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text):
+        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text) if text else ():
             if name not in ("path", "step"):
                 raise WrongValue(f"{{{name}}}: only {{path}} and {{step}} are filled in")
         if "'" in text or '"' in text or "\\" in text:

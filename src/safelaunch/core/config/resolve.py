@@ -9,7 +9,7 @@ Not by a library of models: importing one and building the models takes as long 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.config.handed import BASHS_OWN
 from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS, Key
@@ -25,15 +25,18 @@ from safelaunch.core.config.layers import (
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
 from safelaunch.core.config.sbatchoptions import OPTIONS
-from safelaunch.core.config.scriptlayer import RESTARTS, is_script, read_script
+from safelaunch.core.config.scriptpath import is_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
-from safelaunch.core.plugins import FindPlugin, no_plugins
+from safelaunch.core.plugins import no_plugins
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from safelaunch.core.pluginvalues import FindPlugin
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
@@ -127,6 +130,8 @@ def _read_layers(
     for source in sources:
         tree: MappingNode | None
         if source.layer == "file" and is_script(source.text):
+            from safelaunch.core.config.scriptlayer import RESTARTS, read_script  # few configs are scripts
+
             tree, faults, said = read_script(source.text, source.layer, source.name)
             notes += [*said, RESTARTS]
         else:

@@ -74,7 +74,10 @@ def read_plain(text: str) -> Value:
         return _BOOL[text]
     if text[0] not in "+-.0123456789" or len(text) > _NUMBER_MAX_CHARS:
         return text
-    if text.isascii() and text.isdigit():   # most numbers, and the pattern need not be compiled
+    # Most texts and numbers need no pattern, which takes long to compile.
+    if text[-1] not in ".0123456789" and not text.startswith(("0x", ".", "+.", "-.")):
+        return text
+    if text.isascii() and text.isdigit():
         return int(text)
     found = re.fullmatch(_NUMBER, text)
     if found is None:

@@ -74,7 +74,6 @@ WORDS: dict[str, Word] = {
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",
                       ("preserved",), _of_site),
 }
-DEFAULT = ("gave_up", "hang", "suspect_node", "completed")
 ENDS = ("gave_up", "completed", "stopped")
 _BY_EVENT = {event: name for name, word in WORDS.items() for event in word.events}
 
