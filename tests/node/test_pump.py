@@ -459,6 +459,11 @@ def test_a_file_for_each_rank_is_kept_where_the_leader_wants_them_and_survives_a
     assert {path.name: path.read_bytes() for path in ranks.iterdir()} == {
         "rank-1-n0.log": b"[n0:1]: three\n", "rank-2-n1.log": b"[n1:0]: one\n[n1:0]: two\n"}
     assert bench.target.read_bytes() == bench.spool.read_bytes()
+    with (ranks / "rank-2-n1.log").open() as kept:
+        append(bench.spool, b"\n[n1:0]: four\n")
+        assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+        assert os.fstat(kept.fileno()).st_nlink == 1, "the copy of an attempt's last lines wrote them anew"
+    assert (ranks / "rank-2-n1.log").read_bytes().endswith(b"two\n[n1:0]: four\n")
 
 
 def test_rank_files_that_cannot_be_written_cost_the_log_nothing(bench: Bench) -> None:
@@ -470,3 +475,13 @@ def test_rank_files_that_cannot_be_written_cost_the_log_nothing(bench: Bench) ->
     assert bench.stop() == 0
     assert bench.target.read_bytes() == b"[n0:0]: one\n" and "logs --split" in bench.said()
     assert bench.spool.exists()
+
+
+def test_a_pump_whose_package_is_gone_keeps_the_log_all_the_same(bench: Bench) -> None:
+    alone = bench.folder / "a" / "b" / "pump.py"
+    alone.parent.mkdir(parents=True)
+    alone.write_bytes(PUMP.read_bytes())
+    bench.spool.with_suffix(".json").write_text(json.dumps({"nodes": ["n0"], "rank_logs": None}))
+    append(bench.spool, b"[n0:0]: one\n")
+    assert bench.start("--once", program=("-S", str(alone))).wait(timeout=DEADLINE_S) == 0, bench.said()
+    assert bench.target.read_bytes() == b"[n0:0]: one\n"

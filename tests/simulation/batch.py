@@ -124,6 +124,7 @@ class Batch(Shell):
     """The batch script."""
 
     role = "leader"
+    is_finished = False   # by itself; Slurm hears of it a moment later
 
     def __init__(self, sim: Sim, host: Host, job: Job) -> None:
         super().__init__(sim, host, job)
@@ -138,6 +139,7 @@ class Batch(Shell):
     def finish(self, code: int) -> None:
         """The script ends, and the job with it."""
         self.kill()
+        self.is_finished = True
         self.sim.trace(self.host.name, f"the script of job {self.job.id} ends with {code}")
         self.sim.clock.after(0.05, lambda: self.sim.slurm.script_ended(self.job, code))
 

@@ -140,7 +140,7 @@ def survey(dir: str, format: str, pattern: str | None = None,
            most_whole: int = MOST_WHOLE) -> tuple[JudgedCheckpoint, ...]:
     """Every candidate in `dir`, the newest first, with its absolute path, and why it is not complete.
 
-    A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none" (law 4).
+    A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none".
     """
     plugins = {} if format in latest.NAMES else {format: _plugin(format)}
     with contextlib.closing(RealFolder(dir)) as folder:

@@ -132,7 +132,7 @@ def load_code(group: str, name: str) -> Any:
     except Exception as error:   # foreign code
         raise NoPlugin(f"the plugin {name} cannot be loaded: {_tell(error)}") from error
     if not _has_shape(group, value):
-        raise NoPlugin(f"the plugin {name} is no {plugins.GROUPS[group].doc}")
+        raise NoPlugin(f"the plugin {name} is no {plugins.GROUPS[group]}")
     return value
 
 

@@ -159,7 +159,9 @@ def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
 
     Of each cluster only the newest: job ids start again when a cluster is set up again.
     """
-    cluster, newest = clustername.here(), dict[str, RegisteredRun]()
+    known, newest = list(known), dict[str, RegisteredRun]()
+    # Slurm is asked (20 ms) only where its answer decides.
+    cluster = clustername.here() if len({entry.cluster for entry in known}) > 1 else ""
     for entry in known:
         if entry.cluster not in newest and (entry.job == job or has_job(entry.dir, job)):
             newest[entry.cluster] = entry

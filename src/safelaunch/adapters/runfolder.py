@@ -83,7 +83,7 @@ def create(
             if is_followed:
                 _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.add)
             _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync.add)
-            made.append((run_dir / DRAFT).rename(run_dir / "run.json"))   # a submission that is killed leaves no half
+            made.append(_publish(run_dir / DRAFT, run_dir / "run.json"))   # one that is killed leaves no half
             when_there()
             sync.now()
         (run_dir / BEGUN).unlink()
@@ -240,7 +240,17 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
                                  hint=f"if that one has ended: rm {mark}")
         for name in _BEFORE_RUN_JSON:
             (run_dir / name).unlink(missing_ok=True)
-    _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
+    draft = run_dir / f"{BEGUN}.{os.getpid()}"
+    draft.unlink(missing_ok=True)   # of a dead process with this pid
+    _write(draft, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or an empty one
+    made.append(_publish(draft, mark))
+
+
+def _publish(draft: Path, path: Path) -> Path:
+    """Give a file that is whole its name; raises FileExistsError where another submission was faster."""
+    os.link(draft, path)
+    draft.unlink()
+    return path
 
 
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:

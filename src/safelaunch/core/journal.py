@@ -1,6 +1,6 @@
 """Journal lines as text: one file per writer, one JSON object a line, merged on read.
 
-A writer may be cut off at any byte. A torn last line is the mark of that and is ignored; a torn line in the middle
+A writer may be cut off at any byte. A torn last line is the mark of that and is ignored. A torn line in the middle
 means that something else wrote to the file, and is reported. Unknown events are kept: the fold skips them.
 """
 
@@ -71,15 +71,13 @@ def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[tuple[b
     lines = data.split(b"\n")
     last = len(lines) - 1   # behind the last newline: empty, or torn
     for index, line in enumerate(lines):
-        if not line.strip(b" \t\r\0"):
-            if b"\0" in line and index != last:
-                problems.append(f"{name}:{index + 1}: zero bytes (a lost write of the filesystem)")
-            continue
         event = _parse_line(line)
         if event is not None:
             yield line.strip(), event
-        elif index != last:
-            problems.append(f"{name}:{index + 1}: not a journal line")
+        elif index != last and line.strip(b" \t\r"):
+            is_lost = not line.strip(b" \t\r\0")
+            problems.append(f"{name}:{index + 1}: "
+                            + ("zero bytes (a lost write of the filesystem)" if is_lost else "not a journal line"))
 
 
 def _parse_line(line: bytes) -> Event | None:

@@ -1,7 +1,7 @@
 """A run's plan: what the resolved config asks for, as plain values that the script and the supervisor use.
 
-The supervisor must stay small and start fast on a compute node, so it makes the plan from `run.json` by itself;
-core.config has checked everything once, at submit.
+The supervisor must stay small and start fast on a compute node, so it makes the plan from `run.json` by itself. At
+submit core.config has checked everything once.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Resume(NamedTuple):
 class RestartPlan(NamedTuple):
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
-    `via` says how a new job is made, `policy` the user's rows of core.decide.policy: category, "word" or "word N";
-    `on_lost_progress` whether an attempt that starts too low is ended (core.progress.lost).
+    `via` says how a new job is made. `policy` has the user's rows of core.decide.policy: category, "word" or "word N".
+    `on_lost_progress` says whether an attempt that starts too low is ended (core.progress.lost).
     """
 
     max_restarts: int

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from safelaunch.core.records import NamedTuple
-
 RULES, CHECKS, LAUNCHERS = "safelaunch.rules", "safelaunch.checks", "safelaunch.launchers"
 FORMATS, NOTIFIERS = "safelaunch.checkpoint_formats", "safelaunch.notifiers"
 
 
-class PluginGroup(NamedTuple):
-    """One group of entry points: what each of them gives, and whether it is data."""
-
-    doc: str
-    is_data: bool = False
-
-
-GROUPS: dict[str, PluginGroup] = {
-    RULES: PluginGroup("a mapping of rules for `why`", is_data=True),
-    CHECKS: PluginGroup("a CheckPlugin: a program that looks at a node", is_data=True),
-    LAUNCHERS: PluginGroup("a LauncherPlugin: the words that start the ranks of a node", is_data=True),
-    FORMATS: PluginGroup("a CheckpointFormat: candidates and judge"),
-    NOTIFIERS: PluginGroup("a Notifier: a function of a message and an environment"),
+# Each group of entry points, and what each of them gives.
+GROUPS = {
+    RULES: "a mapping of rules for `why`",
+    CHECKS: "a CheckPlugin: a program that looks at a node",
+    LAUNCHERS: "a LauncherPlugin: the words that start the ranks of a node",
+    FORMATS: "a CheckpointFormat: candidates and judge",
+    NOTIFIERS: "a Notifier: a function of a message and an environment",
 }
 # Of core.checkpoints.latest, which imports all of them; a test compares the two.
 BUILT_IN_FORMATS = ("auto", "torch", "dcp", "deepspeed", "megatron", "nemo", "nanotron", "hf", "lightning",

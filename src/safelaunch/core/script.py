@@ -35,11 +35,10 @@ def render(
 ) -> str:
     """The sbatch script of a plan.
 
-    `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk;
-    `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job;
-    `is_complete` is lastcommand.find_last's; `cluster` is Slurm's ClusterName, on which alone a job of the run may
-    start an attempt, "" = not known.
-    Raises TemplateError when the template lacks a block or a value cannot be held.
+    `python` runs the supervisor on the batch host. `library` are the package folders that it copies to local disk.
+    `umask` is the training's in every job, also in those that the supervisor submits; None = that of its first job.
+    `is_complete` is lastcommand.find_last's. `cluster` is Slurm's ClusterName, on which alone a job of the run may
+    start an attempt; "" = not known. Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     text = _fill(template, "directives", directives(plan))
     return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster))

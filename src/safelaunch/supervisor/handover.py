@@ -331,8 +331,8 @@ def start_soon(lead: Leader) -> Step:
     """Let this requeued job start when this supervisor has gone, not two minutes later.
 
     When it stops completing, Slurm sets StartTime to 121 s from then, unless it is already in the future (job_mgr.c,
-    batch_requeue_fini). "now" fails twice, so "now+8": while the job completes it has no effect, and right after that
-    slurmd says "already killed, do not launch batch job", and the job is FAILED (both measured, 22.05).
+    batch_requeue_fini). "now" fails twice, so it is "now+8" (both measured, 22.05). While the job completes it has no
+    effect. Right after that slurmd says "already killed, do not launch batch job", and the job is FAILED.
     """
     if lead.state.successor != lead.job.id:
         return

@@ -164,7 +164,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
     return passing.without_sbatch(is_done((yield lead.successor.run(slurm.show_job(lead.job.id)))),
-                                  is_small=len(lead.job.nodes) < lead.plan.nodes)
+                                  is_small=len(lead.job.nodes) < lead.plan.allocated_nodes)
 
 
 def ask_missing(lead: Leader, action: AskNodes) -> Step:

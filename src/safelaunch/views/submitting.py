@@ -108,7 +108,7 @@ def choose_cluster(resolved: Resolved, say: Say) -> None:
 
 
 def stay_on_cluster(resolved: Resolved, federated: FederatedName, say: Say) -> None:
-    """In a federation, keep the run's jobs on this cluster: Slurm would start each on whichever is free first, and
+    """In a federation, keep the run's jobs on this cluster. Slurm would start each on whichever is free first, and
     there no supervisor, watch or verb could see what is left of the attempt before.
     """
     if name := federated.name(CLUSTER_S):

@@ -32,10 +32,11 @@ def submit(
     read: Callable[[], list[Resolved]], say: Say, agree: Agree | None = None,
     after: Callable[[Mapping[str, Any]], Waits] | None = None,
 ) -> Submitted | SubmittedSweep:
-    """Submit the run of a config, or of a sweep a run for each point, or those that an earlier submission of it did not
-    come to. The config is read while git and Slurm answer. It reports what happens, such as a submission that goes on.
-    `agree` sees what is to be sent to Slurm before anything is made, and may raise; `after` says what the runs wait
-    for. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError where nothing was submitted.
+    """Submit the run of a config, or of a sweep a run for each point. After an earlier submission of it, those that
+    this did not come to. The config is read while git and Slurm answer. It reports what happens, such as a submission
+    that goes on. `agree` sees what is to be sent to Slurm before anything is made, and may raise; `after` says what the
+    runs wait for. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError where nothing was
+    submitted.
     """
     with submitting.open_submission(say) as sending:
         points = read()
@@ -100,7 +101,7 @@ def _newest(wanted: Path) -> Run | None:
 
 
 class _LanePlace(Lane):
-    """A point's place in its lane. The next one is made once this one's run is on disk: a submission that is killed
+    """A point's place in its lane. The next one is made once this one's run is on disk. So a submission that is killed
     leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
     """
 

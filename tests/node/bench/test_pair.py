@@ -59,7 +59,7 @@ def test_a_partner_whose_process_is_stopped_costs_the_deadline_and_is_a_failure(
     fake_command(tmp_path, "good", "exec sleep 600")   # as a rank waits for its partner
     fake_command(tmp_path, "stopped", "kill -STOP $$")
     ports = free_ports()
-    both = [start(is_first, ports, str(tmp_path / name), deadline_s=3)
+    both = [start(is_first, ports, str(tmp_path / name), deadline_s=8)
             for is_first, name in ((True, "good"), (False, "stopped"))]
     for row, peer in zip(map(answer, both), "ba", strict=True):
         assert (row["outcome"], row["why"]) == ("failed", f"all-reduce with {peer} gave no answer in time")

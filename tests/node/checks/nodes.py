@@ -82,6 +82,6 @@ class MadeNode:
     def checks(self, name: str, **words: Any) -> list[dict[str, Any]]:
         """All answers of one check."""
         skip = [one for one in NAMES if one != name]
-        rows: list[dict[str, Any]] = main.run(CheckRequest({"skip": skip, "level": "full", **words}))["checks"]
+        rows: list[dict[str, Any]] = main.run(CheckRequest({"skip": skip, "level": "full", **words}))
         assert {row["name"] for row in rows} == {name}
         return rows

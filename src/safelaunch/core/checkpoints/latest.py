@@ -72,7 +72,7 @@ def survey(
     """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
 
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
-    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
+    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none".
     """
     rows = {format: foreign(format, plugins[format])} if format in plugins else _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)

@@ -1,6 +1,6 @@
 """The kinds of value a key can have: each reads one node, or says in plain words what it expected.
 
-`schema` is the JSON Schema of the same values, for editors. It sees a number's value and not how it is written, and
+`schema` is the JSON Schema of the same values, for editors. It sees a number's value and not how it is written. So it
 can let pass what only `read` knows to be wrong; a test lists what that is.
 """
 

@@ -55,8 +55,8 @@ _BY_TRAINING = """
 """
 # A script in a file is told in its environment.
 _BY_SCRIPT = """
-# Where checkpoints appear. After a failure the script starts again from its first line: it must load the newest one by
-# itself, or read $SAFELAUNCH_RESUME_PATH, which then says which one that is.
+# Where checkpoints appear. After a failure the script starts again from its first line. So it must load the newest one
+# by itself, or read $SAFELAUNCH_RESUME_PATH, which then says which one that is.
 # resume:
 #   dir: checkpoints
 """

@@ -53,8 +53,8 @@ class MappingNode(NamedTuple):
 
 Node = Union[Scalar, ListNode, MappingNode]  # noqa: UP007 (an alias at run time)
 
-# YAML 1.2.2, section 10.3.2 "Tag Resolution": the core schema, and nothing of YAML 1.1: there `on` is a
-# boolean, `12:30:00` the number 45000 and `1_000` the number 1000, and each has broken somebody's job.
+# YAML 1.2.2, section 10.3.2 "Tag Resolution": the core schema, and nothing of YAML 1.1. There `on` is a boolean,
+# `12:30:00` the number 45000 and `1_000` the number 1000. Each has broken somebody's job.
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NUMBER = (

@@ -44,7 +44,7 @@ class Watched(NamedTuple):
     quiet_s: float = 0.0
     requests: tuple[Request, ...] = ()
     # Jobs in whose own output slurmstepd wrote of a scancel: the newest that started, or one after it, whose supervisor
-    # was not born.
+    # was not started.
     scancelled: tuple[str, ...] = ()
     notes: Notes = Notes()
     mine: bool = True                      # its folder belongs to this user
@@ -59,12 +59,13 @@ class Watched(NamedTuple):
 
 
 class SlurmAnswer(NamedTuple):
-    """Slurm's word on one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job."""
+    """What Slurm says of one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job.
+    """
 
     jobs: tuple[KnownJob, ...] | None = None
     absences: int = 0
     same_s: float = 0.0                    # for how long its unfinished jobs have looked exactly like this
-    accounts: Mapping[str, JobAccount] | None = None      # sacct's word; None = not asked yet
+    accounts: Mapping[str, JobAccount] | None = None      # what sacct says; None = not asked yet
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
     reserved: tuple[str, ...] | None = None   # nodes of the run's own reservation; None = it has none, or nobody says
     trouble: str = ""

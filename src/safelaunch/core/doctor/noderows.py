@@ -17,7 +17,7 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class NodeAnswers:
-    """What nodes said; `silent`: who gave no answer and why, `met`: what two said of a connection between them,
+    """What nodes said. `silent`: who gave no answer, and why. `met`: what two said of a connection between them.
     `offsets_s`: how far their clocks are at least off this host's.
     """
 

@@ -61,7 +61,7 @@ WORDS: dict[str, Word] = {
                     (RunEnd.GAVE_UP,), _of_end),
     "completed": Word(SUCCESS, "has completed", "The run has completed.", (RunEnd.COMPLETED,), _of_end),
     "stopped": Word(INFO, "was stopped", "A person has stopped the run.", (RunEnd.STOPPED,), _of_end),
-    "hang": Word(WARNING, "may hang", "An attempt is silent for too long, and is looked at.",
+    "hang": Word(WARNING, "may hang", "An attempt is silent for too long: a hang check starts.",
                  ("hang_suspected",), _of_attempt),
     "suspect_node": Word(WARNING, "suspects a node", "A node is lost, or there is enough evidence to exclude it.",
                          ("node_excluded", "node_left_out", "node_lost"), _of_node),

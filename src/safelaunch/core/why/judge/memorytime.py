@@ -13,7 +13,7 @@ from safelaunch.core.why.verdict import Verdict
 
 EARLY_STEPS = 3                    # optimizer states and caches come with the first ones; from the fourth on it is open
 EARLY_BYTES = 16 << 20             # of a log that is longer, its beginning may not have been read
-# Where no line names a step, it may be that none was read: then a log is early while it is short in bytes and in time.
+# Where no line names a step, it may be that none was read. Then a log is early while it is short in bytes and in time.
 EARLY_S, NO_STEPS_BYTES = 1800.0, 4 << 20
 LATE_STEPS = 100                   # sizes that fit so often fit
 LATE_S, LATE_FEW_STEPS = 3600.0, 10   # of trainings with steps of minutes
