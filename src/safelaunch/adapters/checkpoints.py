@@ -24,7 +24,7 @@ from safelaunch.core.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.core.checkpoints.pickled import Allowance
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import CheckpointFormat
+    from safelaunch.core.pluginvalues import CheckpointFormat
 
 # One read of this much is enough for a small file: most marks, headers and directories of archives fit in it.
 _SMALL_BYTES = 1 << 16

@@ -19,7 +19,7 @@ from safelaunch.core.notify.targets import COMMAND, ENV, MAILTO, PLUGIN, NotifyT
 from safelaunch.core.plugins import NOTIFIERS, NoPlugin
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import Notifier
+    from safelaunch.core.pluginvalues import Notifier
 
 DEADLINE_S = 20.0       # of a target
 STEP_S = 10.0           # of one wait for the network within it

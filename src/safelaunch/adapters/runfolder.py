@@ -10,13 +10,14 @@ import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plan import Plan
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -348,11 +349,17 @@ def _render_meta(meta: Mapping[str, Any]) -> bytes:
 
 
 def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str]) -> str:
+    texts: dict[int, str] = {}   # most values are there many times: an origin, None
+
+    def text_of(value: Any) -> str:
+        if id(value) not in texts:
+            texts[id(value)] = dump(value)
+        return texts[id(value)]
+
     rows = []
     for key, value in meta.items():
-        text = dump(value)
-        if isinstance(value, dict) and value:
-            text = "{\n" + ",\n".join(f"    {dump({name: one})[1:-1]}" for name, one in value.items()) + "\n  }"
+        text = "{\n" + ",\n".join(f"    {dump(name)}: {text_of(one)}" for name, one in value.items()) + "\n  }" if (
+            isinstance(value, dict) and value) else dump(value)
         rows.append(f"  {dump(key)}: {text}")
     return "{\n" + ",\n".join(rows) + "\n}\n"
 

@@ -5,7 +5,8 @@ members are strings, so that a word of the journal equals its member; a journal 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 
 class _Word(str, Enum):

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
-_RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
+_RESUME_ARGS = r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))"
 
 RESIZED = ".resized"   # behind resume.dir: the folder beside it, where before_resize writes
 
@@ -119,7 +120,7 @@ class ChecksPlan(NamedTuple):
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
-    programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.plugins.CheckPlugin
+    programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.pluginvalues.CheckPlugin
     allreduce: bool = False
 
 
@@ -337,10 +338,12 @@ def array_form(command: str) -> str:
 
     Users write the short form, which is only the first word of an array: `--load` without its path.
     """
-    done, quote, index = "", "", 0
+    if "RESUME_ARGS" not in command:
+        return command
+    pattern, done, quote, index = re.compile(_RESUME_ARGS), "", "", 0
     while index < len(command):
         char = command[index]
-        word = _RESUME_ARGS.match(command, index) if not quote else None
+        word = pattern.match(command, index) if not quote else None
         if word:
             done, index = done + '"${RESUME_ARGS[@]}"', word.end()
             continue

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
 
 from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # squeue --noheader --format: id, state, name, user, reason, nodelist. Ids, states and user names cannot hold "|", and
@@ -281,8 +281,10 @@ def parse_time_left_s(text: str) -> float | None:
 def parse_submitted(text: str) -> str:
     """Job id of `sbatch --parsable` ("123" or "123;cluster"), also between banners of a site."""
     for line in reversed(text.strip().splitlines()):
-        match = re.fullmatch(r"(\d+)(?:;\S+)?", line.strip())
-        if match:
+        said = line.strip()
+        if said.isdecimal():
+            return said
+        if match := re.fullmatch(r"(\d+);\S+", said):
             return match.group(1)
     raise ParseError(f"sbatch printed {text.strip()[:200]!r}, not a job id")
 
@@ -349,7 +351,7 @@ def parse_cluster(text: str) -> str:
 
 def parse_federation(text: str) -> str:
     """The name that the cluster here has in its federation, of `scontrol show federation`; "" = it is in none."""
-    found = re.search(r"^Self:[ \t]+([^\s:]+):", text, re.MULTILINE)
+    found = re.search(r"^Self:[ \t]+([^\s:]+):", text, re.MULTILINE) if "Self:" in text else None
     return found[1].lower() if found else ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,13 @@ from safelaunch.views.talk import Say
 AT_ONCE = 16   # points under way: the next ones are written while sbatch and the disk work on these
 
 
-@dataclass
 class SubmittedSweep:
     """The runs of a sweep by point (from 1), those that were there before included; `failed`: what stopped it."""
 
-    name: str
-    id: str
-    of: int
-    runs: dict[int, Submitted] = field(default_factory=dict)
-    failed: SafelaunchError | None = None
+    def __init__(self, name: str, id: str, of: int) -> None:
+        self.name, self.id, self.of = name, id, of
+        self.runs: dict[int, Submitted] = {}
+        self.failed: SafelaunchError | None = None
 
 
 def submit(

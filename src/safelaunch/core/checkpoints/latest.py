@@ -33,7 +33,7 @@ from safelaunch.core.checkpoints.model import (
 )
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import CheckpointFormat
+    from safelaunch.core.pluginvalues import CheckpointFormat
 
 # The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
 # To add one: a file with list_candidates and judge, and a row here.

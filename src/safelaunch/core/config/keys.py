@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from safelaunch.core import categories, containers, launchers, via
 from safelaunch.core.causes.category import POLICY_WORDS
-from safelaunch.core.checks.results import CHECK_NAMES
+from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
@@ -30,8 +28,9 @@ from safelaunch.core.config.kinds import (
     ZeroOrOne,
 )
 from safelaunch.core.config.sweeps import SweepTable
-from safelaunch.core.notify import words
+from safelaunch.core.notify import when
 from safelaunch.core.plugins import BUILT_IN_FORMATS
+from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -274,7 +273,7 @@ KEYS: dict[str, Key] = {
         notifykinds.Program(), (), "A program that gets each message on its standard input, such as [/path/prog, arg]."
     ),
     "notify.when": Key(
-        TextLines(tuple(words.WORDS)), words.DEFAULT, "What to tell of: " + ", ".join(words.WORDS) + "."
+        TextLines(when.NAMES), when.DEFAULT, "What to tell of: " + ", ".join(when.NAMES) + "."
     ),
     "notify.smtp": Key(
         Text("host:port of a mail server", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[0-9]{1,5}"), None,

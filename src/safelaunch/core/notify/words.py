@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import Event
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, Notice, Notices
+from safelaunch.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from safelaunch.core.state import State  # submit reads these words, and no state
@@ -73,7 +74,6 @@ WORDS: dict[str, Word] = {
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",
                       ("preserved",), _of_site),
 }
-DEFAULT = ("gave_up", "hang", "suspect_node", "completed")
 ENDS = ("gave_up", "completed", "stopped")
 _BY_EVENT = {event: name for name, word in WORDS.items() for event in word.events}
 
