@@ -17,10 +17,10 @@ SOURCE = Path(safelaunch.__file__).parent
 # or mixes with other types is a NamedTuple, at a third of it. What few runs need is imported where it is used.
 MOST = {
     "safelaunch": (3, 0),
-    "safelaunch.loop": (247, 42),
-    "safelaunch.commands.submit": (88, 8),
-    "safelaunch.commands.status": (76, 6),
-    "safelaunch.commands.logs": (92, 15),
+    "safelaunch.loop": (247, 43),
+    "safelaunch.commands.submit": (88, 9),
+    "safelaunch.commands.status": (76, 7),
+    "safelaunch.commands.logs": (92, 16),
     "safelaunch.commands.why": (99, 16),
 }
 COUNT = """

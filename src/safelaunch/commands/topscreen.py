@@ -87,6 +87,7 @@ class TopScreen(App[None]):
         self._is_all, self._with_team = is_all, with_team
         self._ask = every(ASK_EVERY_S, sharedqueue.ask)
         self._dirs: list[str] = []
+        self._marked: str | None = None
 
     def compose(self) -> ComposeResult:
         """All parts."""
@@ -156,7 +157,13 @@ class TopScreen(App[None]):
         self.query_one("#note", Static).update(Text(talk.clean(text)))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Another run is chosen: what a verb has said is of the one before."""
+        """Another run is chosen: what a verb has said is of the one before. A list that is read again marks its row
+        anew.
+        """
+        chosen = self._chosen()[1]
+        if chosen is None or chosen == self._marked:
+            return
+        self._marked = chosen
         for pane in VERBS:
             self._fill(pane, "r: look")
         self.look_at_pane()
