@@ -19,10 +19,10 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (249, 39),
+    "safelaunch.loop": (249, 40),
     "safelaunch.commands.submit": (88, 1),
-    "safelaunch.commands.status": (79, 6),
-    "safelaunch.commands.logs": (94, 12),
+    "safelaunch.commands.status": (79, 7),
+    "safelaunch.commands.logs": (94, 13),
     "safelaunch.commands.why": (100, 14),
 }
 COUNT = """

@@ -87,7 +87,7 @@ class TopScreen(App[None]):
         self._is_all, self._with_team = is_all, with_team
         self._ask = every(ASK_EVERY_S, sharedqueue.ask)
         self._dirs: list[str] = []
-        self._shown: str | None = None
+        self._marked: str | None = None
 
     def compose(self) -> ComposeResult:
         """All parts."""
@@ -165,11 +165,15 @@ class TopScreen(App[None]):
             one.update(Text(talk.clean(text)))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Another run is chosen, or the list is new: what a verb has said is of the run before, or stays."""
+        """Another run is chosen: what a verb has said is of the one before. A list that is read again marks its row
+        anew.
+        """
         chosen = self._chosen()[1]
-        for pane in VERBS if chosen != self._shown else ():
+        if chosen is None or chosen == self._marked:
+            return
+        self._marked = chosen
+        for pane in VERBS:
             self._fill(pane, "r: look")
-        self._shown = chosen
         self.look_at_pane()
 
     def on_tabbed_content_tab_activated(self) -> None:

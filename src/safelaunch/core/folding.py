@@ -294,7 +294,7 @@ def _ended_alone(state: State, event: Event) -> State:
     if code or was_asked:
         return replace(state, failed_alone=(id, code))
     why = f"job {id} ended with exit code 0, without a supervisor"
-    return _end(RunEnd.COMPLETED, DONE)(state, event._replace(data={"exit_code": DONE, "why": why}))
+    return _end(RunEnd.COMPLETED, DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
 
 
 def _notified(state: State, event: Event) -> State:

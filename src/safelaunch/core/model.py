@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from safelaunch.core.records import NamedTuple
@@ -13,8 +13,8 @@ DONE, REFUSED, UNREACHABLE = 0, 3, 4
 FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECK_FAILED = 10, 11, 12, 13
 TIMED_OUT = 124
 
-
-class Event(NamedTuple):
+@dataclass(frozen=True)
+class Event:
     """One journal line. `gen` is the supervisor's generation (0 = the submitter), `seq` its own count of lines."""
 
     t: float
@@ -22,7 +22,7 @@ class Event(NamedTuple):
     seq: int
     host: str
     event: str
-    data: Mapping[str, Any] = MappingProxyType({})
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def order(self) -> tuple[int, int, float, str]:

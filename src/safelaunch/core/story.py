@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from safelaunch.core import via
@@ -62,7 +63,7 @@ class _Narrator:
                     return None
                 del data[key]
         self._note(event)
-        return event._replace(data=data)
+        return replace(event, data=data)
 
     def _is_told(self, event: Event, after: Sequence[Event]) -> bool:
         """Whether other lines tell all of it."""

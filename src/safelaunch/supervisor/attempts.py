@@ -309,7 +309,7 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
     if state.attempt is None:
         return events
     follows = what_follows(state, state.attempt, plan, requests)
-    return [event._replace(data={**event.data, "follows": follows}) if event.event == "verdict" else event
+    return [replace(event, data={**event.data, "follows": follows}) if event.event == "verdict" else event
             for event in events]
 
 

@@ -221,12 +221,12 @@ def test_an_attempt_that_surely_lost_its_progress_is_killed_at_once_unless_only_
 
 def test_an_attempt_whose_loss_is_no_number_is_killed_at_once_where_on_nan_says_stop_and_only_there() -> None:
     nan = Event(NOW - 5, 1, 50, "n0", "odd_figure", {"attempt": 1, "kind": "nan", "step": 7, "value": "nan"})
-    leap = nan._replace(data={**nan.data, "kind": "loss_spike"})
+    leap = replace(nan, data={**nan.data, "kind": "loss_spike"})
     stop = PLAN._replace(on_nan="stop")
     assert rows.decide(fold([nan], RUNNING), seen(ALIVE), stop) == Decision(
         "nan", Kill(0.0, "the loss is nan since step 7 (on_nan: stop)"))
     assert row(fold([nan], RUNNING), seen(ALIVE)) == "watch"
     assert row(fold([leap], RUNNING), seen(ALIVE), stop) == "watch"
     assert row(fold([nan], RUNNING), seen(replace(ALIVE, killed_t=NOW - 1)), stop) == "watch"
-    assert row(fold([nan._replace(data={**nan.data, "attempt": 0})], RUNNING), seen(ALIVE), stop) == "watch"
+    assert row(fold([replace(nan, data={**nan.data, "attempt": 0})], RUNNING), seen(ALIVE), stop) == "watch"
     assert ended.how_it_ended(replace(ALIVE, killed_t=NOW, end_row="nan"), seen(ALIVE)) == "failed"
