@@ -19,10 +19,10 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (248, 39),
-    "safelaunch.commands.submit": (85, 0),
-    "safelaunch.commands.status": (88, 12),
-    "safelaunch.commands.logs": (93, 12),
+    "safelaunch.loop": (249, 39),
+    "safelaunch.commands.submit": (87, 0),
+    "safelaunch.commands.status": (79, 6),
+    "safelaunch.commands.logs": (94, 12),
     "safelaunch.commands.why": (100, 14),
 }
 COUNT = """
