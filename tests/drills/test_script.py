@@ -93,6 +93,23 @@ def test_a_script_without_srun_starts_again_and_ends_well(script: Script) -> Non
     assert "ended well" in drill.log(2)
 
 
+def test_tasks_whose_srun_was_killed_are_ended_before_their_script_starts_again(script: Script) -> None:
+    drill = script("""\
+        echo "left: $(pgrep -fc "^sleep 600.$SLURM_JOB_ID")"
+        [[ $SAFELAUNCH_ATTEMPT == 1 ]] || exit 0
+        srun bash -c 'touch runs.$SLURM_PROCID; exec sleep 600.$SLURM_JOB_ID' &
+        until [[ -e runs.0 && -e runs.1 ]]; do sleep 0.1; done
+        kill -9 $(pgrep -P $!) $!
+        exit 3
+        """, 2, "restart.backoff=0s", shell="/bin/bash")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and state.ended.how == "completed", drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n1"), ("n0", "n1")], drill.story()
+    assert "left: 0\n" in drill.log(2), drill.log(2)
+
+
 def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script: Script) -> None:
     drill = script("""\
         echo "nodes $SLURM_NNODES of $SLURM_JOB_NODELIST job $SLURM_JOB_NAME"

@@ -642,6 +642,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, limit_s: flo
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setattr(devices, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(devices, "SMI_S", 60.0)
     outcomes = children.run_all(devices.gpu_tasks(), 2, time.monotonic() + limit_s)
     return devices.read_gpus(outcomes["gpus"], outcomes["apps"])
 

@@ -27,6 +27,7 @@ NODES = ("n1", "n0")   # Slurm's order is not the names'
     (b"[../../etc/passwd:0]: x", (), None, OTHER),
     (b"[..:0]: x", (), None, OTHER),
     (b"[-rf:0]: x", (), None, OTHER),
+    (b"[" + b"n" * 255 + b":0]: x", (), None, OTHER),
     (b"srun: error", NODES, 4, OTHER),
     (b"", NODES, 4, OTHER),
 ])

@@ -100,6 +100,8 @@ class Shell:
         """A signal, handed on to the supervisor."""
         if self.is_over or not self.host.is_running:
             return
+        if self.leader is not None and number == signal.SIGTERM:
+            self.leader.end_commands()
         if self.leader is not None:
             self.leader.signal(number)   # lost, where that one is dead and the next not born: as in bash
         elif number == signal.SIGTERM:

@@ -45,17 +45,16 @@ def put(path: Path, data: bytes, mode: int = modes.FILE) -> None:
     write_draft(path, data, mode).replace(path)
 
 
-def publish(path: Path, data: bytes) -> bool:
-    """Whether `path` is ours now, by link(): the name appears whole, and once. Raises OSError where nobody knows."""
+def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sharedfile.holds) -> bool:
+    """Whether `path` is ours now, by link(): the name appears whole, and once. Raises OSError where nobody knows.
+    `is_ours` looks at a name that is there already.
+    """
     draft = write_draft(path, data)
     try:
         os.link(draft, path)
     except FileExistsError:
         # Over NFS the answer to a link can be lost, and its repetition says "exists" to the winner: link(2), open(2).
-        # A client may cache the number of links for seconds: nfs(5), acregmin.
-        with contextlib.suppress(PermissionError):   # our own could be read
-            return draft.stat().st_nlink == 2 or sharedfile.holds(path, data)
-        return False
+        return draft.stat().st_nlink == 2 or is_ours(path, data)
     except OSError:
         if draft.stat().st_nlink == 2:
             return True

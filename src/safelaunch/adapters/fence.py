@@ -16,6 +16,7 @@ from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import fence
+from safelaunch.core.decide.actions import FAILED_GRACE_S
 from safelaunch.core.decide.fence import Fencing, Node, ScriptTask, StepAnswer, Swept
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
@@ -59,6 +60,7 @@ class Fencer:
         self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
         self._old_host = ""                       # of the supervisor before: judged by its successor
         self._lost: list[tuple[str, str]] = []
+        self._has_ended_steps = False
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there."""
@@ -78,9 +80,8 @@ class Fencer:
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
         sweeps = []
-        if self._plan.is_script and fence.has_script_gone(
-                sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in self._server.guards.values())):
-            self._clean.update(live.nodes)
+        if self._plan.is_script:
+            self._look_at_steps(live, sruns)
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
                 continue
@@ -103,6 +104,16 @@ class Fencer:
                     self._sweeping.add(node)
                     sweeps.append((self._sweep(node), node))
         return sweeps
+
+    def _look_at_steps(self, live: Live, sruns: Sequence[str] | None) -> None:
+        """End tasks that outlive their script: Slurm does not where their srun was killed. Or see that none is left."""
+        guards = self._server.guards.values()
+        if not self._has_ended_steps and any(
+                guard.step and guard.connection and not guard.gone for guard in guards):
+            self._has_ended_steps = True
+            self._server.tell_all({"do": "end", "grace_s": FAILED_GRACE_S}, self._now_s)
+        if fence.has_script_gone(sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in guards)):
+            self._clean.update(live.nodes)
 
     def _look(self, live: Live, node: str, is_lost: bool) -> Node:
         guards = self._server.of(node)

@@ -58,8 +58,15 @@ class Direct:
         return True
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
-        """Publish exclusively; raises OSError where nobody knows."""
-        return durable.publish(self.root / name, data)
+        """Publish exclusively; a name that is taken and cannot be read is another's. Raises OSError."""
+        return durable.publish(self.root / name, data, _holds)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether it is ours after all: a client may cache the number of links for seconds (nfs(5), acregmin)."""
+    with contextlib.suppress(OSError):
+        return sharedfile.holds(path, data)
+    return False
 
 
 class Writer:

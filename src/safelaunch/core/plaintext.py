@@ -39,7 +39,9 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def clean_json(text: str) -> str:
     """A line of JSON with the same characters as JSON escapes, so that a reader gets the text unchanged."""
-    return text if text.isascii() else re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _seen(found: re.Match[str]) -> str:

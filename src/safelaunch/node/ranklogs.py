@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OTHER = "other.log"   # lines of no rank: of launchers, of srun, of safelaunch
 PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as core/logview/parts.py
-_HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")   # the log says it, and it becomes part of a file's name
+_HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")   # the log says it, and it becomes part of a file's name
 MOST_FILES = 20_000   # of an attempt: a log full of odd prefixes fills no folder with files
 MOST_LINE = 1 << 20   # bytes; what follows in a longer one goes to OTHER
 HELD_BYTES = 8 << 20  # of lines that wait to be written
@@ -108,7 +108,7 @@ class LogSplit:
     """The rank files beside an attempt's log while that grows, and how far they have come in it (`at`, bytes)."""
 
     def __init__(self, facts: str, log: str, stopped: str) -> None:
-        """`facts`: the file in which the leader has written down the attempt; `stopped`: where a pump that was told to
+        """`facts`: the file in which the leader has written down the attempt. `stopped`: where a pump that was told to
         leave has noted how far it had come. One that was killed noted nothing: they are written again. Raises OSError,
         ValueError, KeyError, TypeError.
         """

@@ -231,6 +231,14 @@ def test_a_literal_across_two_blocks_of_a_long_line_is_found(tmp_path: Path) -> 
         assert len(log.findings) >= 1
 
 
+def test_of_a_line_of_megabytes_the_start_is_searched_and_what_comes_behind_it(tmp_path: Path) -> None:
+    huge = b"x" * (5 << 20)
+    text = b"CUDA error: early " + huge + b" CUDA error: late " + huge + b"\niteration 7\nCUDA error: behind\n"
+    log = read(tmp_path / "a.log", text, workers=1)
+    assert [(one.text[:18], one.line_number) for one in log.findings] == [
+        ("CUDA error: early ", 1), ("CUDA error: behind", 3)] and log.lines == 3
+
+
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(st.binary(max_size=80), st.sampled_from([
     b"CUDA error: gone\n", b"iteration 7\n", TRACEBACK + b":\n", b"  File\n", b"ValueError: x\n", b"\r", b"\x1f\x8b",

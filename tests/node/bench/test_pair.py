@@ -29,7 +29,7 @@ def free_ports(count: int = 3) -> list[int]:
 
 def start(is_first: bool, ports: list[int], python: str, **words: Any) -> subprocess.Popen[str]:
     request = {"node": "ab"[not is_first], "peer": "ab"[is_first], "is_first": is_first, "token": "t", "ports": ports,
-               "addresses": addresses.own_addresses(), "python": python, "deadline_s": 60, "repeats": 2, **words}
+               "addresses": addresses.own_addresses(), "python": python, "deadline_s": 300, "repeats": 2, **words}
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True)
     assert process.stdin is not None
@@ -40,7 +40,7 @@ def start(is_first: bool, ports: list[int], python: str, **words: Any) -> subpro
 
 
 def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=600)
     (row,) = json.loads(out)["checks"]
     found: dict[str, Any] = row
     return found

@@ -37,7 +37,8 @@ def ask(words: dict[str, Any], python: str = sys.executable) -> dict[str, Any]:
 def test_a_disk_that_hangs_costs_its_deadline_and_hangs_no_other_check(
     freezable: LoopMount | FuseMount, node: MadeNode
 ) -> None:
-    shorten(node.patch, "rw", 4.0)
+    shorten(node.patch, "rw", 8.0)
+    node.patch.setattr(disk, "LIGHT_BYTES", 4 * disk.BLOCK)
     good = node.folder / "good"
     good.mkdir()
     freezable.freeze()

@@ -45,8 +45,8 @@ def judge(heard: Heard) -> Silence:
 
 
 def is_missed(launched_s: float, still_s: float, *, is_killed: bool, can_probe: bool) -> bool:
-    """Whether to ask a node by a helper step: the attempt was launched `launched_s` ago, and no guard of that node has
-    connected since, while those of others have. Its log has stood still for `still_s`. A node can die between srun's
+    """Whether to ask a node by a helper step. The attempt was launched `launched_s` ago. Since then guards of other
+    nodes have connected, and none of that node. Its log has stood still for `still_s`. A node can die between srun's
     start and its guard's first word: srun itself then waits until SlurmdTimeout is over (drill, Slurm 22.05).
     """
     return launched_s >= MISSING_S and still_s >= SILENT_S and can_probe and not is_killed

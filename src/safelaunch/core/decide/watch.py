@@ -333,7 +333,7 @@ def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
     if not run.at_home:
-        return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
+        return Judgement("gone", "Slurm shows no job of it. It may belong to another cluster, so nothing is done; name "
                                  "it on the command line if it is this one's")
     return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
                  "its job has vanished: Slurm knows none, and the journal has no end", ())

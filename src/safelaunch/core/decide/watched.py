@@ -184,8 +184,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
         elif event.event == "outcome" and act == "queue_successor" and (event.gen, event.host) in queueing:
             requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
             answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
-        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True:
-            smaller.append((str(data["job"]), int(data["nodes"])))
+        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True and type(data.get("nodes")) is int:
+            smaller.append((str(data.get("job")), data["nodes"]))
         elif event.event == "intent" and act == NOTE:
             cancelled.append(str(data.get("job")))
         elif event.event == "need_successor":

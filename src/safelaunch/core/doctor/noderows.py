@@ -47,8 +47,8 @@ class NodeMeaning:
     verdict: str = CAUTION
 
 
-NO_STEPS = ("no standby and no helper steps: a hang check sees no ranks, and a silent node delays a restart until "
-            "Slurm gives it up; what remains: restarts in place by the guards, and the next job")
+NO_STEPS = ("no standby and no helper steps. A hang check sees no ranks, and a silent node delays a restart until "
+            "Slurm gives it up. What remains: restarts in place by the guards, and the next job")
 # The checks of node.sitelook, in this order.
 MEANINGS: dict[str, NodeMeaning] = {
     "interpreter": NodeMeaning("supervisor and guards run under it", "no supervisor: the training runs as under plain "

@@ -140,7 +140,7 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
         if match is None:
             break
         groups = {name: value for name, value in match.groupdict().items() if value}
-        found.update(groups)
+        _take(groups, found)
         at = match.end()
         if is_who:
             stream += b"" if "said" in groups else b"|".join(groups.values()) + b";"
@@ -168,10 +168,16 @@ def _parse_labels(labels: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...], 
         if match is None or not is_who:
             break
         groups = {name: value for name, value in match.groupdict().items() if value}
-        found.update(groups)
+        _take(groups, found)
         stream += b"" if "said" in groups else b"|".join(groups.values()) + b";"
         at = match.end()
     return stream, tuple(found.items()), at
+
+
+def _take(groups: Mapping[str, bytes], found: dict[str, bytes]) -> None:
+    """The innermost counts, but of safelaunch's labels the outermost: a rank may print lines of another run."""
+    if not ("place" in groups and "place" in found):
+        found.update(groups)
 
 
 def _is_plain_word(head: bytes, at: int) -> bool:
