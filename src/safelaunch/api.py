@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.core.records import NamedTuple
 from safelaunch.views.talk import Say, hush
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 DONE = 0
 
 
-class LogLine(NamedTuple):
+@dataclass(frozen=True)
+class LogLine:
     """One line of the training's output, and the number of the attempt that wrote it."""
 
     attempt: int
     text: str
 
 
-class StopAnswer(NamedTuple):
+@dataclass(frozen=True)
+class StopAnswer:
     """What has become of a stop, in sentences; `exit_code` is that of `safelaunch stop`."""
 
     exit_code: int
