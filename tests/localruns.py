@@ -166,24 +166,30 @@ SubmitLocal = Callable[..., LocalRun]
 
 
 @pytest.fixture
-def submit_local(tmp_path: Path, local_env: dict[str, str]) -> Iterator[SubmitLocal]:
-    """`submit_local(trainer flags, overrides…, nodes=…, tasks=…)` → LocalRun; what is left of it ends with the test."""
+def local_runs() -> Iterator[list[LocalRun]]:
+    """A list for runs: what is left of them ends with the test."""
     runs: list[LocalRun] = []
-
-    def go(flags: str, *overrides: str, nodes: int = 1, tasks: int = 1) -> LocalRun:
-        write_yaml(tmp_path, flags, nodes, tasks)
-        done = type_safelaunch(["submit", "train.yaml", "--json", *overrides], tmp_path, local_env)
-        assert done.returncode == 0, done.stderr
-        runs.append(LocalRun(tmp_path, Path(json.loads(done.stdout)["run_dir"]), local_env))
-        return runs[-1]
-
-    yield go
+    yield runs
     for run in runs:
         while left := run.pids():
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
+
+
+@pytest.fixture
+def submit_local(tmp_path: Path, local_env: dict[str, str], local_runs: list[LocalRun]) -> SubmitLocal:
+    """`submit_local(trainer flags, overrides…, nodes=…, tasks=…)` → LocalRun; what is left of it ends with the test."""
+
+    def go(flags: str, *overrides: str, nodes: int = 1, tasks: int = 1) -> LocalRun:
+        write_yaml(tmp_path, flags, nodes, tasks)
+        done = type_safelaunch(["submit", "train.yaml", "--json", *overrides], tmp_path, local_env)
+        assert done.returncode == 0, done.stderr
+        local_runs.append(LocalRun(tmp_path, Path(json.loads(done.stdout)["run_dir"]), local_env))
+        return local_runs[-1]
+
+    return go
 
 
 def write_yaml(folder: Path, flags: str, nodes: int = 1, tasks: int = 1) -> None:

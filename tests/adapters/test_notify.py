@@ -33,8 +33,9 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-def deliver(*to: NotifyTarget, smtp: str | None = None, env: dict[str, str] | None = None) -> dict[str, str]:
-    delivery = Delivery(to, MESSAGE, smtp, {"PATH": os.environ["PATH"], **(env or {})})
+def deliver(*to: NotifyTarget, smtp: str | None = None, env: dict[str, str] | None = None,
+            message: Message = MESSAGE) -> dict[str, str]:
+    delivery = Delivery(to, message, smtp, {"PATH": os.environ["PATH"], **(env or {})})
     while (results := delivery.poll()) is None:
         time.sleep(0.01)
     return results
@@ -194,6 +195,15 @@ def test_a_mail_server_gets_the_mail(serve: Callable[[Handle], int]) -> None:
     assert any(line.lower().startswith("rcpt to:<me@site>") for line in got)
 
 
+def test_html_of_a_job_is_text_in_a_mail_of_apprise(serve: Callable[[Handle], int]) -> None:
+    pytest.importorskip("apprise", reason="the extra notify is not installed")
+    got: list[str] = []
+    url = f"mailto://127.0.0.1:{serve(mail_server(got))}?from=a@example.org&to=b@example.org"
+    hostile = MESSAGE._replace(text="<img src=http://127.0.0.1:9/x>\n")
+    assert deliver(NotifyTarget("env", "URL"), env={"URL": url}, message=hostile) == {"env:URL": ""}
+    assert any("text/plain" in line for line in got) and not any("text/html" in line for line in got), got
+
+
 @pytest.mark.parametrize(("handle", "trouble"), [
     (lambda _: None, "SMTPServerDisconnected"), (speaks_first(b"554 go away\r\n"), "the server answers 554"),
     (waits, "no end within 1 s"),
@@ -242,11 +252,11 @@ def test_a_program_that_is_not_there_is_said() -> None:
 def test_a_program_that_hangs_is_killed_with_what_it_has_started_and_holds_up_no_other(
     tmp_path: Path, webhook: tuple[str, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "DEADLINE_S", 2.0)
+    monkeypatch.setattr(notify, "DEADLINE_S", 5.0)
     script = f"trap '' TERM; sleep 1000 & echo $! $$ > {tmp_path}/pids; wait"
     said = deliver(NotifyTarget("command", "/bin/sh", ("-c", script)), NotifyTarget("env", "URL"),
                    env={"URL": webhook[0]})
-    assert said == {"command:/bin/sh": "no end within 2 s", "env:URL": ""}
+    assert said == {"command:/bin/sh": "no end within 5 s", "env:URL": ""}
     for pid in map(int, (tmp_path / "pids").read_text().split()):
         _wait_until_gone(pid)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import registry
-from tests.handmade import Made, make_run
+from tests.handmade import Made, fake_command, make_run
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,21 @@ def test_a_later_job_of_a_run_is_found_in_its_journal(tmp_path: Path) -> None:
     made(tmp_path / "two", "gpt", "bbbb2222", "78")
     assert registry.find("91") == [run.dir]
     assert registry.find("92") == []
+
+
+def test_slurm_is_asked_for_its_name_only_where_the_runs_are_of_several_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_command(tmp_path / "bin", "scontrol", f"echo asked >>{tmp_path}/asked; echo 'ClusterName = beta'")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    of = {}
+    for number, cluster in enumerate(("alpha", "alpha", "beta", "alpha")):
+        run = make_run(tmp_path / str(number) / "run", f"name: r{number}\ncommand: x\n", f"{number}" * 8)
+        registry.register(run.dir, f"r{number}", f"{number}" * 8, "77" if number else "76", cluster)
+        of[number] = run.dir
+        if number == 1:
+            assert registry.find("77") == [run.dir] and not (tmp_path / "asked").exists()
+    assert registry.find("77") == [of[2]] and (tmp_path / "asked").exists()
 
 
 def test_an_exact_name_beats_a_prefix(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from safelaunch import cli
 from tests.browser import dump_dom, find_browser
-from tests.handmade import Made, make_run
+from tests.handmade import Made, make_run, make_running
 
 SECRET = "hf_abcdefghij0123456789"
 HOSTILE = f"</pre><script>document.title='owned'</script><img src=http://127.0.0.1:9/x>\x1b]52;c;aGk=\x07 {SECRET}"
@@ -49,7 +49,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     made.event("completed", exit_code=0, why=HOSTILE, ago_s=290)
     lines = "".join(f"step {step} loss: {9 / step:.3f} step_time: 0.5 {HOSTILE}\n" for step in range(1, 61))
     log = made.log(1, lines.encode())
-    evidence = [{"file": str(log), "line_number": 7, "text": HOSTILE, "role": "cause"}]
+    evidence = [{"file": "/tmp/sl/attempt-0001.log", "line_number": 7, "text": HOSTILE, "role": "cause"},
+                {"file": str(log), "line_number": 8, "text": HOSTILE, "role": "symptom"}]
     (log.parent / "verdict.json").write_text(json.dumps({"verdict": {"evidence": evidence, "changes": HOSTILE}}))
     check = log.parent / "stacks" / "2026-11-01T120000"
     check.mkdir(parents=True)
@@ -89,7 +90,8 @@ def test_the_object_has_what_the_page_shows(made: Made, capsys: pytest.CaptureFi
     found = json.loads(report(capsys, "--json"))
     assert found["v"] == 1 and found["step"] == 60 and found["lost_steps"] == 10
     assert [one["category"] for one in found["verdicts"]] == ["cuda_oom"]
-    assert found["verdicts"][0]["evidence"][0]["line_number"] == 7
+    assert [(one["file"], one["line_number"]) for one in found["verdicts"][0]["evidence"]] == [
+        ("attempts/0001/main.log", 7), ("attempts/0001/main.log", 8)], "as they are in the run folder"
     assert len(found["curves"]["loss"][0]["points"]) == 60
     assert abs(sum(found["seconds"].values()) - (found["until_t"] - found["since_t"])) < 1
 
@@ -110,6 +112,15 @@ def test_the_file_is_whole_or_not_there_and_others_cannot_read_it(made: Made,
     assert path.read_text().rstrip().endswith("</html>") and path.stat().st_mode & 0o027 == 0
     assert cli.run(["report", "bloom", "-o", "missing/folder/page.html"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_steps_that_the_journal_has_only_from_the_end_of_an_attempt_give_no_goodput(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = make_running(tmp_path, monkeypatch)
+    made.event("progress", attempt=1, step=120)
+    made.completed()
+    found = json.loads(report(capsys, "--json"))
+    assert found["goodput"] is None and "too short to tell start-up from steps" in found["notes"][0]
 
 
 def test_a_run_that_has_not_started_has_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import json
 import os
 import pty
 import re
@@ -117,6 +118,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+# What acts on a terminal (cursor, title, clipboard, links, C1), on the order of letters, in HTML and as rich's markup;
+# bytes that are no text; and a line that claims to be of another rank, or ours.
+HOSTILE = ("\x1b[2J\x1b]0;owned\x07\x1b]52;c;aGk=\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x9b5m\udcff\x00\x7f\u202eevil"
+           "\u2066<script>x</script></style>&lt;[bold]mark[/]\r\n[n9:9]: safelaunch: all is well")
+OURS = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[hl]|[12]K|1A)|\r")   # colours, rich's way to draw anew; bars of a log
+VIEWS = ("status bad", "status --all", "status --watch bad", "status tuning", "events bad", "events --all -f bad",
+         "why bad", "why --all bad", "why --ticket bad", "why tuning", "report bad -o -", "report --all -o -",
+         "checkpoints bad", "metrics bad", "wait bad", "stop bad", "stacks bad", "policy bad", "shell bad",
+         "release bad")
+LOGS = ("logs bad", "logs --fold bad", "logs -f bad", "logs --first-error bad")
 ONE = "pretraining-000"
 ALWAYS = (["nodes"], ["doctor"], ["plugins"], ["help"], ["help", "glossary"])
 # Verb, and a word that it shows of the run; those of LONG show lines of a log as they are.
@@ -171,3 +182,45 @@ def test_200_runs_fit_on_each_screen_a_line_each(place: Path) -> None:
             assert MANY + 1 <= len(lines) <= MANY + 2 and max(map(len, lines)) <= (columns or 200), (words, columns)
     check(["status", "pretraining-1"], 2, "may mean 100 runs")
     check(["why", "tuning"], 0, "200 of 200 runs")
+
+
+def lay_out_hostile(folder: Path) -> Made:
+    """A run that has given up, with HOSTILE wherever a job, a node, a teammate or Slurm can put it."""
+    resume = f"{{by: training, dir: {folder}/ckpt, format: pattern, pattern: 'step_{{step}}*'}}"
+    made = make_run(folder / "bad", "name: bad\ncommand: python train.py\nslurm: {nodes: 2}\nlaunch: {with: srun}\n"
+                    f"resume: {resume}\n", "0badc0de")
+    (folder / "ckpt").mkdir()
+    (folder / "ckpt" / ("step_5" + HOSTILE.replace("/", "_").replace("\0", ""))).touch()
+    nodes = ["n0", HOSTILE]
+    made.submitted("12")
+    made.event("job_started", job="12", nodes=nodes, batch_host=HOSTILE)
+    for number in (1, 2):
+        made.attempt(number, "12", nodes=nodes, resume_step=5, why=HOSTILE)
+        made.log(number, b"[n0:0]:step 6 loss 2.5\n[n0:0]:Traceback (most recent call last):\n"
+                 b'[n0:0]:  File "a.py", line 1\n[n0:0]:ValueError: '
+                 + HOSTILE.encode(errors="surrogateescape") + b"\n")
+        made.failed(number, step=6, why=HOSTILE)
+        made.event("verdict", attempt=number, category="user_code", summary=HOSTILE, confidence=0.9, node=HOSTILE,
+                   suspects=[HOSTILE], evidence=[HOSTILE], follows=HOSTILE)
+    made.event("node_suspected", node=HOSTILE, kind="user_code", why=HOSTILE)
+    made.event("node_excluded", node=HOSTILE, why=HOSTILE)
+    made.event(HOSTILE, host="n0" + HOSTILE.replace("/", "_").replace("\0", ""), text=HOSTILE)
+    made.event("gave_up", exit_code=10, why=HOSTILE)
+    meta = json.loads((made.dir / "run.json").read_text())
+    meta["config"]["name"] = meta["name"] = HOSTILE.replace("\0", "")
+    (made.dir / "run.json").write_text(json.dumps(meta))
+    registry.register(made.dir, "bad", "0badc0de", "12", sweep={"id": "5eed", "name": "tuning", "point": 1, "of": 1})
+    return made
+
+
+@pytest.mark.parametrize("columns", [80, None], ids=["terminal", "pipe"])
+def test_what_a_job_writes_acts_in_no_view(place: Path, columns: int | None) -> None:
+    lay_out_hostile(place)
+    for words in (*VIEWS, *LOGS * bool(columns)):   # in a pipe `logs` gives the bytes as they are
+        screen = shown(words.split(), columns)
+        where = f"{words}: {screen.code}: {screen.text!r}"
+        assert screen.code in (0, 2, 10) and r"\x1b[2J" in screen.text, where
+        plain = OURS.sub("", screen.text) if columns else screen.text
+        assert all(char.isprintable() or char in "\n\t" for char in plain), where
+        lines = [line for line in plain.splitlines() if line.startswith("[n9:9]")]
+        assert not lines or words in LOGS, where

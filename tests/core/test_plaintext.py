@@ -28,10 +28,11 @@ def test_what_no_terminal_should_be_sent_is_made_visible(text: object, shown: st
 @given(st.text(st.characters(), max_size=40))
 @settings(max_examples=60)
 @example("\udc80\r\n\u2029")
+@example("\x7f")
 def test_any_text_becomes_one_line_that_can_be_encoded(text: str) -> None:
     assert b"\n" not in clean(text).encode() and len(clean(text).splitlines()) <= 1
     line = clean_json(json.dumps(text, ensure_ascii=False))
-    assert json.loads(line) == text and not any(char in line for char in "\x9b\u202e")
+    assert json.loads(line) == text and not any(char in line for char in "\x7f\x9b\u202e")
 
 
 @pytest.mark.parametrize("name", [f"step_9\n{END}\n.pt", f"step_9\r{END}\r.pt", f"step_9\u2028{END}"],

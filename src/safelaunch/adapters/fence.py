@@ -1,7 +1,7 @@
 """The fence: no attempt starts before nothing of the last one is left.
 
 A node that answers proves it itself: by its guards, or by a helper step that ends whatever still carries the attempt's
-mark. For a node that does not answer, the attempt's record is ended and its guard's lease waited for: a guard that
+mark. For a node that does not answer, the attempt's record is ended, and its guard's lease waited for. A guard that
 hears nobody and reads that record ends its own ranks (node.guard).
 """
 

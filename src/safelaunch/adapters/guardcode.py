@@ -18,7 +18,7 @@ from safelaunch.node.light import LATER
 
 NODE = Path(__file__).parent.parent / "node"
 # Each after those that it imports.
-PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
+PARTS = ("light.py", "host.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
          "guard/processes.py", "guard/kernel.py", "guard/record.py", "guard/orphan.py", "guard/main.py")
 _FUTURE = "from __future__ import annotations\n"
 # Module docstrings, comments, imports for types only, imports of each other, and what the guard imports by itself once

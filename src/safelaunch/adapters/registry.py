@@ -13,9 +13,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.adapters import clustername, journal, runpath
+from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines
@@ -158,7 +159,9 @@ def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
 
     Of each cluster only the newest: job ids start again when a cluster is set up again.
     """
-    cluster, newest = clustername.here(), dict[str, RegisteredRun]()
+    known, newest = list(known), dict[str, RegisteredRun]()
+    # Slurm is asked (20 ms) only where its answer decides.
+    cluster = clustername.here() if len({entry.cluster for entry in known}) > 1 else ""
     for entry in known:
         if entry.cluster not in newest and (entry.job == job or has_job(entry.dir, job)):
             newest[entry.cluster] = entry

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -41,8 +40,8 @@ EVERY_STEPS = 20    # lines of the training that are shown
 KILL_STEP = 60      # at which the kill switch is touched
 MOST_OUTPUT_BYTES = 1 << 20
 WIDTH = 100         # of the talk on a wide terminal; lines in a pipe are whole
-TOLD = {"attempt_started": "cyan", "failure": "red", "hang_suspected": None, "verdict": "yellow",
-        "node_suspected": "yellow", "checkpoint": None, "completed": "green", "gave_up": "red", "stopped": "red"}
+TOLD = {"attempt_started": "cyan", "failure": "red", "hang_suspected": "", "verdict": "yellow",
+        "node_suspected": "yellow", "checkpoint": "", "completed": "green", "gave_up": "red", "stopped": "red"}
 LOG_LINE = "          | "
 WHY_LABEL = 11      # characters of a label of `why`
 
@@ -103,7 +102,7 @@ def command(story: str | None, folder: str | None) -> int:
          "machine. It saves every 20 steps.")
     code, reports = 0, []
     for number, name in enumerate(names, 1):
-        click.echo(_style(f"\n--- {number} of {len(names)}: {name} ---", bold=True))
+        click.echo(terminal.coloured(f"\n--- {number} of {len(names)}: {name} ---", "bold"))
         ended_as_told, report = _play(name, STORIES[name], place / name)
         code = code or (0 if ended_as_told else 1)
         reports.append(report)
@@ -123,7 +122,7 @@ def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
     _say(story.intro)
     _lay_out(place)
     words = ["train.yaml", "cluster=local", f"name={name}", f"env.FAULT={story.fault}"]
-    click.echo(_style(f"\n$ safelaunch submit {' '.join(words)}", bold=True))
+    click.echo(terminal.coloured(f"\n$ safelaunch submit {' '.join(words)}", "bold"))
     run = runfolder.load(Path(json.loads(_type(place, "submit", *words, "--json"))["run_dir"]))
     try:
         code = _show(run, touches=name == "kill")
@@ -132,13 +131,13 @@ def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
         raise
     _await_job(run)
     state = run.state()
-    click.echo(_style("\n$ safelaunch why", bold=True))
+    click.echo(terminal.coloured("\n$ safelaunch why", "bold"))
     for line in _type(place, "why").split("\nread  ")[0].rstrip().splitlines():
         _say(line[WHY_LABEL:], "  " + line[:WHY_LABEL])
     as_told = state.ended is not None and (state.ended.how, len(state.attempts)) == (story.ends, story.attempts)
     click.echo()
     _say(story.sum_up(state) if as_told else f"This is not how it should have ended (exit code {code}): the run's "
-         f"folder is {run.dir}.", fg=None if as_told else "red")
+         f"folder is {run.dir}.", style="" if as_told else "red")
     report = place.parent / f"{name}.html"
     _type(place, "report", name, "-o", str(report))
     return as_told, report
@@ -208,9 +207,9 @@ def _show(run: Run, touches: bool) -> int:
         show.log()
         if touches and show.step >= KILL_STEP:
             touches = False
-            click.echo(_style(f"\n$ touch {os.path.relpath(run.dir / 'control' / 'kill', run.dir.parent.parent)}",
-                              bold=True))
-            controls.touch(run.dir / "control" / "kill")
+            switch = run.dir / "control" / "kill"
+            click.echo(terminal.coloured(f"\n$ touch {os.path.relpath(switch, run.dir.parent.parent)}", "bold"))
+            controls.touch(switch)
     controls.touch(run.dir / "control" / "kill-now")
     talk.say(f"it should have ended within {DEADLINE_S:.0f} s, and is stopped; why: safelaunch events {run.dir}")
     return TIMED_OUT
@@ -270,21 +269,17 @@ class _Show:
             self._tell(talk.clean(line.split(": ", 1)[1]))
         self._skipped = len(said)
 
-    def _tell(self, text: str, colour: str | None = None) -> None:
+    def _tell(self, text: str, colour: str = "") -> None:
         text = text.replace(f"{self._run.dir.parent.parent}/", "")
         clock = f"{time.monotonic() - self.begin_s:6.1f} s  "
-        _say(text, clock, fg=colour, bold=True)
+        _say(text, clock, f"bold {colour}")
 
 
-def _say(text: str, before: str = "", **how: Any) -> None:
+def _say(text: str, before: str = "", style: str = "") -> None:
     """A sentence, folded to the width of a terminal after its prefix."""
     lines = [text]
     if talk.is_for_person():
         width = min(WIDTH, shutil.get_terminal_size().columns) - len(before)
         lines = textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False) or [""]
     for number, line in enumerate(lines):
-        click.echo((before if number == 0 else " " * len(before)) + _style(line, **how))
-
-
-def _style(text: str, **how: Any) -> str:
-    return click.style(text, **how) if talk.is_for_person() and terminal.has_colour() else text
+        click.echo((before if number == 0 else " " * len(before)) + terminal.coloured(line, style))

@@ -76,13 +76,17 @@ def command(
 
 def _write(parts: Iterable[LogPart], fold: bool, is_live: bool = False) -> None:
     """All parts to stdout, at once if they are `is_live`."""
-    is_terminal = talk.is_for_person()
-    writer = LogWriter(sys.stdout.buffer, is_terminal, is_terminal and terminal.has_colour())
+    writer = _writer()
     for log, data in folded(parts, is_live) if fold else parts:
         writer.write(log, data)
         if is_live and data:
             sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
+
+
+def _writer() -> LogWriter:
+    is_terminal = talk.is_for_person()
+    return LogWriter(sys.stdout.buffer, is_terminal, is_terminal and terminal.has_colour())
 
 
 def _show_first_error(choice: LogChoice, logs: list[AttemptLog]) -> None:
@@ -92,26 +96,26 @@ def _show_first_error(choice: LogChoice, logs: list[AttemptLog]) -> None:
     failed = [log for log in logs if log.attempt is not None and log.attempt.ended in BAD_ENDS]
     log = (failed or logs)[-1]
     keep = choice.keep(log)
-    talk.say(log.header)
     if keep is not None:
         with tempfile.NamedTemporaryFile(suffix=".log") as wanted, sharedfile.stream(log.path) as file:
             wanted.writelines(line if keep(line) else b"\n"[:line.endswith(b"\n")] for line in lines_of(file))
             wanted.flush()
-            _show_cause(whyverdict.judge_subject(Subject((Path(wanted.name),)))[1], log.path)
+            _show_cause(whyverdict.judge_subject(Subject((Path(wanted.name),)))[1], log, is_copy=True)
     elif log.attempt is None:
-        _show_cause(whyverdict.judge_subject(Subject((log.path,)))[1], log.path)
+        _show_cause(whyverdict.judge_subject(Subject((log.path,)))[1], log)
     else:
-        _show_cause(whyverdict.judge_subject(whyrun.of_run(choice.run, log.number))[1], None)
+        _show_cause(whyverdict.judge_subject(whyrun.of_run(choice.run, log.number))[1], log)
 
 
-def _show_cause(verdict: Verdict, shown_as: Path | None) -> None:
-    cause = verdict.cause
+def _show_cause(verdict: Verdict, log: AttemptLog, is_copy: bool = False) -> None:
+    cause, writer = verdict.cause, _writer()
+    writer.write(log, b"")   # its header
     if cause is None:
         talk.say(talk.clean(f"no line of the log states the cause; why: {verdict.category}: {verdict.summary}"))
         return
     found = loglines.read_cited(Path(cause.file), cause.offset, bool(cause.block))
-    talk.say(f"{shown_as or cause.file}:{found.line_number}:")
-    sys.stdout.buffer.write(b"".join(found.lines))
+    talk.say(f"{log.path if is_copy else cause.file}:{found.line_number}:")
+    writer.write(log, b"".join(found.lines))
     sys.stdout.buffer.flush()
 
 

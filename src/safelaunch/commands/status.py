@@ -8,7 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from safelaunch import api
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.status.rows import LEAST_WANTED, Row, rows, without
 from safelaunch.errors import RunFolderError, UsageError
@@ -20,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REFRESH_S = 2.0
-ASK_EVERY_S = 60.0    # one query for all, at least 60 s apart: a courtesy to slurmctld (design §7)
+ASK_EVERY_S = 60.0    # one query for all, at least 60 s apart: a courtesy to slurmctld
 LOOK_EVERY_S = 15.0   # at the checkpoints
 
 
@@ -50,7 +49,8 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
             return _show_table(listing, is_all, with_team, watch and not as_json, as_json)
     if watch and not as_json:
         return _watch(runs.load(which))
-    seen = api.load(which).status().json
+    run = runs.load(which)
+    seen = overview(run, runs.ask_scheduler(run, with_times=True), time.time())
     if as_json:
         talk.emit_json(seen)
     else:
@@ -80,25 +80,20 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     ask = every(ASK_EVERY_S, sharedqueue.ask)
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
-            lines = [_coloured(line, style) for line, style in runlist.text(listing, terminal.width(), with_team)]
+            lines = [terminal.coloured(*line) for line in runlist.text(listing, terminal.width(), with_team)]
             live.update(Text.from_ansi("\n".join([*lines, *runlist.notes(listing)])), refresh=True)
             time.sleep(REFRESH_S)
             listing = runlist.collect(is_all, with_team, ask)
 
 
 def _tell(listing: Listing, with_team: bool) -> None:
-    is_terminal = talk.is_for_person()
-    lines = runlist.text(listing, terminal.width() if is_terminal else None, with_team)
+    lines = runlist.text(listing, terminal.width() if talk.is_for_person() else None, with_team)
     for line, style in lines if listing.briefs else []:
-        click.echo(_coloured(line, style) if is_terminal else line)
+        click.echo(terminal.coloured(line, style))
     for note in runlist.notes(listing):
-        talk.say(talk.clean(note))
+        talk.say(note)
     if not listing.briefs:
         talk.say("no run is known" if not listing.silent else "no other run is known")
-
-
-def _coloured(line: str, style: str) -> str:
-    return terminal.styled(line, style) if terminal.has_colour() else line
 
 
 def plain(seen: dict[str, Any]) -> str:

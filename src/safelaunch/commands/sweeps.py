@@ -87,10 +87,8 @@ def _tell(seen: dict[str, Any]) -> None:
 
 
 def _lines(seen: dict[str, Any], most: int | None = None) -> list[str]:
-    is_terminal = talk.is_for_person()
-    lines = sweeptable.render(seen, SPEECH, terminal.width() if is_terminal else None, most)
-    return [terminal.styled(talk.clean(line), style) if is_terminal and terminal.has_colour() else talk.clean(line)
-            for line, style in lines]
+    lines = sweeptable.render(seen, SPEECH, terminal.width() if talk.is_for_person() else None, most)
+    return [terminal.coloured(talk.clean(line), style) for line, style in lines]
 
 
 def _notes(seen: dict[str, Any]) -> list[str]:

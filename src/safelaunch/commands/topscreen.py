@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +42,8 @@ LIST_S, PANE_S = 5.0, 2.0
 ASK_EVERY_S = 60.0       # squeue, for all runs together, as `status --watch`
 VERB_S = 60.0            # of why and stacks
 LOG_LINES, EVENTS = 300, 200
+LOG_PARTS = 4            # of a MiB each: lines can have millions of letters
+LINE_CHARS = 2000        # the screen is laid out anew every PANE_S
 TABS = {"status": "Status", "log": "Log", "events": "Events", "nodes": "Nodes", "why": "Why", "stacks": "Stacks"}
 VERBS = ("why", "stacks")   # panes that a verb fills, when they are opened or refreshed by hand
 
@@ -84,6 +87,7 @@ class TopScreen(App[None]):
         self._is_all, self._with_team = is_all, with_team
         self._ask = every(ASK_EVERY_S, sharedqueue.ask)
         self._dirs: list[str] = []
+        self._marked: str | None = None
 
     def compose(self) -> ComposeResult:
         """All parts."""
@@ -115,14 +119,18 @@ class TopScreen(App[None]):
             return
         self.call_from_thread(self._show_runs, listing)
 
-    @work(thread=True, exclusive=True, group="pane")
     def look_at_pane(self, by_hand: bool = False) -> None:
         """Fill the pane that is open."""
-        pane, folder = self.call_from_thread(self._chosen)
+        pane, folder = self._chosen()
+        # A worker that has nothing to do would take the place of one that has: they are exclusive.
         if folder is None or (pane in VERBS and not by_hand):
             return
         if pane in VERBS:
-            self.call_from_thread(self._fill, pane, "…")
+            self._fill(pane, "…")
+        self._read_pane(pane, folder)
+
+    @work(thread=True, exclusive=True, group="pane")
+    def _read_pane(self, pane: str, folder: str) -> None:
         try:
             text = _READERS[pane](runs.load(folder))
         except SafelaunchError as error:
@@ -134,6 +142,8 @@ class TopScreen(App[None]):
         return self.query_one(TabbedContent).active, self._dirs[row] if 0 <= row < len(self._dirs) else None
 
     def _show_runs(self, listing: Listing) -> None:
+        if not self.query(DataTable):   # the screen is being closed
+            return
         table = self.query_one(DataTable)
         chosen = self._chosen()[1]
         self._dirs = [one["run_dir"] for one in listing.briefs]
@@ -147,13 +157,21 @@ class TopScreen(App[None]):
         self.look_at_pane()
 
     def _fill(self, pane: str, text: str) -> None:
-        self.query_one(f"#text-{pane}", Static).update(Text(text))
+        for one in self.query(f"#text-{pane}").results(Static):   # none, where the screen is being closed
+            one.update(Text(text))
 
     def _note(self, text: str) -> None:
-        self.query_one("#note", Static).update(Text(talk.clean(text)))
+        for one in self.query("#note").results(Static):
+            one.update(Text(talk.clean(text)))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Another run is chosen: what a verb has said is of the one before."""
+        """Another run is chosen: what a verb has said is of the one before. A list that is read again marks its row
+        anew.
+        """
+        chosen = self._chosen()[1]
+        if chosen is None or chosen == self._marked:
+            return
+        self._marked = chosen
         for pane in VERBS:
             self._fill(pane, "r: look")
         self.look_at_pane()
@@ -223,7 +241,9 @@ def _status(run: Run) -> str:
 
 def _log(run: Run) -> str:
     choice = LogChoice(run, None, None, None, None)
-    return b"".join(data for _, data in read_logs(choice, choice.logs(run.state()), LOG_LINES)).decode(errors="replace")
+    parts = deque((data for _, data in read_logs(choice, choice.logs(run.state()), LOG_LINES)), maxlen=LOG_PARTS)
+    lines = b"".join(parts).decode(errors="replace").split("\n")
+    return "\n".join(line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} …" for line in lines)
 
 
 def _events(run: Run) -> str:

@@ -33,5 +33,5 @@ def wait_for(run: RunHandle, timeout_s: float | None, as_json: bool = False) -> 
         talk.emit_json({"v": 1, "name": run.name, "run_dir": str(run.dir), "state": ended.how,
                         "exit_code": ended.exit_code, "why": ended.why, "t": ended.t})
     else:
-        talk.say(talk.clean(runs.describe_end(ended)))
+        talk.say(runs.describe_end(ended))
     return ended.exit_code

@@ -99,13 +99,8 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
         talk.say(f"warning: {verdict.category} is rarely a problem of the site")
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
-    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes),
-                                                          subject.outside, subject.when)))
-
-
-def talk_clean_lines(text: str) -> str:
-    """`text` with control characters made visible, line by line."""
-    return "\n".join(talk.clean(line) for line in text.splitlines())
+    click.echo(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes), subject.outside, subject.when),
+               nl=False)
 
 
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
@@ -136,8 +131,8 @@ def _lines(row: VerdictRow, width: int | None) -> list[str]:
     folded = [text] if width is None else _fold(text, width - len(indent))
     label = row.label.ljust(LABEL_WIDTH) if row.label else ""
     shown = f"{label:<{len(indent)}}" if row.label else indent
-    first = _style(shown, "dim") if row.label else shown
-    return [(first if number == 0 else indent) + _style(line, row.style) for number, line in enumerate(folded)]
+    first = terminal.coloured(shown, "dim") if row.label else shown
+    return [(indent if number else first) + terminal.coloured(line, row.style) for number, line in enumerate(folded)]
 
 
 def _fold(text: str, width: int) -> list[str]:
@@ -148,7 +143,3 @@ def _fold(text: str, width: int) -> list[str]:
         lead = ""
     more = lead + "  " if body.startswith("- ") else lead
     return textwrap.wrap(body, width, initial_indent=lead, subsequent_indent=more, break_on_hyphens=False) or [""]
-
-
-def _style(text: str, style: str) -> str:
-    return terminal.styled(text, style) if talk.is_for_person() and terminal.has_colour() else text

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
+from safelaunch.core.plaintext import clean
 from safelaunch.core.state import Attempt, State
 from safelaunch.views import loglines
 
@@ -39,7 +40,7 @@ class AttemptLog(NamedTuple):
             parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
             if self.attempt.lost is not None:   # the header of such an attempt named a step that it never went on from
                 parts.append("not loaded" if self.attempt.lost_surely else "perhaps not loaded")
-        return f"── {' · '.join(parts)} ──"
+        return clean(f"── {' · '.join(parts)} ──")
 
 
 Begin = Callable[[AttemptLog], int]   # the byte at which the wanted part of a log begins; its end = it has none
@@ -78,7 +79,7 @@ def find_logs(run: Run, state: State) -> list[AttemptLog]:
 
 
 def starts(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
-    """Each log with the byte at which its wanted part of the last `lines` begins; those without a part are left out,
+    """Each log with the byte at which its wanted part of the last `lines` begins. Those without a part are left out,
     but not the last log, which may grow.
     """
     begins = {log.number: choice.begin(log) for log in logs}

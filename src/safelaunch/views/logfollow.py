@@ -10,7 +10,7 @@ from pathlib import Path
 from safelaunch.adapters import runfolder, sharedfile
 from safelaunch.core.folding import fold
 from safelaunch.core.state import State
-from safelaunch.views import loglines, runs, talk
+from safelaunch.views import loglines, runs
 from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, LogPart, starts
 from safelaunch.views.talk import Say
 
@@ -122,7 +122,7 @@ def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogP
         if ended_s is not None and min(now_s - ended_s, follower.quiet_for_s(now_s)) > QUIET_S:
             yield from follower.read(now_s, is_last=True)
             if state.ended is not None:
-                say(talk.clean(runs.describe_end(state.ended)))
+                say(runs.describe_end(state.ended))
             return
         if not new:
             yield from follower.idle()
@@ -135,7 +135,8 @@ def wait_for_last_lines(run: runfolder.Run) -> None:
     if state.ended is None or state.attempt is None:
         return
     log = run.dir / runfolder.attempt_folder(state.attempt.number) / "main.log"
-    while (age_s := time.time() - state.ended.t) < LAG_S and not _stands_still(log, age_s):
+    # Where a node's clock is far ahead, nobody knows how long ago that was.
+    while abs(age_s := time.time() - state.ended.t) < LAG_S and not _stands_still(log, age_s):
         time.sleep(POLL_S)
 
 

@@ -14,7 +14,6 @@ from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
-from safelaunch.core.decide.slowness import what_follows
 from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
@@ -131,9 +130,16 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
 
 def _warnings(plan: Plan, state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
-            "slower": {**state.slower._asdict(), "follows": what_follows(state, plan)} if state.slower else None,
-            "slow_search": _slow_search(state),
+            "slower": _slower(plan, state) if state.slower else None, "slow_search": _slow_search(state),
             "odd_figures": [one._asdict() for one in state.odd]}
+
+
+def _slower(plan: Plan, state: State) -> dict[str, Any]:
+    """The drop of speed that lasts, and what follows."""
+    from safelaunch.core.decide.slowness import what_follows  # most runs have none
+
+    assert state.slower is not None
+    return {**state.slower._asdict(), "follows": what_follows(state, plan)}
 
 
 def _slow_search(state: State) -> dict[str, Any] | None:

@@ -31,6 +31,8 @@ MOST_EVENTS, MOST_CARDS, MOST_SPANS = 400, 40, 2000
 MOST_CHARACTERS = 600       # of a text: a log line can have millions
 MOST_SCRIPT_BYTES = 64 << 10
 MOST_STACKS_BYTES = 16 << 20
+NO_PACE = ("the run was too short to tell start-up from steps: what lies before the first step that the journal has "
+           "counts as start-up")
 TOLERANCE = 0.05            # of a run whose train.yaml has no slow.tolerance
 
 
@@ -54,6 +56,8 @@ def gather(run: Run, now: float) -> ReportFacts:
     tracks = costs.follow(read.events, until)
     jobs = shares.read_jobs(read.events, until)
     spans = shares.divide(tracks, jobs, until, shares.is_in_no_queue(state))
+    # Of steps that the journal tells of only once an attempt nobody knows when they were made.
+    is_paced = shares.usual_pace_s(tracks) is not None or not any(track.points for track in tracks)
     saved = tuple((event.t, int(event.data["step"])) for event in read.events
                   if event.event == "checkpoint" and isinstance(event.data.get("step"), int))
     figures = LogFigures(run.plan)
@@ -66,14 +70,16 @@ def gather(run: Run, now: float) -> ReportFacts:
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
                   "t": state.ended.t} if state.ended else None,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
-        "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)), "goodput": _goodput(spans),
+        "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)),
+        "goodput": _goodput(spans) if is_paced else None,
         "lost_steps": costs.count(tracks, {}, until, until).steps,
         "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
         "attempts": [_attempt(one) for one in state.attempts],
         "verdicts": _verdicts(run, state, read.events), "stacks": _stacks(run, state),
         "curves": _curves(figures), **_findings(run, figures),
         "events": _events(read.events), "config": _config(run), "script": _script(run),
-        "notes": [*map(_cut, read.problems[:8]), *dict.fromkeys(map(_cut, figures.notes))],
+        "notes": [*([] if is_paced else [NO_PACE]), *map(_cut, read.problems[:8]),
+                  *dict.fromkeys(map(_cut, figures.notes))],
     }
     return ReportFacts(mask_all(public), state, tracks, spans, saved, figures)
 
@@ -104,11 +110,20 @@ def _verdicts(run: Run, state: State, events: Sequence[Event]) -> list[dict[str,
             "attempt": one.number, "t": one.ended_t, "category": one.category, "summary": _cut(one.summary or ""),
             "confidence": one.confidence, "follows": _cut(follows.get(one.number) or ""),
             "node": one.failed_node, "suspects": list(one.blamed),
-            "evidence": [{"file": _cut(line.get("file") or ""), "line_number": line.get("line_number"),
+            "evidence": [{"file": _cut(_place(run, one.number, str(line.get("file") or ""))),
+                          "line_number": line.get("line_number"),
                           "text": _cut(line.get("text") or ""), "role": _cut(line.get("role") or "")}
                          for line in _list(told.get("evidence"))[:12] if isinstance(line, dict)],
             "changes": _cut(told.get("changes") or "")})
     return cards
+
+
+def _place(run: Run, number: int, file: str) -> str:
+    """Where a cited file is in the run folder: the leader has read an attempt's log before it was copied there."""
+    path = Path(file)
+    if path.name == f"attempt-{number:04d}.log":   # adapters.attempt's spool
+        return f"{runfolder.attempt_folder(number)}/main.log"
+    return str(path.relative_to(run.dir)) if path.is_relative_to(run.dir) else file
 
 
 def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
@@ -179,7 +194,7 @@ def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _script(run: Run) -> list[str] | None:
-    """The part of job.sbatch that is this run's own: directives and values, without those of `env`; None = it cannot be
+    """The part of job.sbatch that is this run's own: directives and values, without those of `env`. None = it cannot be
     read, or is not of this form. The values of `env` end that part (templates/slurm/job.sbatch).
     """
     try:

@@ -68,12 +68,12 @@ def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Li
 
 
 def notes(listing: Listing) -> list[str]:
-    """The messages beside the table."""
+    """The messages beside the table, a line each."""
     told = [f"no clear answer from Slurm: {listing.trouble}"] if listing.trouble else []
     told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in listing.silent]
     if listing.closed:
         told.append(f"{listing.closed} more {'run' if listing.closed == 1 else 'runs'} may not be read by you")
-    return told
+    return list(map(talk.clean, told))
 
 
 def as_json(listing: Listing) -> dict[str, Any]:
@@ -100,9 +100,10 @@ def visit(dirs: Sequence[str], look: Callable[[str], Any],
     answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, deadline_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
+    from safelaunch.watch.memory import Known
     from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit(dirs, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit({dir: Known() for dir in dirs}, look)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:

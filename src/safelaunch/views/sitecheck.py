@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from pathlib import Path
@@ -13,6 +12,7 @@ from safelaunch.adapters import sitefolder
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, SiteRow, judge
 from safelaunch.errors import UsageError
+from safelaunch.views import talk
 
 MARKS = {OK: "ok      ", CAUTION: "caution ", NOT_SAFE: "NOT SAFE", UNKNOWN: "unknown "}
 
@@ -32,9 +32,8 @@ def check_site(folder: str, beside: str | None, as_json: bool) -> int:
     rows = judge(found)
     is_fit = all(row.verdict in (OK, CAUTION) for row in rows)
     if as_json:
-        click.echo(json.dumps({
-            "v": 1, "ok": is_fit, "folder": path, "host": os.uname().nodename, "from": beside,
-            "rows": [vars(row) for row in rows], "measured": found}, ensure_ascii=False))
+        talk.emit_json({"v": 1, "ok": is_fit, "folder": path, "host": os.uname().nodename, "from": beside,
+                        "rows": [vars(row) for row in rows], "measured": found})
     else:
         _print(path, rows, bool(prefix))
     return 0 if is_fit else CHECK_FAILED
@@ -44,8 +43,9 @@ def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:
     width = max(len(row.check) for row in rows)
     for row in rows:
         means = f": {row.means}" if row.means else ""
-        click.echo(f"{MARKS[row.verdict]}  {row.check:<{width}}  {row.measured}{means}")
+        click.echo(talk.clean(f"{MARKS[row.verdict]}  {row.check:<{width}}  {row.measured}{means}"))
     bad = [row.check for row in rows if row.verdict in (NOT_SAFE, UNKNOWN)]
-    click.echo(f"{path}: " + (f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders"))
+    fit = f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders"
+    click.echo(talk.clean(f"{path}: {fit}"))
     if not has_other:
         click.echo('what other hosts see was not measured: add --from "ssh NODE" or --from "srun -N1"', err=True)

@@ -43,6 +43,11 @@ def has_colour() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def coloured(text: str, style: str) -> str:
+    """`styled`, if stdout is a terminal and colours are wanted."""
+    return styled(text, style) if talk.is_for_person() and has_colour() else text
+
+
 def styled(text: str, style: str) -> str:
     """With the terminal's codes for the style."""
     words = style.split()

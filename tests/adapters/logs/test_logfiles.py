@@ -90,7 +90,7 @@ def test_a_named_pipe_is_read(tmp_path: Path) -> None:
         writer.stdin.write(TEXT)
         writer.stdin.close()
         assert found(logfiles.read_logs([tmp_path / "pipe"], RULES)) == [("cuda", 2)]
-        assert writer.wait(timeout=10) == 0
+        assert writer.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize(("name", "host", "rank"), [
@@ -229,6 +229,14 @@ def test_a_literal_across_two_blocks_of_a_long_line_is_found(tmp_path: Path) -> 
     for shift in range(0, 30, 3):
         log = read(tmp_path / "a.log", b"x" * ((112 << 10) - shift) + b" CUDA error: gone " + b"y" * 200_000 + b"\n")
         assert len(log.findings) >= 1
+
+
+def test_of_a_line_of_megabytes_the_start_is_searched_and_what_comes_behind_it(tmp_path: Path) -> None:
+    huge = b"x" * (5 << 20)
+    text = b"CUDA error: early " + huge + b" CUDA error: late " + huge + b"\niteration 7\nCUDA error: behind\n"
+    log = read(tmp_path / "a.log", text, workers=1)
+    assert [(one.text[:18], one.line_number) for one in log.findings] == [
+        ("CUDA error: early ", 1), ("CUDA error: behind", 3)] and log.lines == 3
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

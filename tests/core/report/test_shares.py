@@ -59,6 +59,12 @@ def test_a_hang_lasts_from_the_last_step_to_the_end_unless_a_step_came_after_it(
     assert "hang" not in seconds(events(*BEGIN, *rows[:-1], hung, later, rows[-1]), 450)
 
 
+def test_the_last_step_told_again_at_the_end_of_a_hang_is_no_step_after_it() -> None:
+    rows = attempt(1, 110.0, 0, (130.0, 10), (210.0, 50), (500.0, 50), end=500.0, how="failed")
+    hung = (400.0, "hang_suspected", {"attempt": 1, "silent_s": 200, "phase": "step"})
+    assert seconds(events(*BEGIN, *rows[:-2], hung, *rows[-2:]), 500.0)["hang"] == 290.0
+
+
 def test_nodes_that_are_kept_count_until_they_are_released() -> None:
     journal = events(*BEGIN, *attempt(1, 100, 0, (101, 1), (150, 50), end=150, how="failed"),
                      (150.0, "preserved", {"until": 900.0, "nodes": ["n0"]}), (250.0, "released", {}),

@@ -16,6 +16,7 @@ from safelaunch.core.why.read.scan import Compiled, Scanner
 # Blocks that fit the L2 cache, and that malloc keeps in the process: from 128 KiB on it maps pages for each
 # (mallopt(3), M_MMAP_THRESHOLD). Measured: 0.81 GB/s at 64-112 KiB, 0.62 at 256 KiB.
 BLOCK = 112 << 10
+LONG_BLOCKS = 4        # of a line that are searched; a line of 10 MB took a supervisor all the time that it has
 OVERLAP = 512          # of two pieces of a line that is longer than a block, so that no literal is cut
 LOOK_BACK = 64 << 10   # before a piece of a file: where a traceback of the piece may have begun
 PIECE_GRANT = 10       # lines of each shape looked at again where a piece begins (Shapes.renew) …
@@ -79,9 +80,10 @@ def scan_blocks(
 ) -> int | None:
     """Feed [start, end) block by block; `read` gives (offset, size) → bytes, fewer only at the end of the file.
 
-    Returns the number of the line after the last one, when `number`, that of the first one, is known.
+    Of a line that fills many blocks only the first ones are read, and the last. Returns the number of the line after
+    the last one, when `number`, that of the first one, is known.
     """
-    at = start
+    at, within = start, 0   # `within`: blocks since the last line end
     while at < end:
         size = min(BLOCK, end - at)
         block = read(at, size)
@@ -89,6 +91,10 @@ def scan_blocks(
             break
         is_last = len(block) < size or at + len(block) >= end
         cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        within = 0 if cut else within + 1
+        if within > LONG_BLOCKS:
+            at += len(block)
+            continue
         piece = block[:cut] if 0 < cut < len(block) else block
         newlines = scanner.feed(piece, at, number)
         number = number + newlines if number is not None else None

@@ -124,8 +124,8 @@ def judge_sweep(answer: StepAnswer) -> Swept:
 
 
 def is_lease_over(now_s: float, heard_s: float, record_s: float | None, lease_s: float, margin_s: float) -> bool:
-    """Whether a silent node's guard has ended its ranks. The lease counts from the last word that the guard may have
-    heard (`heard_s`); from its end on, and from the record's move on (`record_s`; None = not yet), it looks each
+    """Whether a silent node's guard has ended its ranks. The lease counts from the last message that the guard may have
+    heard (`heard_s`). From its end on, and from the record's move on (`record_s`; None = not yet), it looks each
     second.
     """
     return record_s is not None and now_s > max(heard_s + lease_s, record_s) + margin_s

@@ -11,7 +11,7 @@ _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"
 _FLOAT = rb"(\d{1,18}\.?\d{0,18})"
 _PLAIN = rb"(?<![\d,.])([-+]?(?:\d[\d,]{0,24}\.?\d{0,24}(?:e[-+]?\d{1,4})?|nan|inf))"
 _NUMBER = _PLAIN + rb"(?![\w.])"
-# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo); not the
+# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo). Not the
 # losses of a validation, nor the parts of one, nor the mean that Transformers tells at its end.
 _LOSS = (rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
          rb"(?<!aux[ _])(?!(?<='train_)loss': {0,8}'?[\d.e+-]{1,24}'?, {1,8}'epoch')"
@@ -38,7 +38,8 @@ _STEP_TIME = (
     (b"ups=", rb"\bups=" + _FLOAT, 0.0),                                                # fairseq: updates per second
 )
 _RATE = (
-    (b"", rb"(?i)\b(?:tps|tokens_per_sec(?:ond)?|tokens/s(?:ec)?|throughput/tokens_per_sec)" + _IS + _NUMBER,
+    (b"tps", rb"(?i)\btps" + _IS + _NUMBER, "tokens/s"),
+    (b"tokens", rb"(?i)\b(?:tokens_per_sec(?:ond)?|tokens/s(?:ec)?|throughput/tokens_per_sec)" + _IS + _NUMBER,
      "tokens/s"),
     (b"tokens/s/device", rb"(?i)\btokens/s/device" + _IS + _NUMBER, "tokens/s/device"),    # MaxText
     (b"token", rb"(?i)" + _PLAIN + rb" {0,8}tokens?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "tokens/s"),
@@ -63,7 +64,7 @@ class Metrics(NamedTuple):
 
 def measure(tail: bytes, loss: str = "auto", step_time: str = "auto") -> Metrics:
     """The figures that a log's tail names; `loss` and `step_time` as in train.yaml's progress (seconds)."""
-    losses = _own(loss, tail) if loss != "auto" else re.findall(_LOSS, tail)
+    losses = _own(loss, tail) if loss != "auto" else [match[1] for match in _losses(tail)]
     times = [seconds for _, seconds in named_step_times(tail, step_time)]
     lowered = tail.lower()
     rates = [(match.start(), _float(match[1]), unit) for word, pattern, unit in _RATE if word in lowered

@@ -203,7 +203,7 @@ def chart(curves: Sequence[Curve], title: str, say: Say, flags: Sequence[tuple[i
         return ""
     low, high = min(0.0, *values), _upper(values)
     x, y = Scale(min(steps), max(steps), LEFT, WIDTH - RIGHT), Scale(low, high, 220 - BOTTOM, TOP)
-    drawn = _grid(x, y, lambda step: f"{step:,.0f}", say, round_values(low, high, 5),
+    drawn = _grid(x, y, lambda step: f"step {step:,.0f}", say, round_values(low, high, 5),
                   round_values(min(steps), max(steps), 9))
     for step, text in flags:
         drawn.append(f'<g><title>{words(text)}</title>'

@@ -1,14 +1,15 @@
 """Where the time of a run went: every second from its submission on has one kind.
 
 Useful time makes steps that the run had not made before. All other time has a cause, a row of KINDS. What is left is
-"down": from the last step to the end of an attempt that failed, and from there to the next attempt in the same job.
+"down". It goes from the last step to the end of an attempt that failed, and from there to the next attempt in the same
+job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
@@ -61,6 +62,7 @@ def read_jobs(events: Sequence[Event], until: float) -> Jobs:
     starts: list[tuple[float, str]] = []
     kept: list[tuple[float, float]] = []
     hung: set[int] = set()
+    steps: dict[int, Any] = {}
     for event in events:
         number = event.data.get("attempt")
         match event.event:
@@ -74,8 +76,9 @@ def read_jobs(events: Sequence[Event], until: float) -> Jobs:
                 kept[-1] = (kept[-1][0], event.t)
             case "hang_suspected" if isinstance(number, int):
                 hung.add(number)
-            case "progress" if isinstance(number, int):
-                hung.discard(number)
+            case "progress" if isinstance(number, int) and (step := event.data.get("step")) != steps.get(number):
+                hung.discard(number)   # the end of an attempt tells its last step again
+                steps[number] = step
     return Jobs(submitted_t, tuple(starts), tuple(kept), frozenset(hung))
 
 

@@ -1,7 +1,7 @@
 """The state of a run in one word and one sentence.
 
-Two witnesses are heard, the journal and the scheduler, and where they do not agree the answer is "unknown" with what
-each of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
+Two witnesses are heard, the journal and the scheduler. Where they do not agree, the answer is "unknown" with what each
+of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
 supervisor has seen it.
 """
 
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from safelaunch.core import jobstates
 from safelaunch.core.endings import BY_PERSON, ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
+from safelaunch.core.plaintext import clean
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
 from safelaunch.core.status.queuereasons import in_words
@@ -54,7 +55,7 @@ def describe_end(ended: Ended) -> str:
     word = RUN_ENDED.get(ended.how, ended.how)
     is_said = re.search(rf"exit code {ended.exit_code}\b", ended.why)
     code = "" if is_said else f" (exit code {ended.exit_code})"
-    return f"the run {word}: {ended.why}{code}"
+    return clean(f"the run {word}: {ended.why}{code}")
 
 
 def describe_alone(job: str, exit_code: int) -> str:

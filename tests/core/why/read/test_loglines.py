@@ -30,6 +30,7 @@ WHO = {
     "torchrun inside srun": (b"3: [default5]:hello", None, 5, b"hello"),
     "torch inside torchrun": (b"[default1]:[rank9]: hello", None, 9, b"hello"),
     "torch inside safelaunch": (b"[gpu-07:1]:[rank57]: hello", "gpu-07", 57, b"hello"),
+    "a line of another run inside safelaunch": (b"[gpu-07:3]:[n9:9]:hello", "gpu-07", 3, b"hello"),
     "a process group's rank is no rank": (b"[rank17]:[E Process.cpp:523] [Rank 1] hello", None, 17, b"hello"),
     "a program that names its rank": (b"[Rank 3] hello", None, 3, b"hello"),
     "with an equals sign": (b"[rank=17] hello", None, 17, b"hello"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
+from safelaunch.core.plaintext import clean
 from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.show.verdicttext import describe, stamp
 from safelaunch.core.why.verdict import Verdict
@@ -39,8 +40,8 @@ def find_device(verdict: Verdict) -> str | None:
 
 def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = (),
                   noted: str = "") -> str:
-    """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log; `noted`: the
-    time that the journal has.
+    """The ticket's text, clean: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log;
+    `noted`: the time that the journal has.
     """
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     node = ", ".join(verdict.suspects) or verdict.host or ""
@@ -56,9 +57,10 @@ def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "
          else "nothing"),
         ("Fingerprint", verdict.fingerprint or "none"),
     ]
-    evidence = [f"  {describe(cited, True)}\n    {cited.text.strip()}" for cited in lines[:SHOWN_LINES]]
+    evidence = [text for cited in lines[:SHOWN_LINES]
+                for text in (f"  {describe(cited, True)}", f"    {cited.text.strip()}")]
     evidence += [f"  {line}" for line in outside]
-    return "\n".join([
+    return "\n".join(map(clean, [
         f"Subject: node {node}: {page.title}" if node else f"Subject: {page.title}", "",
         *(f"{name + ':':<13}{text}" for name, text in facts), "",
-        "Evidence:", *(evidence or ["  none in the log"]), "", _asked(verdict) or "Please have a look.", ""])
+        "Evidence:", *(evidence or ["  none in the log"]), "", _asked(verdict) or "Please have a look.", ""]))
