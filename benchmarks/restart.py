@@ -97,10 +97,17 @@ def measure_ours(stage: Stage, restarts: int, more: str = "") -> tuple[list[floa
     folder = lay_out(stage)
     (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=restarts) + more)
     stage.run([*stage.argv, "submit", "train.yaml"], cwd=folder)
-    gaps = gaps_s(folder, restarts, NODES)
-    events = runfolder.load(folder / "runs" / "restart").journal().events
+    return gaps_s(folder, restarts, NODES), parts_s(folder, restarts, NODES)
+
+
+def parts_s(folder: Path, restarts: int, stamps: int, begun: str = "srun, slurmd, guard's start",
+            last: str = "the training's own start") -> dict[str, list[float]]:
+    """The gaps of the one run of a folder in parts, which end with a word of the journal, with the first of `stamps`
+    lines of an attempt in setup.txt (`begun`), and with the training's first line (`last`).
+    """
+    (run_dir,) = (folder / "runs").iterdir()
     at: dict[tuple[str, int], float] = {}
-    for event in events:
+    for event in runfolder.load(run_dir).journal().events:
         name = "launch" if event.event == "decision" and event.data.get("action") == "launch" else event.event
         at.setdefault((name, int(event.data.get("attempt") or 0)), event.t)
     setups = sorted(float(line) for line in (folder / "setup.txt").read_text().split())
@@ -112,12 +119,12 @@ def measure_ours(stage: Stage, restarts: int, more: str = "") -> tuple[list[floa
             "guards' reports, fence, last words": at["attempt_ended", number],
             "verdict, checkpoint search, journal, claim": at["launch", number + 1],
             "journal (intent), fork of the launch": at["attempt_started", number + 1],
-            "srun, slurmd, guard's start": setups[number * NODES],
-            "the training's own start": min(firsts[number]),
+            begun: setups[number * stamps],
+            last: min(firsts[number]),
         }
         for before, name in itertools.pairwise(moments):
             parts.setdefault(name, []).append(moments[name] - moments[before])
-    return gaps, parts
+    return parts
 
 
 def _submit_bash(stage: Stage, script: str) -> Path:

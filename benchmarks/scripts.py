@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
-from benchmarks.restart import TRAIN_YAML, gaps_s, lay_out
+from benchmarks.restart import TRAIN_YAML, gaps_s, lay_out, parts_s
 from benchmarks.stage import SLURM_DEFAULTS, Stage, open_stage
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.guardcode import guard_text
@@ -27,8 +27,10 @@ WRAPPER_S, GAP_RATIO = 0.030, 1.5
 RESTARTED = """\
 #!/bin/bash
 #SBATCH --nodes={nodes} --ntasks-per-node=1 --time=30
+echo "$EPOCHREALTIME" >>setup.txt
 srun /usr/bin/python3 -S -E trainer.py . {restarts}
 """
+SCRIPTS_OWN = ("the job script, the guard of the user's", "the wrapper, srun, slurmd, guards, the training's own start")
 KEYS = ("resume.dir=ckpt", "resume.format=pattern", "resume.pattern=step_{step}.txt", "restart.max_restarts=10000")
 SRUN = """\
 #!/bin/bash
@@ -46,11 +48,15 @@ def measure() -> list[Figure]:
     wrapper, plain = _time_wrapper()
     with open_stage(NODES, conf=SLURM_DEFAULTS) as stage:
         times = [[float(word) for word in line.split()] for line in _time_sruns(stage).splitlines()]
+        parts: dict[str, list[float]] = {}
         script: list[float] = []
         yaml: list[float] = []
         for _ in range(ROUNDS):
-            yaml += _restarts(stage, "train.yaml", TRAIN_YAML.format(nodes=NODES, restarts=RESTARTS), ())
-            script += _restarts(stage, "job.slurm", RESTARTED.format(nodes=NODES, restarts=RESTARTS), KEYS)
+            yaml += _restarts(stage, "train.yaml", TRAIN_YAML.format(nodes=NODES, restarts=RESTARTS), ())[0]
+            gaps, folder = _restarts(stage, "job.slurm", RESTARTED.format(nodes=NODES, restarts=RESTARTS), KEYS)
+            script += gaps
+            for part, values in parts_s(folder, RESTARTS, 1, *SCRIPTS_OWN).items():
+                parts.setdefault(part, []).extend(values)
     more = tuple((end - between) - (between - begin) for begin, between, end in times)
     return [
         Figure("the wrapper alone, processor time", "s", wrapper, f"≤ {WRAPPER_S:g} s", "the target",
@@ -60,6 +66,7 @@ def measure() -> list[Figure]:
         Figure("plain srun", "s", tuple(between - begin for begin, between, _ in times)),
         Figure("restart of a script", "s", tuple(script), f"≤ {GAP_RATIO} × train.yaml", "train.yaml",
                statistics.median(script) / statistics.median(yaml), GAP_RATIO),
+        *(Figure(f"  of it: {name}", "s", tuple(values)) for name, values in parts.items()),
         Figure("restart of a train.yaml", "s", tuple(yaml)),
     ]
 
@@ -100,13 +107,13 @@ def _time_sruns(stage: Stage) -> str:
     return (folder / "times.txt").read_text()
 
 
-def _restarts(stage: Stage, name: str, text: str, keys: tuple[str, ...]) -> list[float]:
+def _restarts(stage: Stage, name: str, text: str, keys: tuple[str, ...]) -> tuple[list[float], Path]:
     folder = lay_out(stage)
     (folder / name).write_text(text)
     stage.run([*stage.argv, "submit", name, *keys], cwd=folder)
     found = gaps_s(folder, RESTARTS, NODES)
     _check_attempts(next((folder / "runs").iterdir()))
-    return found
+    return found, folder
 
 
 def _check_attempts(run_dir: Path) -> None:

@@ -68,7 +68,7 @@ def stop_ctl(sandbox: Sandbox) -> None:
     machine = sandbox.machine(daemons.CONTROLLER)
     for pid in daemons_on(machine):
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not machine.pids(), 30, "slurmctld did not end")
+    wait_until(lambda: not machine.pids(), 60, "slurmctld did not end")
 
 
 def freeze_slurmd(sandbox: Sandbox, node: str) -> None:

@@ -22,7 +22,7 @@ def make_federation(own_sandbox: Callable[..., Sandbox], nodes: int) -> tuple[Sa
         here.slurm(argv)
     here.slurm(["sacctmgr", "-i", "add", "federation", f"of-{here.name}", f"clusters={here.name},{other.name}"])
     for sandbox in (here, other):
-        wait_until(partial(_is_synced, sandbox), 30, "the clusters did not find each other")
+        wait_until(partial(_is_synced, sandbox), 60, "the clusters did not find each other")
     return here, other
 
 

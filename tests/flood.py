@@ -154,7 +154,7 @@ def hostile_greetings() -> Iterator[Callable[[str], bytes]]:
     def of(token: bytes, **odd: object) -> Callable[[str], bytes]:
         def answer(nonce: str) -> bytes:
             nonces = "".join(dice.choices(digits, k=32)) + nonce
-            text = f"{nonces}{who['node']}|{who['task']}|{who['attempt']}"
+            text = f"{nonces}{who['node']}|{who['task']}|{who['attempt']}|None"
             hello = {**who, "nonce": nonces, "mac": protocol.mac(token, str(odd.get("role", "guard")), text), **odd}
             return json.dumps(hello).encode() + b"\n"
         return answer

@@ -93,7 +93,7 @@ def _can_run(program: Path, *words: str) -> bool:
     try:
         done = subprocess.run(
             [str(program), *words], user=account.pw_uid, group=account.pw_gid, extra_groups=[], cwd="/",
-            capture_output=True, timeout=20, env={"PATH": "/usr/bin:/bin"})
+            capture_output=True, timeout=60, env={"PATH": "/usr/bin:/bin"})
     except OSError:
         return False
     return done.returncode == 0

@@ -110,7 +110,7 @@ class Node:
         """What it printed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the node died: {self._process.wait(10)}"
+        assert line, f"the node died: {self._process.wait(60)}"
         return json.loads(line)
 
     def run(self, code: str) -> Any:
@@ -131,7 +131,7 @@ class Node:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 

@@ -87,7 +87,7 @@ def test_signal_reaches_the_command_and_ends_the_low_one_with_its_children(
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert (process.returncode, said) == (7, "heard\n")
-    wait_until(lambda: is_gone(tmp_path / "child"), 30, "a child is left")
+    wait_until(lambda: is_gone(tmp_path / "child"), 60, "a child is left")
 
 
 def test_signal_between_both_ends_the_low_one(start: Start, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_signal_between_both_ends_the_low_one(start: Start, tmp_path: Path) -> N
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    wait_until(lambda: is_gone(tmp_path / "low"), 30, "it is left")
+    wait_until(lambda: is_gone(tmp_path / "low"), 60, "it is left")
 
 
 def test_kill_of_it_ends_both_with_the_low_ones_children(start: Start, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_kill_of_it_ends_both_with_the_low_ones_children(start: Start, tmp_path:
     wait_until(lambda: have_said(up, child), 60, "they did not start")
     process.kill()
     process.wait()
-    wait_until(lambda: is_gone(up) and is_gone(child), 30, "something is left")
+    wait_until(lambda: is_gone(up) and is_gone(child), 60, "something is left")
     assert heard.read_text() == "heard\n"
 
 
@@ -119,14 +119,14 @@ def test_it_ends_with_what_has_started_it(tmp_path: Path) -> None:
     wait_until(lambda: have_said(up, low), 60, "they did not start")
     make.kill()
     make.wait()
-    wait_until(lambda: is_gone(up) and is_gone(low), 30, "something is left")
+    wait_until(lambda: is_gone(up) and is_gone(low), 60, "something is left")
 
 
 def test_what_a_low_one_leaves_behind_is_ended(start: Start, tmp_path: Path) -> None:
     process = start(f"sleep 1000 & echo $! >{tmp_path}/left", "true")
     process.communicate(timeout=60)
     assert process.returncode == 0
-    wait_until(lambda: is_gone(tmp_path / "left"), 30, "it is left")
+    wait_until(lambda: is_gone(tmp_path / "left"), 60, "it is left")
 
 
 @pytest.mark.parametrize("words", [[], ["true"], ["--", "true"], ["true", "--"]])

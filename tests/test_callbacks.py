@@ -5,9 +5,7 @@ tests/frameworks has the same for Transformers and Lightning, which `make test-f
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 from safelaunch import callbacks
 from safelaunch.callbacks import MOST_STEPS, AllRanks, EndListener
 from tests.localruns import SubmitLocal
-from tests.torchbin import needs_accelerate
+from tests.torchbin import Ranks, needs_accelerate
 
 ROOT = Path(__file__).parent.parent
 STEP_S = st.floats(0.0, 100.0)
@@ -181,24 +179,20 @@ accelerator.end_training()
 FILES = "['safelaunch_callbacks', 'safelaunch_callbacks.accelerate', 'safelaunch_progress']"
 
 
-def train(folder: Path, *launcher: str, asked_at: int, **more: str) -> str:
+def train(ranks: Ranks, folder: Path, count: int, asked_at: int, **env: str) -> str:
     """What Accelerate's ranks print, with the two copies beside the training."""
     for source in ("safelaunch_progress.py", "safelaunch_callbacks"):
         (folder / source).symlink_to(ROOT / "progress" / source)
     (folder / "train.py").write_text(LOOP)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "SAFELAUNCH"))}
-    env = {**kept, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
-    done = subprocess.run([sys.executable, *launcher, "train.py", str(asked_at)], cwd=folder, env=env, text=True,
-                          capture_output=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    said = ranks.run(folder, "train.py", asked_at, count=count, package="accelerate", **env)
+    assert said.codes == [0] * count, said.err
+    return said.out
 
 
 @needs_accelerate
 @pytest.mark.torch
-def test_ranks_of_accelerate_end_at_one_step_though_one_alone_was_asked(tmp_path: Path) -> None:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    said = train(tmp_path, *launcher, asked_at=20, SAFELAUNCH_ATTEMPT="1", SAFELAUNCH_KILL_FILE=str(tmp_path / "kill"))
+def test_ranks_of_accelerate_end_at_one_step_though_one_alone_was_asked(tmp_path: Path, torch_ranks: Ranks) -> None:
+    said = train(torch_ranks, tmp_path, 2, 20, SAFELAUNCH_ATTEMPT="1", SAFELAUNCH_KILL_FILE=str(tmp_path / "kill"))
     ends = [line for line in said.splitlines() if line.startswith("ends after step ")]
     assert len(ends) == 2 and len(set(ends)) == 1 and ends[0].endswith(FILES), said
     assert 20 <= int(ends[0].split()[3]) < 99 and "safelaunch: step 1 loss 0.5" in said
@@ -206,5 +200,5 @@ def test_ranks_of_accelerate_end_at_one_step_though_one_alone_was_asked(tmp_path
 
 @needs_accelerate
 @pytest.mark.torch
-def test_accelerate_outside_a_run_sees_nothing_of_it(tmp_path: Path) -> None:
-    assert train(tmp_path, asked_at=0) == f"ends after step 99 {FILES}\n"
+def test_accelerate_outside_a_run_sees_nothing_of_it(tmp_path: Path, torch_ranks: Ranks) -> None:
+    assert train(torch_ranks, tmp_path, 1, 0) == f"ends after step 99 {FILES}\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.cli import VERBS
 from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.folding import _STEPS
@@ -144,6 +145,14 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
     assert seen >= set(FILES) - theirs - rare
     ends = promtext.parse((run.run_dir / "metrics.prom").read_text())["safelaunch_run_state"]
     assert {dict(labels)["state"] for labels, value in ends.items() if value} == {"completed"}
+
+
+def test_every_verb_has_a_section_and_is_in_the_table_of_verbs() -> None:
+    page = (ROOT / "docs" / "verbs.md").read_text()
+    heads = re.findall(r"[`, ]([a-z]+)\b", "\n".join(re.findall("^## (`.*)$", page, re.MULTILINE)))
+    table = names(page.partition("| for | verbs |")[2].partition("\n\n")[0])
+    assert set(VERBS) - set(heads) == set()
+    assert sorted(table) == sorted([*VERBS, "help"])
 
 
 def test_readme_says_how_many_options_of_sbatch_are_refused() -> None:

@@ -27,7 +27,7 @@ def test_what_a_test_run_has_started_ends_when_the_run_is_killed() -> None:
     assert len(pids) == 2 and all(map(is_alive, pids))
     run.kill()
     run.wait()
-    wait_until(lambda: not any(map(is_alive, pids)), 20, "the processes of a killed run did not end")
+    wait_until(lambda: not any(map(is_alive, pids)), 60, "the processes of a killed run did not end")
     run.stdin.close()
     run.stdout.close()
 

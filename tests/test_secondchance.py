@@ -20,7 +20,9 @@ def run_tests(folder: Path, code: str, *words: str) -> subprocess.CompletedProce
     (folder / "test_it.py").write_text(f"import pytest\n{code}")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = slurm: x\n")
     # Without the plugins of other packages, which take most of the time: Hydra's alone imports all of it.
-    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    # With a root of its own for temporary folders: pytest closes the one that it finds to other users, whom tests have.
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+           "PYTEST_DEBUG_TEMPROOT": str(folder)}
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist.plugin", *words]
     return subprocess.run(argv, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=120)
 

@@ -14,14 +14,16 @@ import safelaunch
 
 SOURCE = Path(safelaunch.__file__).parent
 # What is imported → our modules, and dataclasses, at most. A dataclass takes 0.2 to 1 ms: what nobody compares, hashes
-# or mixes with other types is a NamedTuple, at a third of it. What few runs need is imported where it is used.
+# or mixes with other types is a NamedTuple (core.records), at a tenth of it. What few runs need is imported where it is
+# used.
 MOST = {
     "safelaunch": (3, 0),
-    "safelaunch.loop": (247, 43),
-    "safelaunch.commands.submit": (88, 9),
-    "safelaunch.commands.status": (76, 7),
-    "safelaunch.commands.logs": (92, 16),
-    "safelaunch.commands.why": (99, 16),
+    "safelaunch.integrations.submitit.executor": (14, 0),
+    "safelaunch.loop": (249, 40),
+    "safelaunch.commands.submit": (88, 1),
+    "safelaunch.commands.status": (79, 7),
+    "safelaunch.commands.logs": (94, 13),
+    "safelaunch.commands.why": (100, 14),
 }
 COUNT = """
 import importlib, json, sys

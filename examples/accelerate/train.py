@@ -4,14 +4,12 @@
 
 Accelerate does most of it: `save_state` keeps model, optimizer, scheduler and the random numbers of each rank, which it
 writes last. The rest is three habits: the order of the data follows from the epoch, a resumed epoch skips the batches
-that it has seen, and all ranks agree in every step on whether somebody asked for the end.
+that it has seen, and all ranks agree on whether somebody asked for the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -20,6 +18,11 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
+
+try:
+    from safelaunch_callbacks.accelerate import AccelerateLoop
+except ImportError:   # not installed: the run ends at its next checkpoint, not at once
+    AccelerateLoop = None
 
 WIDTH = 32
 
@@ -35,21 +38,6 @@ class Counter:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.step = state["step"]
-
-
-class EndAsked:
-    """Whether this rank was asked to end: by SIGUSR2, or by the file that $SAFELAUNCH_KILL_FILE names."""
-
-    def __init__(self) -> None:
-        self.by_signal = False
-        self.kill_file = os.environ.get("SAFELAUNCH_KILL_FILE")
-        signal.signal(signal.SIGUSR2, self.note)
-
-    def note(self, number: int, frame: object) -> None:
-        self.by_signal = True
-
-    def __bool__(self) -> bool:
-        return self.by_signal or bool(self.kill_file and os.path.exists(self.kill_file))
 
 
 def make_data(seed: int, rows: int) -> TensorDataset:
@@ -79,7 +67,7 @@ def train(accelerator: Accelerator, args: argparse.Namespace) -> None:
     origin = f"going on after step {counter.step} from {args.resume}" if args.resume else "starting from nothing"
     accelerator.print(f"{origin}: {accelerator.num_processes} ranks, {accelerator.distributed_type.value}", flush=True)
     print(f"rank {accelerator.process_index} trains on {accelerator.device}", flush=True)
-    end_asked = EndAsked()
+    loop = AccelerateLoop(accelerator) if AccelerateLoop else None
     while counter.step < args.steps:
         epoch, seen = divmod(counter.step, len(loader))
         order.manual_seed(args.seed * 1_000_003 + epoch)
@@ -87,9 +75,7 @@ def train(accelerator: Accelerator, args: argparse.Namespace) -> None:
             counter.step += 1
             loss = train_step(accelerator, model, optimizer, scheduler, points, wanted, args.step_time)
             accelerator.print(f"step {counter.step} loss {loss:.6f}", flush=True)
-            if end_asked:
-                accelerator.set_trigger()   # one rank may see the signal or the file before the others
-            ends = accelerator.check_trigger()
+            ends = bool(loop) and loop.step_done(counter.step, loss)   # the same answer on each rank
             if ends or counter.step % args.save_every == 0 or counter.step == args.steps:
                 accelerator.save_state(str(args.save_to / f"step_{counter.step:08d}"))
             if ends:

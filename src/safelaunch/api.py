@@ -141,8 +141,8 @@ class RunHandle:
         return await_end(self._stored, timeout, say)
 
     def stop(self, *, checkpoint: bool = False, now: bool = False, within_s: float | None = None) -> StopAnswer:
-        """End it for good: it is asked to save and end; with `checkpoint` at its next complete checkpoint, at the
-        latest after `within_s`; with `now` it is killed. Raises UsageError and RunFolderError.
+        """End it for good: it is asked to save and end. With `checkpoint` it ends at its next complete checkpoint, at
+        the latest after `within_s`. With `now` it is killed. Raises UsageError and RunFolderError.
         """
         from safelaunch.views import stopping
 

@@ -28,7 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "config": ("safelaunch.commands.config", "Show the resolved config and where each value came from"),
     "schema": ("safelaunch.commands.schema", "Print the JSON Schema of train.yaml"),
     "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
-    "policy": ("safelaunch.commands.policy", "Print what follows which failure, or try it against history"),
+    "policy": ("safelaunch.commands.policy", "Print what follows which failure"),
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
     "top": ("safelaunch.commands.top", "Show all runs on a screen that stays, and steer them"),
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),

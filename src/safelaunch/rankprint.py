@@ -15,7 +15,7 @@ from pathlib import Path
 
 RANK_KEYS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WAIT_S = 5.0    # for the lock: a rank that is stopped while it holds it must not stop the others
-# torchrun looks at its ranks' output every 0.1 s (torch/distributed/elastic/multiprocessing/tail_log.py): a rank that
+# torchrun looks at its ranks' output every 0.1 s (torch/distributed/elastic/multiprocessing/tail_log.py). A rank that
 # prints sooner after another one mixes its lines with those of the other all the same.
 SETTLE_S = 0.2
 

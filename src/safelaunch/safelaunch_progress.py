@@ -1,4 +1,4 @@
-"""progress(step): a training's word for the log of its safelaunch run, where its own lines name no step.
+"""progress(step): a training's line for the log of its safelaunch run, where its own lines name no step.
 
 This file is all that it takes: copy it beside the training, or install it alone (the folder progress/). Standard
 library, Python 3.8.

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.checkpoints import find, main
-from tests.torchbin import needs_torch
+from tests.torchbin import Ranks, needs_torch
 
 
 def names_of(found_dir: Path, format: str = "auto", pattern: str | None = None) -> list[str]:
@@ -211,13 +211,13 @@ def test_files_of_real_torch_are_whole_until_they_are_cut(torch: Any, tmp_path: 
 
 
 SAVE_DCP = """
-import sys, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemWriter
-dist.init_process_group("gloo", rank=int(sys.argv[1]), world_size=2, init_method=f"file://{sys.argv[2]}/meet")
+dist.init_process_group("gloo")
 state = {"model": {"w": torch.arange(600.0), "offset": torch.ones(3)}, "length": 7, "name": "x" * 50}
 if dist.get_rank(): state[f"of rank {dist.get_rank()}"] = torch.ones(33)
 for step in (100, 200):
-    writer = FileSystemWriter(f"{sys.argv[2]}/ckpt/step-{step}", thread_count=2)
+    writer = FileSystemWriter(f"ckpt/step-{step}", thread_count=2)
     dcp.save(state, storage_writer=writer)
 dist.destroy_process_group()
 """
@@ -226,12 +226,10 @@ dist.destroy_process_group()
 @pytest.mark.torch
 @needs_torch
 @pytest.mark.skipif(find_spec("numpy") is None, reason="torch.distributed sends objects through numpy")
-def test_folders_of_real_dcp_are_whole_until_a_file_is_cut(tmp_path: Path) -> None:
-    ranks = [
-        subprocess.Popen([sys.executable, "-W", "ignore", "-c", SAVE_DCP, str(rank), str(tmp_path)], env=lonely())
-        for rank in (0, 1)
-    ]
-    assert [rank.wait(120) for rank in ranks] == [0, 0]
+def test_folders_of_real_dcp_are_whole_until_a_file_is_cut(tmp_path: Path, torch_ranks: Ranks) -> None:
+    (tmp_path / "save.py").write_text(SAVE_DCP)
+    said = torch_ranks.run(tmp_path, "save.py", count=2)
+    assert said.codes == [0, 0], said.err
     folder = tmp_path / "ckpt"
     assert names_of(folder) == ["step-200", "step-100"]
     for file in sorted((folder / "step-200").iterdir()):
@@ -241,13 +239,6 @@ def test_folders_of_real_dcp_are_whole_until_a_file_is_cut(tmp_path: Path) -> No
             assert names_of(folder) == ["step-100"], (file, length)
             file.write_bytes(whole)
     assert names_of(folder) == ["step-200", "step-100"]
-
-
-def lonely() -> dict[str, str]:
-    """The environment without a launcher's marks, loopback only."""
-    marks = ("SLURM_", "MASTER_", "RANK", "WORLD")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(marks)}
-    return kept | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.torch

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Result
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.timing import FENCE_MARGIN_S
+from safelaunch.node.guard.protocol import STEP_TASKS
 from tests.core.test_script import plan_of
 
 REFUSED = "srun: error: cli_filter plugin terminated with error"
@@ -70,3 +72,23 @@ def test_where_no_helper_can_run_none_is_started(fencer: tuple[Fencer, list[tupl
     fence(made, 100.0 + 10.0 + FENCE_MARGIN_S + 1.0)
     fence(made, 100.0 + 10.0 + FENCE_MARGIN_S + 2.0)
     assert begun == [] and made.is_done(LIVE)
+
+
+def test_nodes_of_a_script_are_asked_unless_all_tasks_of_its_sruns_have_told_their_end() -> None:
+    asked: list[str] = []
+
+    def start(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
+        asked.extend(word for word in argv if word.startswith("--nodelist="))
+
+    plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
+                   "slurm: {nodes: 2, time: 30}\n")
+    with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
+        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "", start)
+        told = [Guard("n0", 0, 1), Guard("n0", STEP_TASKS, 1, tasks=2), Guard("n1", STEP_TASKS + 1, 1, tasks=2)]
+        server.guards = {(guard.node, guard.task): guard for guard in told}
+        for guard in told:
+            made.advance(LIVE, 100.0, {}, lambda: True, sruns=["guarded"])
+            assert not made.is_done(LIVE)
+            guard.gone = True
+        made.advance(LIVE, 100.0, {}, lambda: True, sruns=["guarded"])
+        assert made.is_done(LIVE) and asked == ["--nodelist=n0", "--nodelist=n1"]

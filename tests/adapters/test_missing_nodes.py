@@ -1,12 +1,23 @@
-"""What sbatch --test-only says of the nodes that a full set lacks, in the words of each release."""
+"""What sbatch --test-only says of the nodes that a full set lacks, in the words of each release; what makes do with
+fewer.
+"""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
+from pathlib import Path
 
+import pytest
+
+from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
+from safelaunch.core.decide.resize import size_in_slurm
+from safelaunch.sandbox.cluster import Sandbox
+from tests.core.decide.situations import PLAN
+from tests.runs import ALICE
+from tests.sandboxes import wait_until
 from tests.slurmwords.texts import load_all
 from tests.tables import each
 
@@ -42,3 +53,17 @@ def test_only_nodes_that_wait_for_a_job_are_idle(nodes: str, said: str, expected
 
 def test_no_answer_is_none() -> None:
     assert Successor.free_nodes(None, NOW).free_t is None
+
+
+@pytest.mark.slurm
+def test_a_job_that_has_started_meanwhile_keeps_all_of_its_nodes(sandbox: Sandbox) -> None:
+    job = sandbox.run(["sbatch", "--parsable", "--nodes=2", "--output=/dev/null", "--wrap=sleep 600"], user=ALICE,
+                      cwd=Path("/")).stdout.strip()
+
+    def shown() -> str:
+        return sandbox.run(["squeue", "--noheader", "--format=%T %D", f"--jobs={job}"], user=ALICE).stdout.strip()
+
+    wait_until(lambda: shown() == "RUNNING 2", 30, "the job did not start")
+    said = sandbox.run(list(slurm.update_job(job, **size_in_slurm(PLAN, 1))), user=ALICE)
+    assert (said.returncode, shown()) == (1, "RUNNING 2"), said
+    sandbox.run(["scancel", job], user=ALICE)

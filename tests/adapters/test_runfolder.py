@@ -124,7 +124,7 @@ def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
     assert shared.publish("claims/1", b"{}\n")
     shared.close()
-    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 30, "the courier did not deliver")
+    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 60, "the courier did not deliver")
     return {name: mode for name, mode in modes(run.dir).items() if name not in before}
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
 
 DEADLINE_S = 60.0
-SLACK_S = 10.0  # two cores, shared with other tests; who waits for the folder waits until the thaw
+SLACK_S = 30.0  # two cores, shared with other tests; who waits for the folder waits until the thaw
 JOURNAL = "journal/1-host-1.jsonl"
 
 
@@ -51,6 +51,14 @@ def wait_until_delivered(folder: SharedFolder) -> None:
         return folder.stalled_for_s(time.monotonic()) == 0.0
 
     wait_for(is_delivered, f"the outbox to be delivered; trouble: {folder.trouble!r}")
+
+
+def wait_for_trouble(folder: SharedFolder, words: str) -> None:
+    def is_told() -> bool:
+        folder.poll(time.monotonic())
+        return words in folder.trouble
+
+    wait_for(is_told, words)
 
 
 def courier_of(leader_pid: int) -> int:
@@ -146,7 +154,7 @@ def test_a_symlink_is_not_followed(root: Path, spool_dir: Path, tmp_path: Path) 
     (root / "log").symlink_to(tmp_path / "victim")
     with opened(root, spool_dir) as folder:
         assert not folder.append("log", b"x", deadline_s=0.5)
-        assert "symbolic links" in folder.trouble
+        wait_for_trouble(folder, "symbolic links")
         (root / "log").unlink()
         wait_until_delivered(folder)
     assert (root / "log").read_bytes() == b"x"
@@ -208,9 +216,9 @@ def test_of_the_pulses_of_a_freeze_the_last_one_comes(loop_mount: LoopMount, spo
 def test_no_more_than_two_probes_hang_at_a_time(loop_mount: LoopMount, spool_dir: Path) -> None:
     with opened(loop_mount.path, spool_dir) as folder:
         loop_mount.freeze()
-        late = [folder.ask(lambda: (loop_mount.path / "x").write_text("x"), deadline_s=0.2) for _ in range(4)]
+        late = [folder.ask(lambda: (loop_mount.path / "x").write_text("x"), deadline_s=1.0) for _ in range(4)]
         assert all(answer.late for answer in late)
-        assert [answer.took_s > 0.1 for answer in late] == [True, True, False, False]
+        assert [answer.took_s > 0.5 for answer in late] == [True, True, False, False]
         assert stuck_children() == MAX_STUCK
         loop_mount.thaw()
         wait_for(lambda: stuck_children() == 0, "the probes to go after the thaw")
@@ -226,7 +234,7 @@ def test_a_read_only_folder_answers_with_a_clear_error(loop_mount: LoopMount, sp
         assert folder.publish("claims/1", b"me", deadline_s=10) is None
         assert "Read-only file system" in folder.trouble
         assert not folder.append("log", b"x", deadline_s=0.5)
-        assert folder.trouble.startswith("Read-only file system")
+        wait_for_trouble(folder, "Read-only file system")
         loop_mount.read_only(False)
         wait_until_delivered(folder)
         assert folder.trouble == ""
@@ -253,7 +261,7 @@ def test_a_folder_that_comes_late_is_waited_for(root: Path, spool_dir: Path) -> 
     root.rmdir()
     with opened(root, spool_dir) as folder:
         assert not folder.append(JOURNAL, record(0), deadline_s=0.3)
-        assert folder.trouble.startswith("No such file or directory")
+        wait_for_trouble(folder, "No such file or directory")
         root.mkdir()
         wait_until_delivered(folder)
     assert (root / JOURNAL).read_bytes() == record(0)

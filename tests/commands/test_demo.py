@@ -134,12 +134,12 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
     ours, its = pty.openpty()
     process = subprocess.Popen(argv, env=env, stdin=its, stdout=its, stderr=its)
     os.close(its)
-    shown, end_s = b"", time.monotonic() + 60
+    shown, end_s = b"", time.monotonic() + 120
     with suppress(OSError):   # EIO: the last process on it has closed it
         while (data := os.read(ours, 65536)) and time.monotonic() < end_s:
             shown += data
     os.close(ours)
-    assert process.wait(timeout=10) == 0, shown
+    assert process.wait(timeout=60) == 0, shown
     return shown.decode().replace("\r\n", "\n")
 
 

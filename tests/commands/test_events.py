@@ -125,7 +125,7 @@ def test_follow_shows_what_comes_and_ends_with_the_run(bloom: Made, capsys: pyte
     time.sleep(0.2)
     bloom.event("standby_started", node="n1")
     bloom.completed()
-    follower.join(20)
+    follower.join(60)
     out = capsys.readouterr().out
     assert codes == [0]
     assert out.count("job 12 is submitted") == 1 and out.count("a second supervisor stands by on n1") == 1

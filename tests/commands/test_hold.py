@@ -294,7 +294,7 @@ def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: Submi
     local.wait_step(5)
     done = local.type("hold", str(local.run_dir), "--why", "wait")
     assert done.returncode == 0 and "nothing new is started after it" in done.stderr
-    local.wait_for(lambda: any(event.data.get("row") == "held" for event in local.events("decision")), 30, "no wait")
+    local.wait_for(lambda: any(event.data.get("row") == "held" for event in local.events("decision")), 60, "no wait")
     assert local.state().ended is None and len(local.state().attempts) == 1
     assert local.type("resume", str(local.run_dir)).returncode == 0
     assert local.wait_end().how == "completed"
@@ -305,12 +305,12 @@ def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> 
     # 15 s: the word must be typed within that time, which took more than 3 s at a load of 17.
     local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=15s",
                          "preserve_site.when=[unknown, host_oom]")
-    local.wait_for(lambda: local.state().preserving_until, 30, "nothing is kept")
+    local.wait_for(lambda: local.state().preserving_until, 60, "nothing is kept")
     done = local.type("extend", str(local.run_dir), "--for", "1h")
     assert done.returncode == 0, done.stderr
     kept_t = local.state().preserving_until
     assert kept_t is not None
-    local.wait_for(lambda: time.time() > kept_t + 2, 30, "time does not pass")
+    local.wait_for(lambda: time.time() > kept_t + 2, 60, "time does not pass")
     assert local.state().ended is None
     assert (local.state().preserving_until or 0.0) > kept_t + 3000, "the journal says so, and status with it"
     local.type("release", str(local.run_dir))
@@ -344,7 +344,7 @@ def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
     sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
 ) -> None:
     drill = submit(sandbox)("--steps 130 --step-time 0.1 --die-at 120")   # 12 s for a word
-    drill.wait_for(lambda: drill.state().successor, 20, "no successor was queued")
+    drill.wait_for(lambda: drill.state().successor, 60, "no successor was queued")
     successor = drill.state().successor
     assert successor is not None
 
@@ -364,7 +364,7 @@ def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
 
 def test_an_attempt_runs_on_through_hold_and_resume(sandbox: Sandbox, submit: Callable[[Sandbox], Submit]) -> None:
     drill = submit(sandbox)(FLAGS)   # until it is told: both words take seconds on a machine that others use
-    drill.wait_for(lambda: drill.state().successor, 20, "no successor was queued")
+    drill.wait_for(lambda: drill.state().successor, 60, "no successor was queued")
     drill.wait_step(3)
     assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
     drill.wait_event("request")

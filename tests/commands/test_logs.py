@@ -14,6 +14,7 @@ from benchmarks.why import OWN_SAMPLES, Case, load_corpus
 
 from safelaunch.cli import run
 from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
+from safelaunch.views.logfollow import wait_for_last_lines
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 
@@ -273,17 +274,27 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     codes: list[int] = []
     follower = threading.Thread(target=lambda: codes.append(run(["logs", "-f", str(made.dir)])))
     follower.start()
-    time.sleep(0.5)
+    out = b""
+
+    def wait_for(words: bytes) -> None:
+        nonlocal out
+        end_s = time.monotonic() + 60
+        while words not in out and time.monotonic() < end_s:
+            out += capfdbinary.readouterr().out
+            time.sleep(0.02)
+
+    wait_for(b"old 29\n")
     made.log(1, b"new, and an unfinished li")
-    time.sleep(0.3)
+    wait_for(b"unfinished li")
     made.failed(1)
     made.attempt(2, resume_step=20)
     made.log(2, b"resumed\n")
     made.log(1, b"ne\n")
     made.log(2, JUNK + b"no newline at the end")
     made.event("completed", exit_code=0, why="attempt 2 ended with exit code 0")
-    follower.join(30)
-    out, err = capfdbinary.readouterr()
+    follower.join(60)
+    more, err = capfdbinary.readouterr()
+    out += more
     assert codes == [0]
     old = b"".join(b"old %d\n" % number for number in range(20, 30))
     assert out == (old + b"new, and an unfinished line\n"
@@ -303,3 +314,12 @@ def test_follow_filters_whole_lines(bloom: Made, logs: Said) -> None:
     bloom.log(2, LINES + b"[n0:1]:bar 1%\r2%\n[n0:1]:unfinished b")
     out = logs("-f", "-n", "99", "--rank", "1")[0]
     assert out == b"[n0:1]:b rank 1\n[n0:1]:bar 1%\r2%\n[n0:1]:unfinished b"
+
+
+def test_a_log_is_read_at_once_where_the_run_has_ended_by_a_clock_that_is_an_hour_ahead(bloom: Made) -> None:
+    bloom.event("completed", ago_s=-3600.0, exit_code=0, why="attempt 2 ended with exit code 0")
+    bloom.log(2, b"the end\n")
+    reader = threading.Thread(target=wait_for_last_lines, args=(bloom.run,), daemon=True)
+    reader.start()
+    reader.join(20)
+    assert not reader.is_alive()

@@ -213,7 +213,7 @@ def test_a_frozen_home_is_said_and_hangs_nobody(
     try:
         begun_s = time.monotonic()
         assert run(["status"]) == 2
-        assert time.monotonic() - begun_s < 10
+        assert time.monotonic() - begun_s < 30
     finally:
         fuse_mount.cont()
     assert "your list of runs does not answer" in capsys.readouterr().err
@@ -226,12 +226,12 @@ def test_a_frozen_filesystem_hides_only_its_own_runs(
     frozen = make_run(fuse_mount.path / "zeta", YAML.replace("bloom", "zeta"), "7a2b3c4d")
     frozen.running()
     registry.register(frozen.dir, "zeta", "7a2b3c4d", "17")
-    monkeypatch.setattr(runlist, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(runlist, "DEADLINE_S", 5.0)   # the others' two, on a busy machine
     fuse_mount.stop()
     try:
         begun_s = time.monotonic()
         seen = shown(capsys)
-        assert time.monotonic() - begun_s < 15
+        assert time.monotonic() - begun_s < 60
     finally:
         fuse_mount.cont()
     assert [one["name"] for one in seen["runs"]] == ["beta", "alpha"]

@@ -209,7 +209,7 @@ def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
     monkeypatch.setattr(checkpoints, "survey", lambda *words: time.sleep(60))
     begun_s = time.monotonic()
     text = plain(overview(made.run, SchedulerAnswer((job(),)), made.now))
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - begun_s < 30
     assert "checkpoint not known: " in text and "the last one that the journal names is of step 40" in text
 
 
@@ -431,7 +431,7 @@ def test_a_squeue_that_hangs_is_given_up(
     monkeypatch.setattr(runs, "SQUEUE_DEADLINE_S", 0.3)
     begun_s = time.monotonic()
     assert run(["status"]) == 0
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - begun_s < 30
     assert "squeue did not answer within" in capsys.readouterr().out
 
 
@@ -535,7 +535,7 @@ def test_a_frozen_folder_is_said_and_hangs_nobody(
     try:
         begun_s = time.monotonic()
         codes = [run([verb, str(made.dir)]) for verb in ("status", "stop", "logs", "events")]
-        assert time.monotonic() - begun_s < 10
+        assert time.monotonic() - begun_s < 30
     finally:
         fuse_mount.cont()
     assert codes == [2, 2, 2, 2]
@@ -552,7 +552,7 @@ def test_a_real_slurm_gives_the_reason_of_a_pending_job_and_its_loss_is_unknown(
 
     pending = drill.as_user("status", drill.job)
     sandbox.run(["scancel", drill.job])
-    drill.wait_for(lambda: not drill.jobs(), 20, "the job stayed")
+    drill.wait_for(lambda: not drill.jobs(), 60, "the job stayed")
     gone = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)
 
     assert f"job {drill.job} is waiting to be scheduled (BeginTime: " in pending.stdout, pending.stderr

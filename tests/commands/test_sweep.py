@@ -17,14 +17,20 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from safelaunch.adapters import journal, submission
+from safelaunch.adapters import journal, runfolder, sitefiles, submission
+from safelaunch.adapters.slurm import Result
 from safelaunch.cli import run
+from safelaunch.errors import RunFolderError
+from tests.handmade import make_run
 from tests.runs import is_so_within
 
 SBATCH = """\
@@ -162,6 +168,48 @@ def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
     all_is_right(parallel)
 
 
+def test_an_sbatch_that_is_killed_may_have_been_heard_so_its_job_is_looked_for() -> None:
+    Path("bin", "sbatch").write_text(SBATCH.replace("echo $number\n", "kill -9 $$\n"))
+    assert run(["submit", "train.yaml"]) == 0
+    assert jobs().keys() == {"many"} and len(jobs()["many"]) == 1, jobs()
+
+
+def in_threads(work: Callable[[], object]) -> None:
+    """Do it in four threads, which take turns as often as Python lets them."""
+    begin = threading.Barrier(4)
+    before, threads = sys.getswitchinterval(), [threading.Thread(target=lambda: (begin.wait(), work()))
+                                                for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_points_that_are_written_at_once_get_the_submitters_umask() -> None:
+    before, seen = os.umask(0o027), set[int]()
+    try:
+        in_threads(lambda: seen.update(sitefiles.umask() for _ in range(1000)))
+        assert seen == {0o027}
+    finally:
+        assert os.umask(before) == 0o027
+
+
+def test_what_slurm_has_said_may_be_forgotten_for_another_point_at_any_moment(tmp_path: Path) -> None:
+    class Forgotten(dict[tuple[str, ...], Result]):
+        """Another thread clears it right after each answer."""
+
+        def __setitem__(self, argv: tuple[str, ...], told: Result) -> None:
+            super().__setitem__(argv, told)
+            self.clear()
+
+    sent = submission.Submission(make_run(tmp_path / "run").run, os.environ, "/", print, told=Forgotten())
+    assert sent._ask(("true",)).is_ok
+
+
 def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own").mkdir()
     Path("own", "job.sbatch").write_text("another's")
@@ -169,6 +217,21 @@ def test_a_folder_that_another_submission_makes_is_left_alone(capsys: pytest.Cap
     assert run(["submit", "train.yaml", "run_dir=own"]) == 2
     assert "is being made by process" in capsys.readouterr().err
     assert Path("own", "job.sbatch").read_text() == "another's" and not Path("jobs").read_text()
+
+
+def test_of_two_submissions_at_once_neither_replaces_the_others_run(tmp_path: Path) -> None:
+    class Slow(dict[str, str]):
+        """An environment at whose reading another submission makes the same run."""
+
+        def items(self) -> Any:
+            made.append((folder / "run.json").write_text("the other's"))
+            return super().items()
+
+    folder, made, one = tmp_path / "runs" / "twice", list[int](), make_run(tmp_path / "run").run
+    with pytest.raises(RunFolderError, match="File exists"):
+        runfolder.create(folder, one.meta, one.plan, "#!/bin/sh\n", Slow())
+    assert made and (folder / "run.json").read_text() == "the other's"
+    assert {path.name for path in folder.iterdir()} == {"run.json"}
 
 
 def test_a_users_own_file_of_that_name_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +257,7 @@ def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
             writer.write(writer.event("gave_up" if number == 12 else "completed", why="a bug"))
         seen = read_until(main, "12 runs: 11 completed, 1 gave up")
         assert len(re.findall(r"(?m)^\d+ +\d+ +(?:completed|gave up)", seen)) >= 12
-        assert watching.wait(20) == 0
+        assert watching.wait(60) == 0
     finally:
         watching.kill()
         watching.wait()
@@ -203,9 +266,9 @@ def test_the_table_stays_on_the_screen_until_all_have_ended() -> None:
 
 def read_until(terminal: int, text: str) -> str:
     """What a terminal shows, up to this text, without its colours and moves."""
-    seen, end_s = "", time.monotonic() + 30
+    seen, end_s = "", time.monotonic() + 60
     while text not in (plain := re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)):
-        assert time.monotonic() < end_s and select.select([terminal], [], [], 30)[0], seen
+        assert time.monotonic() < end_s and select.select([terminal], [], [], 60)[0], seen
         seen += os.read(terminal, 65536).decode(errors="replace")
     return plain
 

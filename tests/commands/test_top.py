@@ -42,7 +42,7 @@ def on_screen(check: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, 
 async def shows(pilot: Pilot[None], pane: str, words: str) -> str:
     """The pane's text, once it has these words."""
     text = ""
-    for _ in range(600):
+    for _ in range(2400):
         text = str(pilot.app.query_one(f"#text-{pane}", Static).render())
         if words in text:
             return text
@@ -52,11 +52,25 @@ async def shows(pilot: Pilot[None], pane: str, words: str) -> str:
 
 async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
     table: DataTable[object] = pilot.app.query_one(DataTable)
-    for _ in range(600):
+    for _ in range(2400):
         if table.row_count == count:
             return table
         await pilot.pause(0.05)
     raise AssertionError(f"{table.row_count} runs, not {count}")
+
+
+def test_a_look_that_was_asked_for_is_not_lost_to_the_clocks(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("5")
+        await shows(pilot, "why", "verdict")
+        pilot.app.query_one("#text-why", Static).update("r: look")
+        assert isinstance(pilot.app, TopScreen)
+        pilot.app.look_at_pane(by_hand=True)
+        pilot.app.look_at_pane()
+        await shows(pilot, "why", "verdict")
+
+    on_screen(check)
 
 
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
@@ -71,6 +85,20 @@ def test_a_run_is_listed_and_each_pane_tells_of_it(made: Made, size: tuple[int, 
             assert pilot.app.query_one(TabbedContent).active == pane
 
     on_screen(check, size)
+
+
+def test_what_a_verb_has_said_stays_while_the_list_is_read_again(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("5")
+        said = await shows(pilot, "why", "verdict")
+        app = pilot.app
+        assert isinstance(app, TopScreen)
+        await app.look_at_runs().wait()
+        await pilot.pause(0.2)
+        assert str(app.query_one("#text-why", Static).render()) == said
+
+    on_screen(check)
 
 
 def test_what_a_job_prints_does_nothing_to_the_screen(made: Made) -> None:
@@ -137,7 +165,7 @@ def test_no_run_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
 
     async def check(pilot: Pilot[None]) -> None:
-        for _ in range(600):
+        for _ in range(2400):
             if "no run is known" in str(pilot.app.query_one("#note", Static).render()):
                 break
             await pilot.pause(0.05)
@@ -161,7 +189,7 @@ def test_a_run_is_stopped_from_the_screen(
         await pilot.press("k")
         await pilot.pause()
         await pilot.press("y")
-        for _ in range(600):
+        for _ in range(2400):
             if (training.run_dir / "control" / "kill").exists():
                 return
             await pilot.pause(0.05)

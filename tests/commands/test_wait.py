@@ -13,6 +13,7 @@ from safelaunch.cli import run
 from safelaunch.views import waiting
 from safelaunch.views.runs import JournalWatch
 from tests.handmade import Made, fake_command, make_running
+from tests.sandboxes import wait_until
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_it_sees_an_end_that_comes_later(bloom: Made) -> None:
     time.sleep(0.3)
     begun_s = time.monotonic()
     bloom.event("stopped", why="asked")
-    waiter.join(20)
+    waiter.join(60)
     assert codes == [12]
     assert time.monotonic() - begun_s < 10 * waiting.POLL_S[1]
 
@@ -67,9 +68,18 @@ def test_a_run_that_slurm_has_lost_is_said_once_and_waited_for(
     bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     answers: list[str], says: bool
 ) -> None:
-    fake_command(tmp_path / "bin", "squeue", answers[0])
+    asked = tmp_path / "asked"
+    fake_command(tmp_path / "bin", "squeue", f"echo >>{asked}; {answers[0]}")
     monkeypatch.setattr(waiting, "ASK_EVERY_S", 0.05)
-    assert run(["wait", "--timeout", "2s"]) == 124
+
+    def end() -> None:
+        wait_until(lambda: asked.exists() and asked.stat().st_size > 2, 60, "Slurm is not asked again and again")
+        bloom.event("stopped", why="asked")
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert run(["wait"]) == 12
+    ending.join()
     assert capsys.readouterr().err.count("unknown: no job of bloom is left") == int(says)
 
 

@@ -90,7 +90,7 @@ class Cluster:
         return Watcher(self.clock, dict(os.environ), "login", tell, memory or Memory(), named,
                        more.pop("reader", RunReader(at_once)), **more)
 
-    def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1) -> None:
+    def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1, *, is_telling: bool = True) -> None:
         for _ in range(times):
             self.clock.at_s += after_s
             asking, result = watching.tick(), None
@@ -100,8 +100,12 @@ class Cluster:
                 except StopIteration:
                     break
                 result = command.wait()
-            for pause_s in watching.tell_people():
-                time.sleep(pause_s)
+            if is_telling:
+                self.tell(watching)
+
+    def tell(self, watching: Watcher) -> None:
+        for pause_s in watching.tell_people():
+            time.sleep(pause_s)
 
 
 @pytest.fixture
@@ -432,6 +436,20 @@ def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: 
     assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
 
 
+def test_a_message_is_told_later_where_the_folder_gives_an_error_for_a_moment(cluster: Cluster, tmp_path: Path) -> None:
+    made = telling(tmp_path, f"cat >>{tmp_path}/mail")
+    (made.dir / "control" / "kill").touch()
+    watching = cluster.watcher()
+    while state(made).ended is None:
+        cluster.tick(watching, 130.0, is_telling=False)
+    (made.dir / "run.json").rename(made.dir / "away")   # ESTALE, EIO: as gone for now
+    cluster.tell(watching)
+    assert not (tmp_path / "mail").exists()
+    (made.dir / "away").rename(made.dir / "run.json")
+    cluster.tell(watching)
+    assert (tmp_path / "mail").read_text().count("was stopped") == 2
+
+
 @pytest.mark.parametrize("who", ["a leader lives", "the next one has begun"])
 def test_a_supervisor_tells_its_own_news(cluster: Cluster, tmp_path: Path, who: str) -> None:
     made = telling(tmp_path, f"cat >{tmp_path}/mail", "restart.via=watch")
@@ -487,8 +505,10 @@ def test_a_job_that_slurm_cancelled_since_the_batch_hosts_prolog_failed_is_follo
     assert len(cluster.calls("sbatch")) == 1 and state(bloom).ended is None
 
 
-def test_a_database_that_is_away_is_waited_for(cluster: Cluster, bloom: Made) -> None:
-    away = "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1"
+@pytest.mark.parametrize("away", [
+    "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1", "kill -9 $$"],
+    ids=["it says so", "sacct is killed"])
+def test_a_database_that_is_away_is_waited_for(cluster: Cluster, bloom: Made, away: str) -> None:
     cluster.answers("sacct", away)
     cluster.shows()
     watching = cluster.watcher()
@@ -727,11 +747,29 @@ def test_a_run_of_a_known_cluster_is_acted_on_there_alone(
     assert bool(cluster.calls("sbatch")) == (row == "acts") and (row == "acts" or row in cluster.said[-1])
 
 
+def test_a_message_of_a_run_on_a_frozen_filesystem_hides_no_run_beside_its_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text("1 2 3 4 /\n1 2 3 4 /frozen\n")
+    monkeypatch.setattr(reading, "MOUNTS", tmp_path / "mounts")
+    hanging: list[str] = []
+    monkeypatch.setattr(reading, "stuck_children", lambda: len(hanging))
+
+    def hang(look: Callable[[], Any], deadline_s: float) -> ChildAnswer[Any]:
+        hanging.append("a child")
+        return ChildAnswer(late=True, took_s=deadline_s)
+
+    reader = RunReader(hang)
+    assert reader.visit({"/home/run": watchmemory.Known(real="/frozen/run")}, str)[1] == ["/home/run"]
+    reader.ask = at_once
+    assert reader.glance({"/home/other": watchmemory.Known()})[1] == []
+
+
 @pytest.mark.root
 def test_a_frozen_filesystem_hides_no_run_elsewhere(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safelaunch.watch.reading.DEADLINE_S", 1.0)
+    monkeypatch.setattr("safelaunch.watch.reading.DEADLINE_S", 3.0)
     far = make_run(fuse_mount.path / "runs" / "far", run_id="0000fa00")
     far.running()
     registry.register(far.dir, "bloom", "0000fa00", "5")
@@ -844,7 +882,7 @@ def test_a_ctrl_c_that_python_forgets_ends_the_watch_all_the_same(cluster: Clust
     process = subprocess.Popen([sys.executable, "-c", FORGETTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
     try:
-        said, complaints = process.communicate(timeout=30)
+        said, complaints = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
@@ -869,7 +907,7 @@ def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom
     try:
         assert process.stdout is not None and "is running for" in process.stdout.readline()
         process.send_signal(2)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     finally:
         process.kill()
         process.wait()

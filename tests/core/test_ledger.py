@@ -447,7 +447,8 @@ def test_a_run_takes_back_what_it_measured_and_nothing_else() -> None:
     assert scores(slow) == {"n1": True}
     assert scores(slow, back) == scores(back, slow) == scores(back) == {}
     assert scores(replace(slow, run="r2"), back) == {"n1": True}, "another run's word is its own"
-    assert scores(replace(slow, t=2000.5), back) == {"n1": True}, "measured again since"
+    assert scores(replace(slow, t=2000.5, attempt=6), back) == {"n1": True}, "measured again since"
+    assert scores(replace(slow, t=3000.0), back) == {}, "by a host whose clock is ahead"
     assert [one.counted for one in standings([slow, back, gpu], 2001.0, WEEK_S)] == [(gpu,)]
     assert why_readmitted([slow, back], "n1", 2001.0, Suspects(), is_full=False) == (
         "the speed did not come back without it")

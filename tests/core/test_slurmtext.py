@@ -285,6 +285,13 @@ def test_elapsed_times_are_read(text: str, seconds: float) -> None:
     assert parse_elapsed_s(text) == seconds
 
 
+@pytest.mark.parametrize("text", ["soon", "1:2:3:4", "9" * 400 + ":00", "9" * 5000 + "-00:00:00"],
+                         ids=["a word", "four parts", "no float", "no number"])
+def test_elapsed_times_of_another_form_are_none(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_elapsed_s(text)
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(36, "00:00:36"), (113_253, "1-07:27:33"), (-5, "00:00:00")])
 def test_elapsed_times_are_written_as_slurm_does(seconds: float, text: str) -> None:
     assert render_elapsed(seconds) == text

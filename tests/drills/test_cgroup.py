@@ -64,7 +64,7 @@ def test_node_whose_job_was_frozen_writes_nothing_when_it_is_thawed_beside_its_s
         assert len(drill.ranks(node)) == 2, "what is frozen does not die"
     finally:
         cgroups.thaw(group)
-    drill.wait_for(lambda: not drill.ranks(node), 20, "its ranks live on")
+    drill.wait_for(lambda: not drill.ranks(node), 60, "its ranks live on")
 
     assert second.data["job"] == drill.job and node not in second.data["nodes"], drill.story()
     check_completes(drill, has_lost_log_end=index == 0)
@@ -89,7 +89,7 @@ def test_supervisor_that_the_kernel_kills_for_memory_is_born_again_and_the_train
     check_completes(drill)
     assert len(drill.state().attempts) == 1, drill.story()
     # Slurm's word for a job whose batch step lost a process; that of the run's own verbs is another.
-    drill.wait_for(lambda: job_state(sandbox, drill.job) == "OUT_OF_MEMORY", 30, "it is not called so")
+    drill.wait_for(lambda: job_state(sandbox, drill.job) == "OUT_OF_MEMORY", 60, "it is not called so")
     shown = json.loads(drill.as_user("status", "--json").stdout)
     assert drill.as_user("wait").returncode == 0 and "completed" in json.dumps(shown), shown
 
@@ -109,7 +109,7 @@ def test_job_whose_script_the_kernel_kills_for_memory_goes_on_in_the_next_job(
     kill_for_memory(drill, shell)
     second = drill.wait_event("attempt_started", 2, timeout_s=90)
 
-    drill.wait_for(lambda: job_state(sandbox, drill.job) == "OUT_OF_MEMORY", 30, "it is not called so")
+    drill.wait_for(lambda: job_state(sandbox, drill.job) == "OUT_OF_MEMORY", 60, "it is not called so")
     assert second.data["job"] != drill.job and second.data["resume_step"] >= 20, drill.story()
     running_again_s(drill, died_t, 2, "batch script killed for memory, training again in the next job")
     check_completes(drill, has_lost_log_end=True)
@@ -158,7 +158,7 @@ def kill_for_memory(drill: Drill, victim: int) -> None:
     argv = [sys.executable, "-I", "-S", "-c", EATER, str(group), str(victim)]
     eaters = [subprocess.Popen(argv, stderr=subprocess.DEVNULL) for _ in range(10)]
     try:
-        drill.wait_for(lambda: not is_alive(victim), 30, "the kernel did not kill it")
+        drill.wait_for(lambda: not is_alive(victim), 60, "the kernel did not kill it")
     finally:
         for eater in eaters:
             eater.kill()

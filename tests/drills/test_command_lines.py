@@ -44,7 +44,7 @@ def submit_secret(submit_local: SubmitLocal) -> Callable[[str], LocalRun]:
 
 
 def rank(run: LocalRun) -> int:
-    run.wait_for(run.ranks, 30, "no rank runs")
+    run.wait_for(run.ranks, 60, "no rank runs")
     (pid,) = run.ranks()
     return pid
 

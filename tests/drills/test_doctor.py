@@ -29,5 +29,5 @@ def test_doctor_names_what_a_site_forbids_with_the_way_that_remains_and_leaves_n
                                                      "nodes: ports", "other host: claims", "link")}
     assert set(well.values()) == {"ok"}, done.stdout
     assert said["v"] == 1 and said["ok"] and done.returncode == 0 and said["job"]
-    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 30, "its job is left")
+    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "its job is left")
     assert list(work.iterdir()) == []

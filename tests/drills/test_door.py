@@ -70,7 +70,7 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
         os.kill(run.leader(), signal.SIGKILL)
         assert hear(relay) == "taken"
         run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
-        run.wait_for(lambda: door(run) != port, 30, "the record names the old port")
+        run.wait_for(lambda: door(run) != port, 60, "the record names the old port")
         say(relay, door(run))
         yield relay
 
@@ -80,7 +80,7 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
     nodes, span_s = (12, 120.0) if IS_LONG else (3, 6.0)
     run = submit_local(ENDLESS, nodes=nodes)
     run.wait_step(3)
-    run.wait_for(lambda: len(run.ranks()) == nodes, 30, "not all ranks started")
+    run.wait_for(lambda: len(run.ranks()) == nodes, 60, "not all ranks started")
     ranks = sorted(run.ranks())
 
     with in_the_middle(run) as relay:
@@ -111,7 +111,7 @@ def test_floods_cost_no_guard_no_supervisor_and_no_kill_switch(
     nodes = 2
     run = submit_local(ENDLESS, nodes=nodes)
     run.wait_step(3)
-    run.wait_for(lambda: len(run.ranks()) == nodes, 30, "not all ranks started")
+    run.wait_for(lambda: len(run.ranks()) == nodes, 60, "not all ranks started")
     leader, ranks, port = run.leader(), sorted(run.ranks()), door(run)
     (control,) = Path(local_env["SAFELAUNCH_LOCAL_DIR"]).rglob("control.json")
     token = json.loads(control.read_text())["token"]

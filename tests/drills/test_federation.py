@@ -42,7 +42,7 @@ def stray(drill: Drill, other: Sandbox) -> str:
 
 def check_starts_nothing(drill: Drill, other: Sandbox, job: str, name: str) -> None:
     """That job fails, and says why; the run knows nothing of it."""
-    drill.wait_for(lambda: jobs_on(other, name).get(job) == "FAILED", 30, "the job elsewhere did not end")
+    drill.wait_for(lambda: jobs_on(other, name).get(job) == "FAILED", 60, "the job elsewhere did not end")
     said = (drill.run_dir / f"slurm-{job}.out").read_text()
     assert f"has started on cluster {other.name}, and the run belongs to {drill.sandbox.name}" in said, said
     assert job not in {known.id for known in drill.state().jobs}

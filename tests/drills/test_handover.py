@@ -52,7 +52,7 @@ def test_next_job_is_under_way_within_seconds_of_the_end_of_the_one_before(
     drill.wait_for(lambda: not [job for job in drill.jobs() if job == f"{drill.job} RUNNING"], 60, "the job goes on")
     ended_t = time.time()
     drill.wait_event("attempt_started", 2, timeout_s=60)
-    drill.wait_for(lambda: drill.log(2), 30, "no line of the next attempt")
+    drill.wait_for(lambda: drill.log(2), 60, "no line of the next attempt")
     proofs.note(drill, "job ended, first line of the next job's attempt", time.time() - ended_t)
     assert proofs.running_again_s(drill, ended_t, 2, "job ended, training again in the next job") < 30, drill.story()
     proofs.check_completes(drill)
@@ -72,7 +72,7 @@ def test_next_job_does_not_wait_for_one_that_hangs_at_its_end_on_a_silent_node(
 
     states = dict(line.split() for line in sandbox.slurm(["squeue", "-h", "-o", "%i %T"]).splitlines())
     assert states[drill.job] == "COMPLETING" and second.data["job"] != drill.job, drill.story()
-    drill.wait_for(lambda: drill.log(2), 30, "no line of the next attempt")
+    drill.wait_for(lambda: drill.log(2), 60, "no line of the next attempt")
     proofs.note(drill, "node silent, first line of the next job's attempt", time.time() - silent_t)
     assert time.time() - silent_t < 60, drill.story()
     proofs.check_completes(drill)
@@ -178,7 +178,7 @@ def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
                             extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
                             overrides=("restart.max_without_progress=1",))
     drill.wait_event("preserved", timeout_s=60)
-    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 30, "job")
+    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 60, "job")
 
     status = drill.as_user("status", str(drill.run_dir))
     assert "preserv" in status.stdout.lower() and "safelaunch shell" in status.stdout + status.stderr
@@ -211,7 +211,7 @@ def test_supervisor_of_a_replaced_run_folder_leaves_the_new_one_alone(sandbox: S
     subprocess.run(["cp", "-a", str(moved), str(drill.run_dir)], check=True)
     before = {path.name for path in (drill.run_dir / "claims").iterdir()}
 
-    drill.wait_for(lambda: drill.leader() is None, 20, "the leader went on in a folder that is not its own")
+    drill.wait_for(lambda: drill.leader() is None, 60, "the leader went on in a folder that is not its own")
 
     assert {path.name for path in (drill.run_dir / "claims").iterdir()} == before
     sandbox.run(["scancel", "--user=sl-alice"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ ELSEWHERE = {
 NAMED = {"stop", "submit"}   # as verbs, within a sentence
 
 
+def makes_steps(run: LocalRun, attempt: int) -> bool:
+    return " loss " in run.log(attempt)
+
+
 def test_every_command_of_the_page_is_typed_here_or_elsewhere() -> None:
     page = {shlex.join(words) for place, words in shown() if place.startswith("docs/howto.md:")}
     assert page == {*TYPED, *ELSEWHERE, *NAMED} - {"submit train.yaml again"}
@@ -91,6 +96,6 @@ def test_they_do_what_the_page_says(
             assert newest is not None
             local_runs.append(LocalRun(here, newest, local_env))
             attempt = 1 if local_runs[1:] else 2
-            local_runs[-1].wait_for(lambda: " loss " in local_runs[-1].log(attempt), 60, "no step was made")
+            local_runs[-1].wait_for(partial(makes_steps, local_runs[-1], attempt), 60, "no step was made")
         if words[0] == "stop":
             assert local_runs[-1].wait_end().how == "stopped"

@@ -46,6 +46,26 @@ def test_worker_node_that_dies_is_replaced_by_a_spare_or_in_the_next_job(
     assert [node for node, _ in drill.state().suspects] == [worker]
 
 
+@pytest.mark.parametrize("silent", [False, pytest.param(True, marks=long_only)], ids=["killed", "silent"])
+def test_node_that_dies_before_its_guard_has_said_a_word_is_replaced_in_time(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, silent: bool
+) -> None:
+    """srun goes on waiting for its task, and Slurm notices after SlurmdTimeout, 5 minutes as shipped."""
+    sandbox = own_sandbox(3, site=("late-tasks",), conf={"SlurmdTimeout": "300"})
+    (sandbox.dir / "late-n1").touch()
+    drill = submit(sandbox)(FLAGS, overrides=("spare_nodes=1",), wait_started=False)
+    drill.wait_event("attempt_started", timeout_s=60)
+    drill.wait_for(lambda: drill.pids("task_prolog"), 60, "no task of n1 was started")
+
+    died_t = crash(sandbox, "n1", silent)
+    second = drill.wait_event("attempt_started", 2, timeout_s=150)
+
+    assert drill.state().attempts[0].nodes == ("n0", "n1") and second.data["nodes"] == ["n0", "n2"], drill.story()
+    assert second.t - died_t < 100, drill.story()
+    assert [node for node, _ in drill.state().suspects] == ["n1"]
+    check_completes(drill)
+
+
 @long_only
 @rounds
 @silences

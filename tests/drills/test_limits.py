@@ -41,7 +41,7 @@ def test_preempted_run_goes_on_when_the_nodes_are_free_again_at_no_cost(
     assert sandbox.run(urgent, user="sl-bob").returncode == 0
     drill.wait_event("job_started", 2, timeout_s=150)
 
-    drill.wait_for(lambda: drill.state().attempts[-1].job != first.job, 30, "the next job started no attempt")
+    drill.wait_for(lambda: drill.state().attempts[-1].job != first.job, 60, "the next job started no attempt")
     attempts = drill.state().attempts
     assert attempts[-2].ended == "interrupted" and attempts[-2].category == "preempted", drill.story()
     # With grace the steps get SIGTERM at once, and the job is killed up to 28 s later: the attempt is no failure.

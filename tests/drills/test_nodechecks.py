@@ -35,7 +35,7 @@ def test_a_job_checks_its_nodes_and_a_silent_one_costs_its_deadline_while_idle_n
     (work / "job.sh").write_text(JOB.format(argv=argv, work=work, skip=SKIP))
     job = sandbox.run(["sbatch", "--parsable", "job.sh"], user=ALICE, cwd=work).stdout.strip()
     shown = ["squeue", "-h", "-j", job, "-o", "%T %B"]
-    wait_until(lambda: sandbox.slurm(shown).startswith("RUNNING"), 30, "the job does not start")
+    wait_until(lambda: sandbox.slurm(shown).startswith("RUNNING"), 60, "the job does not start")
     worker = sorted(set(sandbox.nodes) - {sandbox.slurm(shown).split()[1]})[0]
     sandbox.crash(worker, silent=True)
     (work / "go").touch()
@@ -46,10 +46,10 @@ def test_a_job_checks_its_nodes_and_a_silent_one_costs_its_deadline_while_idle_n
     assert (work / "code").read_text().strip() == "13" and said["ok"] is False
     assert bad(said) == {worker: "no answer"} and len(said["nodes"]) == 4, [row["reasons"] for row in said["nodes"]]
     assert said["took_s"] < 20, "6 s to start, 4 s for the checks, 4 s for the answer"
-    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 30, "the job is left")
+    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "the job is left")
 
     done = sandbox.run([*installation.argv, "nodes", "check", "n[0-1]", "--json", *SKIP.split(), "--",
                         "--partition=main"], user=ALICE, cwd=work, env=installation.env, timeout_s=60)
     assert done.returncode == 0 and json.loads(done.stdout)["ok"], f"{done.stdout}{done.stderr}"
     assert {row["node"] for row in json.loads(done.stdout)["nodes"]} == {"n0", "n1"}
-    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 30, "a job of the checks is left")
+    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "a job of the checks is left")

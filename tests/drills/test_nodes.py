@@ -33,7 +33,7 @@ def test_stopped_node_that_wakes_after_the_relaunch_ends_its_old_ranks_before_th
     before = stamps(drill, 1)
 
     sandbox.heal(worker)
-    drill.wait_for(lambda: not drill.ranks(worker), 15, "old ranks live on")
+    drill.wait_for(lambda: not drill.ranks(worker), 60, "old ranks live on")
 
     assert stamps(drill, 1) == before, "an old rank wrote after it had woken up"
     state = drill.wait_end()

@@ -43,7 +43,7 @@ def test_where_the_nodes_python_is_3_9_guards_and_looks_run_under_it(
     sandbox = own_sandbox(2, site=(sites.OLD_PYTHON,))
     assert sandbox.run(["srun", "-N1", "python3", "--version"]).stdout.startswith("Python 3.9")
     drill = submit(sandbox)(FLAGS)
-    drill.wait_for(lambda: "python3.9" in programs(drill), 30, "no guard under Python 3.9")
+    drill.wait_for(lambda: "python3.9" in programs(drill), 60, "no guard under Python 3.9")
     looked = drill.as_user("stacks", str(drill.run_dir))
     assert looked.returncode == 0 and "2 of 2 nodes answered" in looked.stderr, looked
     kill_a_rank(drill)

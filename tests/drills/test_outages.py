@@ -90,7 +90,7 @@ def test_batch_host_that_is_cut_off_leaves_the_run_to_the_standby_and_becomes_on
     sandbox.heal(host)
     healed_t = time.time()
 
-    drill.wait_for(lambda: role_on(drill, host) == "standby", 30, "it leads on")
+    drill.wait_for(lambda: role_on(drill, host) == "standby", 60, "it leads on")
     late = [event for event in drill.events() if event.host == host and event.t > healed_t]
     assert not late, f"it wrote to the journal: {late}"
     assert drill.state().excluded == (host,), "who is cut off blames nobody"

@@ -24,10 +24,11 @@ Script = Callable[..., Drill]
 def script(installation: Installation, sandbox: Sandbox) -> Iterator[Script]:
     """`script(body, nodes=2)` submits a script as sl-alice."""
 
-    def go(body: str, nodes: int = 2, *overrides: str, tasks: int = 1, folder: Path | None = None) -> Drill:
+    def go(body: str, nodes: int = 2, *overrides: str, tasks: int = 1, folder: Path | None = None,
+           shell: str = "/bin/bash -l") -> Drill:
         work = folder or make_workdir(sandbox)
         own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state"}
-        text = f"#!/bin/bash -l\n#SBATCH -J own -N {nodes} --ntasks-per-node={tasks} -t 30\n#SBATCH --outp=%j.log\n"
+        text = f"#!{shell}\n#SBATCH -J own -N {nodes} --ntasks-per-node={tasks} -t 30\n#SBATCH --outp=%j.log\n"
         (work / "job.slurm").write_text(text + textwrap.dedent(body).replace("TRAINER", installation.trainer))
         done = sandbox.run([*installation.argv, "submit", "job.slurm", "--json", *overrides], cwd=work, user=ALICE,
                            env=own, timeout_s=180)
@@ -40,13 +41,14 @@ def script(installation: Installation, sandbox: Sandbox) -> Iterator[Script]:
 
 def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarded(script: Script) -> None:
     drill = script("""\
-        head=$(srun -N1 -n1 bash -c 'echo head')
+        cat ${SAFELAUNCH_WRAPPER%/bin/srun}/attempt-0001.sruns | paste -sd+
+        head=$(srun -N1 -n1 bash -c 'echo head of $SLURM_STEP_NUM_TASKS')
         echo "captured <$head> $SLURM_NNODES attempt $SAFELAUNCH_ATTEMPT token <${SAFELAUNCH_TOKEN-}>"
         train() { srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
         train
-        """)
+        """, shell="/bin/bash")
     drill.wait_step(3, 1)
-    assert "captured <head> 2 attempt 1 token <>" in drill.log(1), drill.story() + drill.log(1)
+    assert "captured <head of 1> 2 attempt 1 token <>" in drill.log(1), drill.story() + drill.log(1)
     ranks = drill.ranks()
     assert len(ranks) == 2, drill.story() + drill.log(1)
     guards = {guard for pid in ranks for guard in ancestors(pid)
@@ -59,6 +61,7 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
 
     drill.wait_step(1, 2)
     assert "]:step 1 " in drill.log(2), drill.log(2)
+    assert "guarded+guarded\n" in drill.log(2), drill.log(2)   # what the fence knows of the first attempt's sruns
     (drill.run_dir / "control" / "kill").touch()
     state = drill.wait_end()
     assert state.ended is not None and state.ended.how == "stopped", drill.story()
@@ -88,6 +91,23 @@ def test_a_script_without_srun_starts_again_and_ends_well(script: Script) -> Non
 
     assert state.ended is not None and state.ended.how == "completed", drill.story()
     assert "ended well" in drill.log(2)
+
+
+def test_tasks_whose_srun_was_killed_are_ended_before_their_script_starts_again(script: Script) -> None:
+    drill = script("""\
+        echo "left: $(pgrep -fc "^sleep 600.$SLURM_JOB_ID")"
+        [[ $SAFELAUNCH_ATTEMPT == 1 ]] || exit 0
+        srun bash -c 'touch runs.$SLURM_PROCID; exec sleep 600.$SLURM_JOB_ID' &
+        until [[ -e runs.0 && -e runs.1 ]]; do sleep 0.1; done
+        kill -9 $(pgrep -P $!) $!
+        exit 3
+        """, 2, "restart.backoff=0s", shell="/bin/bash")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and state.ended.how == "completed", drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n1"), ("n0", "n1")], drill.story()
+    assert "left: 0\n" in drill.log(2), drill.log(2)
 
 
 def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script: Script) -> None:

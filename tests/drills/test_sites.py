@@ -143,7 +143,7 @@ def test_job_whose_batch_hosts_prolog_fails_is_followed_by_another_where_a_watch
         drill.wait_event("attempt_started", timeout_s=120)
     finally:
         watch.terminate()
-        watch.communicate(timeout=20)
+        watch.communicate(timeout=60)
     attempt = drill.state().attempts[0]
     assert attempt.job != drill.job and "n0" not in attempt.nodes, drill.story()
     stops(drill)

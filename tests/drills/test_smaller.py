@@ -39,7 +39,7 @@ def test_two_of_four_nodes_die_and_the_run_goes_on_with_two_then_grows_back_in_t
     assert (small.nodes, small.job, small.resume_step) == (("n0", "n1"), first.job, hook.resume_step), drill.story()
     assert hook.resize is not None and small.resume_path == hook.resize.output, drill.story()
     said = f"from 4 to 2 nodes, step {hook.resume_step}"
-    drill.wait_for(lambda: said in drill.log(2), 20, "the output of the hook was not copied")
+    drill.wait_for(lambda: said in drill.log(2), 60, "the output of the hook was not copied")
     drill.wait_step((small.resume_step or 0) + 30, attempt=3)
     status = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)["attempt"]
     assert (len(status["nodes"]), status["of_nodes"], status["resize"]) == (2, 4, None), status
@@ -52,7 +52,7 @@ def test_two_of_four_nodes_die_and_the_run_goes_on_with_two_then_grows_back_in_t
     assert (hook.ended, len(grown["nodes"])) == ("converted", 4), drill.story()
     assert grown["job"] != first.job and hook.resize and grown["resume_path"] == hook.resize.output, drill.story()
     said = f"from 2 to 4 nodes, step {hook.resume_step}"
-    drill.wait_for(lambda: said in drill.log(4), 20, "the output of the hook was not copied")
+    drill.wait_for(lambda: said in drill.log(4), 60, "the output of the hook was not copied")
     newest = Path(hook.resize.output)
     drill.wait_for(lambda: list(newest.parent.iterdir()) == [newest], 60, f"{newest} is not the only output left")
     proofs.check_completes(drill)

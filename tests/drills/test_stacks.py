@@ -178,7 +178,7 @@ def test_rank_in_an_unkillable_sleep_is_named_with_its_call_and_mount_and_all_ot
     job = hang(5, f"{loop_mount.path}/log", nodes=4, tasks=8)
     loop_mount.freeze()
     state = Path(f"/proc/{job.pid(5)}/stat")
-    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "D", 30, "the rank does not sleep")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "D", 60, "the rank does not sleep")
 
     said = job.look()
     loop_mount.thaw()
@@ -221,8 +221,8 @@ def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(han
     job = hang(-1, "none", nodes=3)
     watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "8"], user=ALICE,
                                 cwd=job.folder, env=job.installation.env)
-    wait_until(lambda: bool(helpers(job.nodes[2])), 20, "no helper came to the node")
-    wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 20, "a helper did not die")
+    wait_until(lambda: bool(helpers(job.nodes[2])), 60, "no helper came to the node")
+    wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 60, "a helper did not die")
 
     out, _ = watcher.communicate(timeout=60)
 
@@ -263,7 +263,7 @@ def test_job_in_limbo_has_no_rank_left_and_says_so(hang: Hang) -> None:
         os.kill(pid, signal.SIGSTOP)   # it will not notice, and Slurm's job stays
     for rank in range(4):
         os.kill(job.pid(rank), signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 30, "ranks were left")
+    wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 60, "ranks were left")
 
     said = job.look()
 

@@ -79,7 +79,7 @@ def test_leader_that_stood_still_finds_itself_superseded_and_becomes_the_standby
     woken_t = time.time()
 
     assert second.host == node and second.data["nodes"] == [host, node], "its node is well: only it was not"
-    drill.wait_for(lambda: role_on(drill, host) == "standby", 20, "it leads on")
+    drill.wait_for(lambda: role_on(drill, host) == "standby", 60, "it leads on")
     drill.wait_for(lambda: any(event.data["node"] == host for event in drill.events("standby_started")), 60,
                    "no standby where the leader was")
     late = [event for event in drill.events() if event.host == host and event.t > woken_t]

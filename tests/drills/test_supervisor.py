@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Submitter
+from tests.drills.proofs import FLAGS, finish, wait_standby
+from tests.runs import Drill, Submitter
 from tests.trainers.steps import losses_until
 
 MOMENTS = 20 if os.environ.get("SAFELAUNCH_LONG") else 4
@@ -40,7 +41,7 @@ def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
     pause_s = random.Random(moment).uniform(0.0, 3.5)
     drill = submit(sandbox)("--steps 60 --step-time 0.04 --save-every 10 --die-at 35 --lockstep sync",
                             wait_started=False)
-    drill.wait_for(drill.leader, 20, "no leader was born")
+    drill.wait_for(drill.leader, 60, "no leader was born")
     time.sleep(pause_s)   # the moment is the fault's parameter, not a wait for something
 
     leader = drill.leader()
@@ -57,21 +58,43 @@ def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
 def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
-    drill = submit(sandbox)("--steps 250 --step-time 0.05")
+    drill = submit(sandbox)("--steps 250 --step-time 0.05", overrides=("standby=false",))
     drill.wait_step(3)
-
-    for _ in range(8):
-        drill.wait_for(lambda: drill.leader() or not drill.pids("slurm_script"), 20, "no leader")
-        leader = drill.leader()
-        if leader is None or "training does, unsupervised" in drill.story():
-            break
-        drill.kill(leader)
-        drill.wait_for(partial(_is_gone, leader), 20, "the leader did not die")
+    kill_leaders(drill)
     drill.wait_for(lambda: not [job for job in drill.jobs() if job.startswith(drill.job)], 60, "the job did not end")
 
     shown = sandbox.slurm(["scontrol", "show", "job", drill.job])
     assert "ExitCode=0:0" in shown, shown + drill.story()
     assert drill.losses() == losses_until(250), drill.story()
+
+
+def test_supervisor_that_dies_again_and_again_leaves_the_job_to_the_standby(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    """The training of the dead one ends at the takeover, its batch script does not, and the job goes on."""
+    drill = submit(sandbox)(FLAGS)
+    standby = wait_standby(drill)
+    drill.wait_step(25)
+    kill_leaders(drill)
+    second = drill.wait_event("attempt_started", 2)
+
+    drill.wait_for(lambda: "this one stands by" in drill.story(), 60, "the batch script did not go on")
+    last = finish(drill)
+    state = drill.wait_end()
+    assert (second.host, second.data["job"], second.data["resume_step"] >= 20) == (standby, drill.job, True)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert len(drill.events("job_started")) == 1 and not drill.events("ended_alone"), drill.story()
+    assert drill.losses() == losses_until(last), drill.story()
+
+
+def kill_leaders(drill: Drill) -> None:
+    """Kill the batch host's supervisor whenever it is born, until its script goes on without one."""
+    while "training does, unsupervised" not in drill.story():
+        drill.wait_for(lambda: drill.leader() or "training does, unsupervised" in drill.story(), 60, "no leader")
+        leader = drill.leader()
+        if leader is not None:
+            drill.kill(leader)
+            drill.wait_for(partial(_is_gone, leader), 20, "the leader did not die")
 
 
 def _is_gone(pid: int) -> bool:
@@ -111,7 +134,7 @@ def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 300 --step-time 0.03")
     for step in (10, 40, 70):
         drill.wait_step(step)
-        drill.wait_for(lambda: drill.pids("pump.py"), 30, "no pump runs")
+        drill.wait_for(lambda: drill.pids("pump.py"), 60, "no pump runs")
         for pump in drill.pids("pump.py"):
             drill.kill(pump)
 

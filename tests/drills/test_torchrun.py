@@ -150,7 +150,7 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
     assert {parent_of(pid) for pid in pids} == set(launchers(drill, node))
     drill.kill(pids[0])
     drill.wait_for(lambda: re.search(r"exitcode *: -9 ", drill.log(1)), 60, "torchrun does not say that it was killed")
-    drill.wait_for(lambda: "Signal 9 (SIGKILL)" in drill.log(1), 30, "torchrun does not name the signal")
+    drill.wait_for(lambda: "Signal 9 (SIGKILL)" in drill.log(1), 60, "torchrun does not name the signal")
     assert "Killed" not in drill.log(1), "a shell has seen it die"
 
 

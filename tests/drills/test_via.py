@@ -198,7 +198,7 @@ def test_after_a_takeover_the_standby_requeues_the_job_without_the_dead_node(
     drill.sandbox.crash(host)
 
     drill.wait_for(lambda: "requeue" in [event.data["act"] for event in drill.events("outcome")], 150, "no requeue")
-    drill.wait_for(lambda: queue(drill).get(drill.job, "").endswith(f"|{host}"), 30, "the dead node is not kept out")
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").endswith(f"|{host}"), 60, "the dead node is not kept out")
     drill.sandbox.heal(host)
     drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING"), 60, "the job hangs")
     watching = watch_hurried(drill)   # its supervisor could not know how long the job would hang

@@ -60,7 +60,7 @@ def test_rank_that_an_earlier_attempt_left_behind_is_ended_and_told(submit_local
     run.wait_for(lambda: run.events("leftovers"), 40, "no leftover was told")
     assert run.wait_end().how == "completed", run.story()
 
-    assert rank.wait(10) == -signal.SIGTERM and of_another_run.poll() is None
+    assert rank.wait(60) == -signal.SIGTERM and of_another_run.poll() is None
     told = [json.loads(path.read_text()) for path in run.run_dir.glob("attempts/*/system/leftovers*.json")]
     found = [row for one in told for row in one["left"]]   # after the first attempt, or at the start of the second
     assert {(row["node"], row["pid"], row["whose"], row["ended"]) for row in found} == {
@@ -118,13 +118,13 @@ def test_rank_that_no_kill_ends_costs_its_node_and_becomes_a_ticket_for_the_admi
     drill.wait_step(20)
     node = drill.events("attempt_started")[0].data["nodes"][1]
     loop_mount.freeze()
-    drill.wait_for(lambda: any(_state(pid) == "D" for pid in drill.pids("two.py")), 30, "no rank sleeps")
+    drill.wait_for(lambda: any(_state(pid) == "D" for pid in drill.pids("two.py")), 60, "no rank sleeps")
     (work / "fail").touch()
 
     lost = drill.wait_event("node_lost", timeout_s=100)
     drill.wait_event("attempt_started", count=2, timeout_s=60)
     ticket = drill.run_dir / "attempts" / "0001" / "system" / f"ticket-{node}.txt"
-    drill.wait_for(ticket.exists, 30, "no ticket")
+    drill.wait_for(ticket.exists, 60, "no ticket")
     loop_mount.thaw()
     state = drill.wait_end(120)
 

@@ -58,7 +58,7 @@ def said(process: subprocess.Popen[str]) -> str:
     """All that a watch has said; ends it."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
         return out + err
     return "(nothing)"
 
@@ -214,7 +214,7 @@ def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
     drill.wait_event("submitted", 2)
     sandbox.run(["sbatch", "--array=1-5%1", "--job-name=other", "--hold", "--wrap=true"])
     seen = watch(drill, "--once")
-    seen.wait(30)
+    seen.wait(60)
     assert seen.returncode == 0 and "PULSE: drill is running for" in said(seen)
 
     sandbox.crash("ctl", silent=True)

@@ -15,7 +15,7 @@ from safelaunch.adapters.checkpoints import find
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import make
-from tests.torchbin import needs_accelerate, needs_torch
+from tests.torchbin import Ranks, needs_accelerate, needs_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/train.yaml"))
@@ -124,40 +124,38 @@ def test_quickstart_ends_by_itself_when_the_kill_switch_is_touched(tmp_path: Pat
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000001.pt"]
 
 
-def run_ddp(folder: Path, *flags: object, **env: object) -> subprocess.CompletedProcess[str]:
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2)
-    small = ("--steps", 6, "--save-every", 2, "--batch", 2, "--context", 16)
-    return run(folder, *torchrun, EXAMPLES / "ddp" / "train.py", *small, *flags, **env)
-
-
 @pytest.mark.torch
 @needs_torch
-def test_ddp_trains_on_cpus_and_resumes_with_equal_losses_until_the_kill_switch_is_touched(tmp_path: Path) -> None:
-    """Two runs for both: each imports PyTorch three times."""
-    first = run_ddp(tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert list(losses(first.stdout)) == [1, 2, 3, 4, 5, 6]
+def test_ddp_trains_on_cpus_and_resumes_with_equal_losses_until_the_kill_switch_is_touched(
+    tmp_path: Path, torch_ranks: Ranks
+) -> None:
+    train = (EXAMPLES / "ddp" / "train.py", "--steps", 6, "--save-every", 2, "--batch", 2, "--context", 16)
+    first = torch_ranks.run(tmp_path, *train, count=2)
+    assert first.codes == [0, 0], first.err
+    assert list(losses(first.out)) == [1, 2, 3, 4, 5, 6]
     newest = tmp_path / "checkpoints" / "step_00000006.pt"
     os.truncate(newest, newest.stat().st_size // 2)
     words = resume_words("ddp", tmp_path)
     assert words == ("--resume", str(tmp_path / "checkpoints" / "step_00000004.pt"))
     (tmp_path / "kill").touch()
-    second = run_ddp(tmp_path, *words, SAFELAUNCH_KILL_FILE=tmp_path / "kill")
-    assert second.returncode == 0, second.stderr
-    assert losses(second.stdout) == {5: losses(first.stdout)[5]}
-    assert second.stdout.count("was asked to end: saved, ending after step 5") == 2
+    second = torch_ranks.run(tmp_path, *train, *words, count=2, SAFELAUNCH_KILL_FILE=tmp_path / "kill")
+    assert second.codes == [0, 0], second.err
+    assert losses(second.out) == {5: losses(first.out)[5]}
+    assert second.out.count("was asked to end: saved, ending after step 5") == 2
     assert (tmp_path / "checkpoints" / "step_00000005.pt").exists()
 
 
 @needs_accelerate
 @pytest.mark.torch
-def test_accelerate_skips_a_save_that_was_cut_off_and_goes_on_with_equal_losses(tmp_path: Path) -> None:
-    train = (sys.executable, EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 48)
-    first = run(tmp_path, *train)   # 6 steps an epoch
-    assert first.returncode == 0, first.stderr
+def test_accelerate_skips_a_save_that_was_cut_off_and_goes_on_with_equal_losses(
+    tmp_path: Path, torch_ranks: Ranks
+) -> None:
+    train = (EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 48)
+    first = torch_ranks.run(tmp_path, *train, package="accelerate")   # 6 steps an epoch
+    assert first.codes == [0], first.err
     (tmp_path / "checkpoints" / "step_00000006" / "random_states_0.pkl").unlink()
     words = resume_words("accelerate", tmp_path)
     assert words == ("--resume", str(tmp_path / "checkpoints" / "step_00000004"))
-    second = run(tmp_path, *train, *words)
-    assert second.returncode == 0, second.stderr
-    assert losses(second.stdout) == {step: losses(first.stdout)[step] for step in (5, 6)}
+    second = torch_ranks.run(tmp_path, *train, *words, package="accelerate")
+    assert second.codes == [0], second.err
+    assert losses(second.out) == {step: losses(first.out)[step] for step in (5, 6)}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.drills.proofs import long_only
 from tests.frameworks.trainings import (
     CALLBACKS,
     FRAMEWORKS,
@@ -26,6 +27,7 @@ from tests.frameworks.trainings import (
 from tests.localruns import SubmitLocal
 
 each = pytest.mark.parametrize("name", FRAMEWORKS)
+each_with_callback = pytest.mark.parametrize("name", CALLBACKS)
 pytestmark = [pytest.mark.torch]
 
 
@@ -53,7 +55,8 @@ def test_killed_rank_is_resumed_with_equal_losses(submit_local: SubmitLocal, tmp
     kill_a_rank(submit_local, tmp_path, name, callback=True)
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
+@long_only
+@each_with_callback
 def test_killed_rank_is_resumed_without_the_callback(submit_local: SubmitLocal, tmp_path: Path, name: str) -> None:
     kill_a_rank(submit_local, tmp_path, name, callback=False)
 
@@ -77,7 +80,8 @@ def test_kill_switch_saves_and_ends_all_ranks_at_one_step(
     assert re.search(rf"(?m)^complete +{steps[0]} ", said), said
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
+@long_only
+@each_with_callback
 def test_without_the_callback_stop_with_checkpoint_ends_at_the_next_one(
     submit_local: SubmitLocal, tmp_path: Path, name: str
 ) -> None:

@@ -34,7 +34,7 @@ FRAMEWORKS = {
     "deepspeed": Framework("deepspeed", "deepspeed", "deepspeed"),
     "jax": Framework("jax", "orbax", "jax"),
 }
-CALLBACKS = ("hf-trainer", "lightning")   # whose examples take safelaunch's callback where it is installed
+CALLBACKS = ("hf-trainer", "lightning", "accelerate")   # whose examples take safelaunch's callback, where there is one
 STEPS, SAVE_EVERY = 14, 4
 SMALL = f"--steps {STEPS} --save-every {SAVE_EVERY}"
 LONG = "--steps 100000 --step-time 0.05"

@@ -84,17 +84,17 @@ def test_what_is_not_taken_is_refused_when_it_is_set(
 def test_a_refused_array_names_the_runs_that_are_submitted(
     executor: submitit.AutoExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from safelaunch import api
     from safelaunch.errors import SlurmRefused
+    from safelaunch.views.submitting import Sending, Submitted
 
-    real, count = api.submit, iter(range(9))
+    real, count = Sending.submit, iter(range(9))
 
-    def refuse_the_third(*args: Any, **words: Any) -> api.RunHandle:
+    def refuse_the_third(*args: Any, **words: Any) -> Submitted:
         if next(count) == 2:
             raise SlurmRefused("sbatch refused", argv=["sbatch"], returncode=1, stderr="QOSMaxSubmitJobPerUserLimit")
         return real(*args, **words)
 
-    monkeypatch.setattr(api, "submit", refuse_the_third)
+    monkeypatch.setattr(Sending, "submit", refuse_the_third)
     with pytest.raises(utils.FailedSubmissionError) as caught:
         executor.map_array(abs, [1, 2, 3])
     assert "QOSMaxSubmitJobPerUserLimit\n2 of 3 functions are submitted already, as runs " in str(caught.value)

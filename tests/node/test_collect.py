@@ -241,13 +241,14 @@ def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
 def test_node_without_a_report_is_listed_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, srun: str, why: str, is_mute: bool
 ) -> None:
-    monkeypatch.setattr(fan_out, "NodeProgram", partial(noderound.NodeProgram, start_s=0.5))
+    limit_s = 0.5 if srun == "sleep 60" else 30.0
+    monkeypatch.setattr(fan_out, "NodeProgram", partial(noderound.NodeProgram, start_s=limit_s))
     (tmp_path / "srun").write_text(f"#!/bin/sh\n{srun}\n")
     (tmp_path / "srun").chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     monkeypatch.setenv("PATH", env["PATH"])
 
-    collected = fan_out.start(noderound.Target(JOB, ("n0", "n1")), env, fan_out.Depth(deadline_s=0.5)).wait()
+    collected = fan_out.start(noderound.Target(JOB, ("n0", "n1")), env, fan_out.Depth(deadline_s=limit_s)).wait()
 
     assert [one.node for one in collected.silent] == ["n0", "n1"] and collected.reports == ()
     assert all(why in one.why and one.is_node_mute == is_mute for one in collected.silent), collected.silent
@@ -295,7 +296,7 @@ def test_walk_goes_on_behind_an_item_that_hangs() -> None:
             time.sleep(60)
         return item * 2
 
-    found, stuck = children.walk(range(10), look, 0.2, time.monotonic() + 10)
+    found, stuck = children.walk(range(10), look, 2.0, time.monotonic() + 60)
 
     assert stuck == [3, 7] and found == {n: n * 2 for n in range(10) if n not in (3, 7)}
 
@@ -306,14 +307,14 @@ def test_walk_goes_on_behind_an_item_that_kills_its_child() -> None:
             os._exit(9)
         return item
 
-    assert children.walk(range(3), look, 1.0, time.monotonic() + 10) == ({0: 0, 2: 2}, [1])
+    assert children.walk(range(3), look, 60.0, time.monotonic() + 60) == ({0: 0, 2: 2}, [1])
 
 
 def test_child_holds_no_file_of_its_parent() -> None:
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
-    outcome = children.run_all([children.Task("fds", lambda: json.dumps(os.listdir("/proc/self/fd")).encode(), 5)], 1,
-                               time.monotonic() + 5)["fds"]
+    outcome = children.run_all([children.Task("fds", lambda: json.dumps(os.listdir("/proc/self/fd")).encode(), 60)], 1,
+                               time.monotonic() + 60)["fds"]
     os.close(reader)
     os.close(writer)
     assert set(json.loads(outcome.out)) <= {"0", "1", "2", "3"}, "3 is the listing itself"
@@ -392,7 +393,7 @@ def test_call_is_shown_with_its_file_and_mount(spawn: Spawn) -> None:
         os.mkfifo(pipe)
         writer = os.open(pipe, os.O_RDWR)
         pid = spawn([sys.executable, "-c", f"print('up', flush=True)\nopen({pipe!r}, 'rb').read()"]).pid
-        wait_until(lambda: evidence.look(pid)["call"] == "read", 30, "it does not read")
+        wait_until(lambda: evidence.look(pid)["call"] == "read", 60, "it does not read")
         said = evidence.look(pid)
         os.close(writer)
     assert said["path"] == pipe and pipe.startswith(said["mount"])
@@ -410,7 +411,7 @@ def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touch
     process.stdin.write(b"\n")
     process.stdin.flush()
     try:
-        wait_until(lambda: bool(evidence.look(process.pid)["path"].endswith("data.bin")), 30, "it does not hang")
+        wait_until(lambda: bool(evidence.look(process.pid)["path"].endswith("data.bin")), 60, "it does not hang")
         said = evidence.look(process.pid)
         assert said["mount"] == str(fuse_mount.path) and said["fs"].startswith("fuse")
         assert said["call"] in ("newfstatat", "stat", "statx")
@@ -419,7 +420,7 @@ def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touch
         assert devices.read_mount(outcome) == "late"
     finally:
         fuse_mount.thaw()
-        process.wait(10)
+        process.wait(60)
         process.stdin.close()
         process.stdout.close()
 
@@ -562,6 +563,7 @@ def local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setattr(spy, "FIND_S", 30.0)
     return tmp_path / f"safelaunch-{os.getuid()}"
 
 
@@ -569,7 +571,7 @@ def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, local_folder: Path
     env = {"PATH": str(a_program(tmp_path / "shared").parent)}
     assert spy.keep_local_copy([env], []) == str(local_folder / "py-spy")
     shutil.rmtree(tmp_path / "shared")   # as a frozen filesystem, only quicker
-    assert spy.find_tools([env], [], time.monotonic() + 5).py_spy == str(local_folder / "py-spy")
+    assert spy.find_tools([env], [], time.monotonic() + 60).py_spy == str(local_folder / "py-spy")
 
 
 def test_stacks_are_read_while_the_filesystem_that_py_spy_was_installed_on_is_frozen(
@@ -623,7 +625,7 @@ def test_folder_of_others_gets_no_copy_and_its_programs_are_not_run(tmp_path: Pa
     local_folder.chmod(0o777)
     env = {"PATH": str(a_program(tmp_path / "shared").parent)}
     assert spy.keep_local_copy([env], []) == ""
-    assert spy.find_tools([], [], time.monotonic() + 5).py_spy is None
+    assert spy.find_tools([], [], time.monotonic() + 60).py_spy is None
 
 
 def test_pystack_reads_what_py_spy_does_not_know() -> None:
@@ -635,12 +637,13 @@ def test_pystack_reads_what_py_spy_does_not_know() -> None:
 # --- GPUs and flight recorders ---------------------------------------------------------------------------------------
 
 
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, Any]:
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, limit_s: float = 60.0) -> dict[str, Any]:
     """What is read of an nvidia-smi that is this shell script."""
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setattr(devices, "SYSTEM_PATH", str(tmp_path))
-    outcomes = children.run_all(devices.gpu_tasks(), 2, time.monotonic() + 0.8)
+    monkeypatch.setattr(devices, "SMI_S", 60.0)
+    outcomes = children.run_all(devices.gpu_tasks(), 2, time.monotonic() + limit_s)
     return devices.read_gpus(outcomes["gpus"], outcomes["apps"])
 
 
@@ -662,7 +665,7 @@ esac""")
 def test_nvidia_smi_without_an_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, answer: str
 ) -> None:
-    assert answer in smi(tmp_path, monkeypatch, text)["answer"]
+    assert answer in smi(tmp_path, monkeypatch, text, 0.8 if answer == "late" else 60.0)["answer"]
 
 
 def test_one_idle_gpu_among_spinning_ones_is_seen_of_real_processes(
@@ -771,7 +774,7 @@ def test_pickle_that_holds_code_is_named_and_not_run(tmp_path: Path, protocol: i
     dump = tmp_path / "trace_3"
     dump.write_bytes(pickle.dumps({"entries": [Trap()]}, protocol))
     task = devices.flight_task("flight", {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "trace_")}, 3, 0.0)
-    said = json.loads(children.run_all([task], 1, time.monotonic() + 5)["flight"].text)
+    said = json.loads(children.run_all([task], 1, time.monotonic() + 60)["flight"].text)
     assert said["path"] == str(dump) and "more than plain values" in said["why"] and said["last"] is None
     assert not (tmp_path / "sprung").exists()
 

@@ -14,6 +14,7 @@ from safelaunch.adapters.noderound import Target
 from safelaunch.core.slow.condition import FIGURES
 from safelaunch.node import condition
 from tests.handmade import fake_command
+from tests.tables import each
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -81,8 +82,10 @@ def test_a_gpu_that_is_slowed_by_heat_is_counted(tmp_path: Path, monkeypatch: py
         "gpu_clock": (1200.0, "MHz"), "gpu_temperature": (91.0, "C"), "gpu_slowed": (1.0, "GPUs")}
 
 
-@pytest.mark.parametrize("asked", ["{}", "no json", '["n0"]', '{"node": "n0; rm"}'])
-def test_whatever_is_asked_the_answer_is_one_line(asked: str, capsys: pytest.CaptureFixture[str],
+@each(("asked", "note"), [
+    ("{}", "no /proc here"), ('{"node": "n0; rm"}', "no /proc here"), ("no json", "not a request"),
+    ('["n0"]', "not a request")])
+def test_whatever_is_asked_the_answer_is_one_line(asked: str, note: str, capsys: pytest.CaptureFixture[str],
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("no /proc here")
@@ -90,4 +93,4 @@ def test_whatever_is_asked_the_answer_is_one_line(asked: str, capsys: pytest.Cap
     monkeypatch.setattr(condition, "look", fail)
     assert condition.main(asked) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["checks"] == [] and "no /proc here" in told["notes"][0]
+    assert told["checks"] == [] and note in told["notes"][0]

@@ -64,7 +64,7 @@ def test_rank_of_an_earlier_attempt_is_ended_and_that_of_this_one_is_not(
     (row,) = look(capsys, end_left=True)
 
     assert (row["pid"], row["whose"], row["ended"], row["mark"]) == (old.pid, "ours", True, f"{RUN}.6.2")
-    assert old.wait(30) == -signal.SIGTERM and own.poll() is None
+    assert old.wait(60) == -signal.SIGTERM and own.poll() is None
     assert row["cmd"].startswith(sys.executable) and row["rss_mb"] > 0
 
 
@@ -74,7 +74,7 @@ def test_rank_that_ignores_a_polite_word_is_killed(
     monkeypatch.setattr(leftovers, "GRACE_S", 0.1)
     old = rank(f"{RUN}.{JOB}.1", STUBBORN)
     (row,) = look(capsys, end_left=True)
-    assert row["ended"] and old.wait(30) == -signal.SIGKILL
+    assert row["ended"] and old.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_leftover_in_an_unkillable_sleep_is_said_to_be_one(
             "while True:\n    file.write('x')\n    file.flush()\n")
     old = rank(f"{RUN}.{JOB}.2", code)
     loop_mount.freeze()
-    wait_until(lambda: proctable.read_stat(f"/proc/{old.pid}/stat").state == "D", 30, "no D state")
+    wait_until(lambda: proctable.read_stat(f"/proc/{old.pid}/stat").state == "D", 60, "no D state")
 
     (row,) = look(capsys, end_left=True)
     loop_mount.thaw()
@@ -204,7 +204,7 @@ def test_folder_that_is_frozen_holds_nobody(fuse_mount: FuseMount, capsys: pytes
     start_s = time.monotonic()
     said = cores.look([str(fuse_mount.path)], 0.0, time.monotonic() + 30)
     fuse_mount.thaw()
-    assert "does not answer" in said["notes"][-1] and time.monotonic() - start_s < cores.FIND_S + 3
+    assert "does not answer" in said["notes"][-1] and time.monotonic() - start_s < 20
 
 
 def test_frames_of_gdb_are_read() -> None:

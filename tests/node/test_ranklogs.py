@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.logview import parts
 from safelaunch.node import ranklogs
-from safelaunch.node.ranklogs import OTHER, PREFIX, RankFiles, begin_anew, rank_file
+from safelaunch.node.ranklogs import OTHER, PREFIX, LogSplit, RankFiles, rank_file
 
 NODES = ("n1", "n0")   # Slurm's order is not the names'
 
@@ -27,6 +27,7 @@ NODES = ("n1", "n0")   # Slurm's order is not the names'
     (b"[../../etc/passwd:0]: x", (), None, OTHER),
     (b"[..:0]: x", (), None, OTHER),
     (b"[-rf:0]: x", (), None, OTHER),
+    (b"[" + b"n" * 255 + b":0]: x", (), None, OTHER),
     (b"srun: error", NODES, 4, OTHER),
     (b"", NODES, 4, OTHER),
 ])
@@ -87,13 +88,47 @@ def test_what_waits_and_what_has_no_end_takes_little_memory(tmp_path: Path, monk
     assert len(contents(tmp_path)["rank-0-n0.log"]) == 209
 
 
-def test_a_second_pump_writes_them_anew_from_the_log_and_for_the_group_that_reads_it(tmp_path: Path) -> None:
-    tmp_path.chmod(0o2750)
+def facts_of(tmp_path: Path, log: bytes) -> tuple[str, str, str]:
+    """What LogSplit is made of, for an attempt on n0 whose log is there already."""
     (tmp_path / "facts").write_text(json.dumps({"nodes": ["n0"], "rank_logs": None}))
-    (tmp_path / "main.log").write_bytes(b"[n0:0]: one\n[n0:1]: two\n[n0:0]: three\n")
+    (tmp_path / "main.log").write_bytes(log)
+    return str(tmp_path / "facts"), str(tmp_path / "main.log"), str(tmp_path / "stopped")
+
+
+def test_a_pump_after_one_that_was_killed_writes_them_anew_for_the_group_that_reads_the_log(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2750)
+    facts = facts_of(tmp_path, b"[n0:0]: one\n[n0:1]: two\n[n0:0]: three\n")
     for size in (12, 24):
-        files = begin_anew(str(tmp_path / "facts"), str(tmp_path / "main.log"), size)
-        files.end()
+        split = LogSplit(*facts)
+        assert split.catch_up(size)
+        split.end()
+        (tmp_path / "stopped").unlink()
     ranks = tmp_path / "ranks"
     assert contents(ranks) == {"rank-0-n0.log": b"[n0:0]: one\n", "rank-1-n0.log": b"[n0:1]: two\n"}
     assert [path.stat().st_mode & 0o7777 for path in (ranks, ranks / "rank-0-n0.log")] == [0o2750, 0o640]
+
+
+def test_a_pump_after_one_that_was_told_to_leave_goes_on(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, b"[n0:0]: one\n[n0:0]: two\n")
+    first = LogSplit(*facts)
+    assert first.catch_up(12)
+    first.end()
+    (tmp_path / "ranks" / "rank-0-n0.log").write_bytes(b"as it was\n")
+    second = LogSplit(*facts)
+    second.feed(0, b"[n0:0]: one\n[n0:0]: two\n")
+    second.end()
+    assert contents(tmp_path / "ranks") == {"rank-0-n0.log": b"as it was\n[n0:0]: two\n"}
+
+
+def test_a_long_log_is_split_piece_by_piece_so_that_new_lines_reach_the_log_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranklogs, "READ_BYTES", 12)
+    split = LogSplit(*facts_of(tmp_path, b"[n0:0]: one\n[n0:0]: two\n[n0:1]: new\n"))
+    assert not split.catch_up(24) and split.at == 12
+    split.feed(24, b"[n0:1]: new\n")
+    assert not split.catch_up(36) and split.catch_up(36)
+    assert split.catch_up(50), "of a log that was cut nothing is waited for"
+    split.end()
+    assert contents(tmp_path / "ranks") == {"rank-0-n0.log": b"[n0:0]: one\n[n0:0]: two\n",
+                                            "rank-1-n0.log": b"[n0:1]: new\n"}

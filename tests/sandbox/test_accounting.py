@@ -49,7 +49,7 @@ def wait_for_state(sandbox: Sandbox, job: str, wanted: str) -> None:
 def wait_for_running(sandbox: Sandbox, job: str) -> None:
     # A cancel that meets a step at its launch takes seconds longer.
     steps = ["squeue", "-h", "-s", "-o", "%i"]
-    wait_until(lambda: f"{job}.0" in sandbox.slurm(steps).split(), 20, "no step runs", 0.05)
+    wait_until(lambda: f"{job}.0" in sandbox.slurm(steps).split(), 60, "no step runs", 0.05)
 
 
 @pytest.mark.parametrize("user", ["sl-alice", "sl-bob"])
@@ -87,7 +87,7 @@ def test_main_is_not_preempted(booked: Sandbox) -> None:
     main = submit(booked, "-N3", "--exclusive")
     wait_for_running(booked, main)
     high = submit(booked, "-p", "high", "-N1", "--exclusive", wrap="true")
-    wait_until(lambda: "Resources" in booked.slurm(["squeue", "-h", "-j", high, "-o", "%r"]), 20, "it does not wait")
+    wait_until(lambda: "Resources" in booked.slurm(["squeue", "-h", "-j", high, "-o", "%r"]), 60, "it does not wait")
     wait_for_state(booked, main, "RUNNING")
 
 

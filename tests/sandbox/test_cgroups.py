@@ -66,7 +66,7 @@ def test_process_that_leaves_its_session_ends_with_its_step(own_sandbox: Callabl
     sandbox = own_sandbox(1, cgroup=True)
     argv = ["srun", "bash", "-c", "setsid -f sleep 301; pgrep -n -f 'sleep 301'"]
     done = sandbox.run(argv, cwd=make_workdir(sandbox))
-    wait_until(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), 10, "it goes on")
+    wait_until(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), 60, "it goes on")
 
 
 def test_sandbox_with_a_suspended_job_goes_down_with_all_of_its_groups(own_sandbox: Callable[..., Sandbox]) -> None:
@@ -75,9 +75,9 @@ def test_sandbox_with_a_suspended_job_goes_down_with_all_of_its_groups(own_sandb
     argv = ["sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 300"]
     job = sandbox.run(argv, cwd=make_workdir(sandbox)).stdout.strip()
     states = sandbox.dir / "cgroup" / "freezer" / "slurm_n0"
-    wait_until(lambda: any(states.glob("**/step_batch")), 20, "it does not start")
+    wait_until(lambda: any(states.glob("**/step_batch")), 60, "it does not start")
     sandbox.slurm(["scontrol", "suspend", job])
-    wait_until(lambda: "FROZEN\n" in [path.read_text() for path in states.glob("**/freezer.state")], 10, "not frozen")
+    wait_until(lambda: "FROZEN\n" in [path.read_text() for path in states.glob("**/freezer.state")], 60, "not frozen")
 
     sandbox.down()
 

@@ -47,7 +47,7 @@ def test_every_machine_finds_every_other_by_name(wired: Sandbox) -> None:
 
 
 def test_nothing_leads_out(wired: Sandbox) -> None:
-    done = wired.run(["python3", "-c", CONNECT, "192.0.2.1", "80", "5"], timeout_s=3)
+    done = wired.run(["python3", "-c", CONNECT, "192.0.2.1", "80", "5"], timeout_s=60)
     assert "Network is unreachable" in done.stderr
 
 
@@ -59,7 +59,7 @@ def test_a_job_runs_over_all_nodes(wired: Sandbox) -> None:
 def test_a_cut_node_goes_on_and_nobody_reaches_it(wired: Sandbox) -> None:
     file = make_workdir(wired) / "count"
     wired.run(["sbatch", "-N1", "-w", "n1", "--wrap", COUNT.format(file=file)])
-    wait_until(lambda: file.exists() and file.stat().st_size > 0, 20, "the job did not start")
+    wait_until(lambda: file.exists() and file.stat().st_size > 0, 60, "the job did not start")
     assert connect(wired, "n1") == ""
     wired.crash("n1", cut=True)
     so_far = file.stat().st_size
@@ -80,7 +80,7 @@ def test_a_cut_nodes_connections_go_on_when_it_is_healed(wired: Sandbox) -> None
     )
     ready = make_workdir(wired) / "ready"
     wired.start(["srun", "-N1", "-w", "n2", "python3", "-c", script, str(ready)])
-    wait_until(ready.exists, 20, "the rank did not start")
+    wait_until(ready.exists, 60, "the rank did not start")
     peer = subprocess.Popen(
         daemons.machine(wired.dir, daemons.LOGIN).enter(["python3", "-c", ask]), stdin=-1, stdout=-1, text=True, cwd="/"
     )
@@ -108,7 +108,7 @@ def test_a_cut_slurmctld_answers_nobody_until_it_is_healed(wired: Sandbox) -> No
     with pytest.raises(subprocess.TimeoutExpired):
         wired.run(["squeue"], timeout_s=1)
     wired.heal("ctl")
-    assert wired.run(["squeue"], timeout_s=10).returncode == 0
+    assert wired.run(["squeue"], timeout_s=60).returncode == 0
 
 
 def test_the_hosts_network_is_left_alone(own_sandbox: Callable[..., Sandbox]) -> None:

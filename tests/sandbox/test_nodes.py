@@ -54,8 +54,8 @@ def talk_to_rank(sandbox: Sandbox, workdir: Path, node: str) -> socket.socket:
     """A connection to a rank of sl-alice that runs on `node`."""
     port = workdir / "port"
     sandbox.start(["srun", "-N1", "-w", node, "python3", "-c", ECHO, str(port)])
-    wait_until(port.exists, 20, "the rank did not start")
-    peer = socket.create_connection(("127.0.0.1", int(port.read_text())), timeout=10)
+    wait_until(port.exists, 60, "the rank did not start")
+    peer = socket.create_connection(("127.0.0.1", int(port.read_text())), timeout=60)
     assert ask(peer) == b"alive"
     return peer
 
@@ -75,14 +75,14 @@ def test_each_task_of_an_ordinary_user_sees_its_nodes_name_and_gpus(sandbox: San
 def test_a_crashed_nodes_connections_close_at_once(sandbox: Sandbox, workdir: Path) -> None:
     with talk_to_rank(sandbox, workdir, "n1") as peer:
         sandbox.crash("n1")
-        peer.settimeout(2)
+        peer.settimeout(60)
         with contextlib.suppress(ConnectionResetError):
             assert peer.recv(100) == b""
 
 
 def test_no_process_of_a_crashed_node_tells_of_another_ones_end(sandbox: Sandbox, workdir: Path) -> None:
     sandbox.start(["srun", "-N1", "-w", "n1", "python3", "-c", WITNESS, str(workdir)])
-    wait_until((workdir / "up").exists, 30, "the witness did not start")
+    wait_until((workdir / "up").exists, 60, "the witness did not start")
     sandbox.crash("n1")
     assert not (workdir / "told").exists()
 
@@ -113,7 +113,7 @@ def test_a_crash_takes_what_a_job_left_in_the_background(sandbox: Sandbox, workd
     left = workdir / "pid"
     task = f"setsid nohup bash -c 'echo $$ > {left}; exec sleep 1000' </dev/null >/dev/null 2>&1 & sleep 1000"
     sandbox.start(["srun", "-N1", "-w", "n2", "bash", "-c", task])
-    wait_until(lambda: left.exists() and left.read_text().strip() != "", 20, "the job did not start")
+    wait_until(lambda: left.exists() and left.read_text().strip() != "", 60, "the job did not start")
     assert int(left.read_text()) in sandbox.machine("n2").pids()
     sandbox.crash("n2")
     assert not Path("/proc", left.read_text().strip(), "cmdline").exists() or is_zombie(int(left.read_text()))
@@ -159,13 +159,13 @@ def test_a_silent_slurmctld_answers_nobody_until_it_is_healed(sandbox: Sandbox) 
     with pytest.raises(subprocess.TimeoutExpired):
         sandbox.run(["squeue"], timeout_s=1)
     sandbox.heal("ctl")
-    assert sandbox.run(["squeue"], timeout_s=10).returncode == 0
+    assert sandbox.run(["squeue"], timeout_s=60).returncode == 0
 
 
 def test_a_crashed_slurmctld_comes_back_with_its_jobs(sandbox: Sandbox, workdir: Path) -> None:
     job = sandbox.run(["sbatch", "--parsable", "-J", "survivor", "--wrap", "sleep 1000"], cwd=workdir).stdout.strip()
     saved = sandbox.dir / "state" / "job_state"
-    wait_until(lambda: saved.exists() and b"survivor" in saved.read_bytes(), 20, "slurmctld did not save its state")
+    wait_until(lambda: saved.exists() and b"survivor" in saved.read_bytes(), 60, "slurmctld did not save its state")
     sandbox.crash("ctl")
     sandbox.heal("ctl")
     assert job in sandbox.slurm(["squeue", "-h", "-o", "%A"]).split()
@@ -190,7 +190,7 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(sandbox: Sand
     with pytest.raises(subprocess.TimeoutExpired):
         sandbox.run(["bash", "-c", "sleep 1000 & sleep 1000"], timeout_s=0.5)
     login = daemons.machine(sandbox.dir, daemons.LOGIN)
-    wait_until(lambda: not login.pids(), 30, "a child is left")
+    wait_until(lambda: not login.pids(), 60, "a child is left")
 
 
 def test_commands_see_nothing_of_the_callers_environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_what_is_forbidden_stays_so_when_a_node_or_slurmctld_comes_back(strict: 
 def test_what_is_mounted_later_reaches_the_nodes_of_a_strict_site(strict: Sandbox) -> None:
     admin.forbid(strict, "sbatch")
     place = make_workdir(strict)
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True, timeout=60)
     (place / "mark").touch()
     assert strict.run(["srun", "-N2", "ls", str(place)]).stdout == "mark\nmark\n"
 
@@ -93,16 +93,16 @@ def test_a_frozen_slurmd_starts_nothing_while_its_job_goes_on(sandbox: Sandbox) 
     file = make_workdir(sandbox) / "count"
     count = f"i=0; while :; do echo $((i += 1)) >> {file}; sleep 0.05; done"
     sandbox.run(["sbatch", "-N1", "-w", "n1", "--wrap", count])
-    wait_until(lambda: file.exists() and file.stat().st_size > 0, 20, "the job did not start")
+    wait_until(lambda: file.exists() and file.stat().st_size > 0, 60, "the job did not start")
     admin.freeze_slurmd(sandbox, "n1")
     so_far = file.stat().st_size
     later = sandbox.start(["srun", "-N1", "-w", "n1", "hostname", "-s"])
-    wait_until(lambda: file.stat().st_size > so_far, 30, "the job stands still")
+    wait_until(lambda: file.stat().st_size > so_far, 60, "the job stands still")
     stopped = {command_name(pid) for pid in sandbox.machine("n1").pids() if is_stopped(pid)}
     assert stopped - {""} == {"slurmd"}   # "": a sleep of the job that has just ended
     assert later.poll() is None
     admin.thaw_slurmd(sandbox, "n1")
-    assert later.communicate(timeout=30)[0] == "n1\n"
+    assert later.communicate(timeout=60)[0] == "n1\n"
 
 
 def test_a_slurmctld_that_was_ended_properly_comes_back_with_every_job(sandbox: Sandbox) -> None:

@@ -64,7 +64,7 @@ def test_down_leaves_nothing_of_a_silent_node_or_of_a_job_that_clings(own_sandbo
     started = sandbox.dir / "home" / "sl-alice" / "started"
     clinging = f"trap '' TERM INT; setsid sleep 1000 & touch {started}.$(hostname -s); while :; do sleep 1; done"
     sandbox.start(["srun", "-N2", "bash", "-c", clinging])
-    wait_until(lambda: len(list(started.parent.glob("started.*"))) == 2, 20, "the job did not start")
+    wait_until(lambda: len(list(started.parent.glob("started.*"))) == 2, 60, "the job did not start")
     sandbox.crash("n1", silent=True)
     sandbox.down()
     assert_gone(sandbox.dir)
@@ -89,7 +89,7 @@ def test_down_detaches_a_filesystem_that_was_mounted_inside(own_sandbox: Callabl
     sandbox = own_sandbox(1)
     inside = sandbox.dir / "work" / "mnt"
     inside.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inside], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inside], check=True, timeout=60)
     sandbox.down()
     assert_gone(sandbox.dir)
 
@@ -166,7 +166,7 @@ def test_an_up_that_was_killed_can_be_downed(
     )
     wait_until(lambda: (folder / moment).exists() or process.poll() is not None, 20, f"{moment} did not appear", 0.001)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
     said = subprocess.run([*SAFELAUNCH, "sandbox", "down", folder.name], capture_output=True, text=True, timeout=60)
     assert said.returncode == 0, said.stderr
     assert_gone(folder)
@@ -241,7 +241,7 @@ def test_reset_ends_jobs_that_ignore_term_and_strays_and_silence(own_sandbox: Ca
     (home / "job.sh").write_text(script)
     assert sandbox.run(["sbatch", "-w", "n1", "job.sh"]).returncode == 0
     assert sandbox.run(["sbatch", "-N2", "--begin=now+1hour", "job.sh"]).returncode == 0
-    wait_until((home / "started").exists, 20, "the job did not start")
+    wait_until((home / "started").exists, 60, "the job did not start")
     sandbox.start(["sleep", "1000"])
     sandbox.crash("n1", silent=True)
     sandbox.crash("ctl")

@@ -100,6 +100,8 @@ class Shell:
         """A signal, handed on to the supervisor."""
         if self.is_over or not self.host.is_running:
             return
+        if self.leader is not None and number == signal.SIGTERM:
+            self.leader.end_commands()
         if self.leader is not None:
             self.leader.signal(number)   # lost, where that one is dead and the next not born: as in bash
         elif number == signal.SIGTERM:
@@ -124,6 +126,7 @@ class Batch(Shell):
     """The batch script."""
 
     role = "leader"
+    is_finished = False   # by itself; Slurm hears of it a moment later
 
     def __init__(self, sim: Sim, host: Host, job: Job) -> None:
         super().__init__(sim, host, job)
@@ -138,6 +141,7 @@ class Batch(Shell):
     def finish(self, code: int) -> None:
         """The script ends, and the job with it."""
         self.kill()
+        self.is_finished = True
         self.sim.trace(self.host.name, f"the script of job {self.job.id} ends with {code}")
         self.sim.clock.after(0.05, lambda: self.sim.slurm.script_ended(self.job, code))
 

@@ -87,6 +87,7 @@ def _gpu_dies(sim: Sim, fault: Fault) -> None:
     if attempt is not None and task is not None and task.host.is_running:
         attempt.lines.append(f"[{task.host.name}:{task.index}]: NVRM: Xid (PCI:0000:90:00): 79, pid=4242, name=python, "
                              "GPU has fallen off the bus.")
+        sim.dead_gpus.add(task.host.name)
         task.rank_ends(1, None)
 
 
@@ -349,7 +350,8 @@ def _hold(sim: Sim, fault: Fault) -> None:
 def _scancel(sim: Sim, fault: Fault) -> None:
     job = sim.live_job()
     if job is not None and sim.slurm.answers:
-        sim.a_person_says("scancel")
+        if job.batch is None or not job.batch.is_finished:   # the run has gone on to its next job (seed 70002120)
+            sim.a_person_says("scancel")
         sim.slurm.cancel(job, "person")
 
 

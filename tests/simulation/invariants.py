@@ -110,15 +110,16 @@ def _left_no_trace(sim: Sim, said_t: float) -> bool:
     """The cancelled job could write nothing. Such a job looks like one that Slurm lost.
 
     Either the file server was away from its first second to its end (seed 2021742): its output was never opened, and no
-    supervisor was born in it. Or its batch host, and with it slurmstepd, had died before the word, and no other node
-    had a step of it yet (seeds 20011108 and 30001266).
+    supervisor was born in it. Or its batch host, and with it slurmstepd, had died before the word or stood still, and
+    no other node had a step of it yet (seeds 20011108, 30001266, 80002627). Or its script had not begun (80003186).
     """
     on_others = {attempt.job for t, attempt, _ in sim.launches if t <= said_t and len(attempt.nodes) > 1}
-    return any(job.started_t <= said_t <= job.ended_t and (
-                   (fault.kind in ("away", "freeze") and fault.t < job.started_t + 1.0 and job.ended_t < fault.end_t)
-                   or (fault.kind == "batch_crashes" and job.started_t <= fault.t <= said_t
-                       and job.id not in on_others))
-               for fault in sim.scenario.faults for job in sim.all_jobs)
+    cancelled = [job for job in sim.all_jobs if job.started_t <= said_t <= job.ended_t]
+    return any(job.batch is None for job in cancelled) or any(
+        (fault.kind in ("away", "freeze") and fault.t < job.started_t + 1.0 and job.ended_t < fault.end_t)
+        or (fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t
+            and job.id not in on_others)
+        for fault in sim.scenario.faults for job in cancelled)
 
 
 def _died_with_its_job(sim: Sim, t: float) -> bool:
@@ -148,8 +149,9 @@ def _completes(sim: Sim, state: State) -> None:
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
-    # Bad nodes end a run by the code for that, and only where too few others are left.
-    has_too_few = state.ended.exit_code == CHECK_FAILED and sim.failed_checks
+    # Bad nodes end a run by the code for that. Where too few others are left, jobs without progress may end it first.
+    too_few = sim.scenario.pool - len(sim.failed_checks | sim.dead_gpus) < sim.scenario.nodes
+    has_too_few = sim.failed_checks and (state.ended.exit_code == CHECK_FAILED or too_few)
     if state.ended.how != "completed" and user_failures < 2 and not storage and not has_too_few:
         sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
     if state.ended.how == "completed" and not _was_complete(sim, sim.clock.t):

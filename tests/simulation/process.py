@@ -59,6 +59,7 @@ class Actor:
         self.signals = Signals()
         self.folders: list[SimFolder] = []
         self.sockets: list[Socket | Listener] = []
+        self.asking: list[SimCommand] = []   # of slurmctld, so far
         self.process = Process(sim.clock, name, self.main, self.ended)
         self.process.is_held = not host.is_running
 
@@ -75,6 +76,12 @@ class Actor:
             self.signals.numbers.append(number)
             if self.signals.selector is not None:
                 self.signals.selector.mark(self.signals)
+
+    def end_commands(self) -> None:
+        """TERM for all of its job: what it asks of slurmctld now is heard, and no answer comes."""
+        asking, self.asking = self.asking, []
+        for command in asking:
+            command.end(-signal.SIGTERM, "", "")
 
     def child_ended(self) -> None:
         """SIGCHLD."""

@@ -108,6 +108,7 @@ class Sim:
         self.had_nan = False
         self.benched: list[tuple[str, ...]] = []   # nodes of each round of measurements
         self.failed_checks: set[str] = set()   # nodes that have failed one
+        self.dead_gpus: set[str] = set()       # nodes that have lost one
         self.conversions = Conversions(self)
         self.before = Before(self)
         self.slurm = Slurm(self)

@@ -39,6 +39,7 @@ class Slurm(Controller):
             return
         answers = self.sim.net.is_up(host, self.sim.controller) and self.sim.net.is_up(self.sim.controller, host)
         self.calls.append((self.sim.clock.t, command.argv))
+        command.owner.asking.append(command)
         self.callers.append(command.owner if answers and not self.is_gone else None)
         number = len(self.calls)
         manner = self.manners.pop(0) if self.manners else ""

@@ -29,6 +29,38 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "a node that was wrongly called slow is taken back by a host whose clock is behind": (
+        replace(_PLAIN, seed=80001911, nodes=3, pool=6, steps=310, step_s=2.0, save_every=20, save_s=0.1, load_s=2.0,
+                limit_min=4, slurmd_timeout_s=60.0, net_latency_s=0.001, handles_signal=False,
+                ignores_term=True, via="successor", site="no_sinfo", slow="wrong", slow_node="n0", slow_step=101,
+                slow_then="restart", notify="fails",
+                faults=(Fault("preempt", 5.38, 0.0, 4), Fault("freeze", 8.37, 2.0, 23),
+                        Fault("batch_silent", 11.01, 86.4, 20), Fault("wall_jump", 83.8, 0.0, 24),
+                        Fault("manners", 137.04, 0.0, 67, ("empty",)))), "completed", 4),
+    "a cancel before the script has begun leaves no trace where nobody looks": (
+        replace(_PLAIN, seed=80003186, nodes=4, pool=6, steps=131, step_s=0.5, save_every=5, save_s=5.0, load_s=2.0,
+                limit_min=4, fs_late_s=10.0, fs_clock_s=-600.0, net_latency_s=0.01, watchers=0, via="requeue",
+                site="no_sinfo", handles_signal=True, notify="fails", faults=(
+                    Fault("scancel", 1.19, 0.0, 72), Fault("hold", 44.61, 371.2))), "completed", 1),
+    "a cancel of a job whose batch host stands still, and no other node has a step, leaves none, either": (
+        replace(_PLAIN, seed=80002627, pool=2, steps=138, step_s=0.5, save_every=10, save_s=5.0, load_s=0.5,
+                limit_min=20, slurmd_timeout_s=30.0, fs_latency_s=0.02, fs_late_s=3.0, fs_clock_s=-600.0, via="watch",
+                site="no_scontrol", words="26.05", min_nodes=1, checks=(("n0", "breaks_pairs"),), has_checks=True,
+                allreduce=True, after_failure="off", before_resize="fails", notify="works", faults=(
+                    Fault("batch_silent", 1.74, 606.2, 58), Fault("scancel", 43.08, 0.0, 1),
+                    Fault("worker_crashes", 43.6, 637.4, 20),
+                    Fault("manners", 58.18, 0.0, 95, ("empty", "times_out_undone", "garbled")))), "completed", 2),
+    "three jobs in a row on bad nodes end a run that has no good one": (
+        replace(_PLAIN, seed=70005650, nodes=1, pool=3, steps=46, step_s=2.0, save_every=50, save_s=5.0, load_s=2.0,
+                limit_min=8, slurmd_timeout_s=30.0, fs_latency_s=0.02, watchers=1, via="watch", site="refuses_sbatch",
+                words="26.05", checks=(("n1", "fails"), ("n2", "fails_once")), has_checks=True, after_failure="off",
+                notify="hangs", faults=(Fault("preempt", 3.58, 0.0, 9), Fault("gpu_dies", 25.25, 0.0, 99))),
+        "gave_up", 1),
+    "a cancel of a job whose script has just handed over is too late for the run": (
+        replace(_PLAIN, seed=70002120, pool=5, steps=86, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0,
+                limit_min=8, slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=10.0, net_latency_s=0.01,
+                standby=True, watchers=2, words="26.05", handles_signal=True, notify="hangs", faults=(
+                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 86.53, 0.0, 38))), "completed", 2),
     "a cancel that a supervisor has found is not lost with it": (
         replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
                 limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",
@@ -426,3 +458,9 @@ def test_standby_hears_its_leader_each_two_seconds_however_long_the_folder_is_fr
     outcome = run(replace(_PLAIN, steps=300, save_every=1000, faults=(Fault("freeze", 20.0, 120.0), *more)))
     assert outcome.violations == [] and outcome.how == "completed"
     assert max(later - sooner for sooner, later in itertools.pairwise(pinged_s)) < 2.01
+
+
+def test_a_node_that_dies_between_sruns_start_and_its_guards_first_word_is_missed_before_slurm_misses_it() -> None:
+    outcome = run(replace(_SPARE, faults=(Fault("worker_crashes", 1.7, 600.0),)))
+    assert (outcome.how, outcome.violations) == ("completed", [])
+    assert outcome.launched_t[1] - outcome.launched_t[0] < 60 < _SPARE.slurmd_timeout_s

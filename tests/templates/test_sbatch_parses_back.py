@@ -48,7 +48,7 @@ def read_by_sbatch(tmp_path_factory: pytest.TempPathFactory) -> Read:
             if lines[-1] == "end of defined options":
                 break
         process.kill()   # it would try to reach slurmctld for 18 s
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         process.stderr.close()
         arguments = (re.fullmatch('debug2: Found in script, argument "(.*)"', line) for line in lines)
         options = (re.fullmatch(r"([a-z-]+) *: (.*)", line) for line in lines[lines.index("defined options"):])

@@ -185,3 +185,20 @@ def test_after_five_deaths_the_log_arrives_whole_and_the_script_writes_the_end_d
     state = fold(journal.read(tmp_path / "run").events)
     assert (state.leader, state.failed_alone) == ("n0", ("0", 5)), "what waited for the courier has come as well"
     assert not list((tmp_path / "local").glob("*/*")), "nothing is left on the node"
+
+
+def test_after_five_deaths_a_script_whose_job_is_led_from_another_node_stands_by(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    """Its end would be that of the job, and of what the other one has started since."""
+    (tmp_path / "launched.py").write_text(LAUNCHED)
+    (tmp_path / "run" / "claims").mkdir(parents=True)
+    for number, (host, action) in enumerate((("n0", f"{journal.LEAD}0"), ("n1", f"{journal.LEAD}0"),
+                                             ("n1", f"{journal.LAUNCH}2")), start=3):
+        (tmp_path / "run" / "claims" / str(number)).write_bytes(
+            journal.render_claim(number, host, action, 1.0))
+    ended = supervise(LAUNCHES, *[KILLED] * 4, 'cat "$7/role" >"$HERE/became"; echo 75 >"$7/final"; exit 75')
+    assert (ended.code, ended.births, ended.trained) == (75, 6, False), ended.said
+    assert (tmp_path / "became").read_text() == "standby\n"
+    assert (tmp_path / "run" / "attempts" / "0001" / "main.log").read_text().endswith("line 3000\n")
+    assert fold(journal.read(tmp_path / "run").events).failed_alone is None

@@ -90,7 +90,7 @@ def run(start: Start, tmp_path: Path) -> Run:
 
     def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         process = start(*words, **more)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         return subprocess.CompletedProcess(list(words), process.returncode, (tmp_path / "out").read_text(), "")
 
     return run
@@ -143,11 +143,11 @@ def test_a_training_that_answers_term_has_its_last_words_and_its_own_exit_code(
 ) -> None:
     process = start("trap 'for n in 1 2 3; do sleep 0.1; echo saved $n; done; exit 5' TERM; echo up; "
                     "for n in {1..600}; do sleep 0.1; done", environ=env)
-    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 20, "the training did not start")
+    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 60, "the training did not start")
     for one in psutil.Process(process.pid).children(recursive=True)[1:]:   # as slurmstepd does: the step, and not srun
         with contextlib.suppress(psutil.NoSuchProcess):   # one of its sleeps, over by now
             one.terminate()
-    assert process.wait(timeout=20) == 5
+    assert process.wait(timeout=60) == 5
     assert re.findall("saved (.)", (tmp_path / "out").read_text()) == ["1", "2", "3"]
 
 
@@ -162,11 +162,11 @@ def test_signals_that_slurm_sends_to_the_task_alone_reach_a_training_that_handle
     program = (f"import signal, sys, time; signal.signal(signal.SIG{name}, lambda *_: sys.exit(5)); print('up'); "
                "time.sleep(20)")
     process = start(f'python3 -uc "{program}"', environ=env, groups=groups)
-    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 20, "the training did not start")
+    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 60, "the training did not start")
     below = psutil.Process(process.pid).children(recursive=True)
     task = next(one for one in below if "safelaunch-node" in one.cmdline() and one.name() == "bash")
     task.send_signal(getattr(signal, f"SIG{name}"))
-    assert process.wait(timeout=20) == 5
+    assert process.wait(timeout=60) == 5
 
 
 @with_and_without
@@ -422,11 +422,11 @@ def test_where_the_compiled_guard_cannot_be_read_its_text_is(run: Run, code: str
 def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for() -> None:
     code = guardcode.GuardCode()
     assert code.env() == {}
-    wait_until(lambda: bool(code.env()), 20, "the guard was not compiled")
+    wait_until(lambda: bool(code.env()), 60, "the guard was not compiled")
     assert code.env() == {"SAFELAUNCH_GUARD_CODE": CODE}
     broken = guardcode.GuardCode(lambda: "def main(:")
     assert broken.env() == {}
-    ended = None if broken._compiler is None else broken._compiler.wait(20)
+    ended = None if broken._compiler is None else broken._compiler.wait(60)
     assert ended is not None and ended.code != 0
     assert broken.env() == {}
 

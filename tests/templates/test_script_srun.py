@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     """`srun(word, …, NAME=value)`: the words that the real srun would get, those of the node's shell as "GUARD"."""
     (tmp_path / "bin").mkdir()
     wrapper, real, said = tmp_path / "bin" / "srun", tmp_path / "real-srun", tmp_path / "said"
-    wrapper.symlink_to(TEMPLATE)
+    program = Path(shutil.copy(TEMPLATE, tmp_path / "job.sbatch"))
+    program.chmod(0o755)
+    wrapper.symlink_to(program)
     real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '
                     f'>"{said}"\n')
     real.chmod(0o755)
@@ -105,3 +108,18 @@ def test_an_environment_that_the_user_cuts_down_still_carries_the_mark_by_name_o
         told = srun(*words, "hostname")[4]
         assert told.startswith(start) and "SAFELAUNCH_MARK" in told and "t0ken" not in told
     assert srun("--export=ALL,A=1", "hostname")[4] == "--export=ALL,A=1"
+
+
+def test_the_fence_is_told_of_each_srun_whether_its_tasks_have_guards(srun: Srun, tmp_path: Path) -> None:
+    notes, first = tmp_path / "attempt-0001.sruns", f"{tmp_path}/bin:{os.environ['PATH']}"
+    srun("hostname", PATH=first)
+    assert not notes.exists()   # no supervisor reads it
+    notes.touch()
+
+    srun("hostname", PATH=first)
+    srun("--pty", "bash", PATH=first)
+    srun("hostname", PATH=first, SAFELAUNCH_STEP="yes")
+    srun("hostname")   # PATH was set anew, and a function has called it: other calls may miss it
+    srun("hostname", PATH=first, SLURM_JOB_ID="8")   # another job's
+
+    assert notes.read_text().split() == ["guarded", "plain", "plain", "plain"]

@@ -85,6 +85,12 @@ class AttemptProcess:
         """Tells the batch shell where the exit code will be, if no leader can go on."""
         return self.local / f"{self.stem}.running"
 
+    def sruns(self) -> list[str] | None:
+        """A word for each srun that a script has called (script_srun in job.sbatch); None: unknown."""
+        with contextlib.suppress(OSError, ValueError):
+            return (self.local / f"{self.stem}.sruns").read_text().split()
+        return None
+
     @property
     def system_folder(self) -> Path:
         """The nodes' kernel lines, a file for each node."""

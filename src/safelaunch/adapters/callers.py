@@ -16,6 +16,7 @@ class Guard:
     node: str
     task: int
     attempt: int
+    tasks: int | None = None        # of its step, where a script's own srun has started it; None: not told
     connection: Connection | None = None
     heard_s: float = 0.0
     pinged_s: float = 0.0           # the last message that it may have heard: its lease counts from here at the latest
@@ -30,6 +31,11 @@ class Guard:
     def is_of_step(self) -> bool:
         """Whether it guards a task of a script's own srun, whose end is not the attempt's."""
         return self.task >= protocol.STEP_TASKS
+
+    @property
+    def step(self) -> int:
+        """0, or which of a script's own sruns has started its task."""
+        return self.task // protocol.STEP_TASKS
 
     @property
     def has_answered(self) -> bool:

@@ -24,7 +24,7 @@ from safelaunch.core.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.core.checkpoints.pickled import Allowance
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import CheckpointFormat
+    from safelaunch.core.pluginvalues import CheckpointFormat
 
 # One read of this much is enough for a small file: most marks, headers and directories of archives fit in it.
 _SMALL_BYTES = 1 << 16
@@ -140,7 +140,7 @@ def survey(dir: str, format: str, pattern: str | None = None,
            most_whole: int = MOST_WHOLE) -> tuple[JudgedCheckpoint, ...]:
     """Every candidate in `dir`, the newest first, with its absolute path, and why it is not complete.
 
-    A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none" (law 4).
+    A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none".
     """
     plugins = {} if format in latest.NAMES else {format: _plugin(format)}
     with contextlib.closing(RealFolder(dir)) as folder:

@@ -15,7 +15,7 @@ from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.hangs.ranks import NodeReport, ReportReader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
 
-MODULES = ("children", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores", "collect")
+MODULES = ("children", "host", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores", "collect")
 DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
 
 

@@ -8,15 +8,17 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
-from safelaunch.core.config.scriptlayer import is_script, script_path
+from safelaunch.core.config.scriptpath import is_script, script_path
 from safelaunch.core.config.sweeps import shared_folders
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
-from safelaunch.core.plugins import CheckPlugin, LauncherPlugin
 from safelaunch.errors import ConfigError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from safelaunch.core.pluginvalues import CheckPlugin, LauncherPlugin
 
 MAPPING = "config"   # what a config is called that stands in no file
 SITE_FILE = "/etc/safelaunch/site.yaml"

@@ -262,7 +262,10 @@ class ControlServer:
             return self._standby(node)
         if node in self._shunned or attempt < self._attempt or task == STANDBY_TASK:
             return None   # of an attempt that is over: its record says so
-        return self._guard(node, task, attempt)
+        guard = self._guard(node, task, attempt)
+        if guard is not None:
+            guard.tasks = hello.get("tasks")
+        return guard
 
     def _standby(self, node: str) -> Guard:
         return self.standbys.setdefault(node, Guard(node, STANDBY_TASK, 0))

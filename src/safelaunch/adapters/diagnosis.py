@@ -1,6 +1,6 @@
 """Why an attempt ended, as its own log says: the first cause, found on the node's local disk.
 
-The rules and their judge are imported with this module, and `Ready` is made, while a training runs: no start and no
+While a training runs, the rules and their judge are imported with this module, and `Ready` is made. So no start and no
 restart waits for these 150 ms and 7 MB. A fork starts with all of it.
 """
 

@@ -40,7 +40,7 @@ JOB_LIMIT_S = 900.0     # of the small job: what is left if this process is kill
 LOOK_S = 20.0           # of a node's own look: its slowest program has 15 s
 MEET_S = 20.0
 FOLDER_S = 10.0
-MODULES = ("addresses", "children", "checks.answer", "checks.disk", "bench.work", "bench.pair", "sitelook")
+MODULES = ("addresses", "children", "host", "checks.answer", "checks.disk", "bench.work", "bench.pair", "sitelook")
 
 
 def questions(user: str, partition: str | None, options: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -139,8 +139,8 @@ def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> 
 
 
 def off_s(t: float | None, begun_t: float, ended_t: float) -> float:
-    """By how much a node's clock is at least ahead of this host's, or behind it (negative), if it was read between
-    these times; 0 = it may be right.
+    """By how much a node's clock is at least ahead of this host's, or behind it (negative); 0 = it may be right. It was
+    read between these times.
     """
     if t is None or begun_t <= t <= ended_t:
         return 0.0

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from safelaunch.adapters import modes
+from safelaunch.adapters import modes, sharedfile
 
 Sync = Callable[[int], object]   # what makes an open file durable
 
@@ -42,13 +42,34 @@ def write(descriptor: int, data: bytes, sync: Sync = os.fsync) -> None:
 
 def put(path: Path, data: bytes, mode: int = modes.FILE) -> None:
     """Write `data` to a draft beside `path` and rename it; raises OSError, and `path` is as before then."""
+    write_draft(path, data, mode).replace(path)
+
+
+def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sharedfile.holds) -> bool:
+    """Whether `path` is ours now, by link(): the name appears whole, and once. Raises OSError where nobody knows.
+    `is_ours` looks at a name that is there already.
+    """
+    draft = write_draft(path, data)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        # Over NFS the answer to a link can be lost, and its repetition says "exists" to the winner: link(2), open(2).
+        return draft.stat().st_nlink == 2 or is_ours(path, data)
+    except OSError:
+        if draft.stat().st_nlink == 2:
+            return True
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # a leftover draft harms nobody; a won claim called unknown would
+            draft.unlink()
+    return True
+
+
+def write_draft(path: Path, data: bytes, mode: int = modes.FILE) -> Path:
+    """Write `data` durably to this process's draft of `path`, beside it. Its group may read it (modes). Raises OSError,
+    and leaves no draft then.
+    """
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    write_draft(draft, data, mode)
-    draft.replace(path)
-
-
-def write_draft(draft: Path, data: bytes, mode: int = modes.FILE) -> None:
-    """Write `data` to `draft` durably; raises OSError, and leaves no draft then. Its group may read it (modes)."""
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()   # it may still be linked to the claim it made: never write to it
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -61,3 +82,4 @@ def write_draft(draft: Path, data: bytes, mode: int = modes.FILE) -> None:
         raise
     finally:
         os.close(descriptor)
+    return draft

@@ -1,14 +1,14 @@
 """The fence: no attempt starts before nothing of the last one is left.
 
 A node that answers proves it itself: by its guards, or by a helper step that ends whatever still carries the attempt's
-mark. For a node that does not answer, the attempt's record is ended and its guard's lease waited for: a guard that
+mark. For a node that does not answer, the attempt's record is ended, and its guard's lease waited for. A guard that
 hears nobody and reads that record ends its own ranks (node.guard).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from safelaunch.adapters.control import ControlServer
@@ -16,14 +16,15 @@ from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import fence
-from safelaunch.core.decide.fence import Fencing, Node, StepAnswer, Swept
+from safelaunch.core.decide.actions import FAILED_GRACE_S
+from safelaunch.core.decide.fence import Fencing, Node, ScriptTask, StepAnswer, Swept
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 from safelaunch.core.timing import FENCE_MARGIN_S
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
-_UNKNOWN_TASKS = 1 << 30   # of a script: a step of it can be on its way, so each node is swept
+_UNKNOWN_TASKS = 1 << 30   # of a script while a step of it can be on its way: each node is swept
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -59,14 +60,16 @@ class Fencer:
         self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
         self._old_host = ""                       # of the supervisor before: judged by its successor
         self._lost: list[tuple[str, str]] = []
+        self._has_ended_steps = False
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there."""
         return helper_step(self._job.id, node, argv, is_local=self._job.is_local, has_gpus=self._job.has_gpus)
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
-                is_record_moved: Callable[[], bool], is_frozen: bool = False) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes.
+                is_record_moved: Callable[[], bool], is_frozen: bool = False,
+                sruns: Sequence[str] | None = None) -> list[tuple[Command, str]]:
+        """Sweeps to start now, with their nodes. `sruns`: those of a script (core.decide.fence.has_script_gone).
 
         `is_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
         that sleep in it blame no node, and nothing can be launched anyhow.
@@ -77,6 +80,8 @@ class Fencer:
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
         sweeps = []
+        if self._plan.is_script:
+            self._look_at_steps(live, sruns)
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
                 continue
@@ -99,6 +104,16 @@ class Fencer:
                     self._sweeping.add(node)
                     sweeps.append((self._sweep(node), node))
         return sweeps
+
+    def _look_at_steps(self, live: Live, sruns: Sequence[str] | None) -> None:
+        """End tasks that outlive their script: Slurm does not where their srun was killed. Or see that none is left."""
+        guards = self._server.guards.values()
+        if not self._has_ended_steps and any(
+                guard.step and guard.connection and not guard.gone for guard in guards):
+            self._has_ended_steps = True
+            self._server.tell_all({"do": "end", "grace_s": FAILED_GRACE_S}, self._now_s)
+        if fence.has_script_gone(sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in guards)):
+            self._clean.update(live.nodes)
 
     def _look(self, live: Live, node: str, is_lost: bool) -> Node:
         guards = self._server.of(node)

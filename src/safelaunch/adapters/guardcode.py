@@ -18,7 +18,7 @@ from safelaunch.node.light import LATER
 
 NODE = Path(__file__).parent.parent / "node"
 # Each after those that it imports.
-PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
+PARTS = ("light.py", "host.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
          "guard/processes.py", "guard/kernel.py", "guard/record.py", "guard/orphan.py", "guard/main.py")
 _FUTURE = "from __future__ import annotations\n"
 # Module docstrings, comments, imports for types only, imports of each other, and what the guard imports by itself once
@@ -29,7 +29,10 @@ _LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.nod
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first
 MOST_BYTES = 100_000          # 57,000 by Python 3.11, 61,000 by 3.14; a variable takes 128 kB (execve(2))
 COMPILE_S = 60.0              # 0.1 s are usual; a guard without it compiles the text itself
+# One that no guard can have makes nothing: a script's guard is started by it without another look at its version.
 COMPILE = """import binascii, marshal, sys, zlib
+if sys.version_info < (3, 9):
+    sys.exit(1)
 code = zlib.compress(marshal.dumps(compile(sys.stdin.buffer.read(), "guard", "exec", optimize=2)))
 magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()   # of the bytecode, as at the head of a .pyc file
 sys.stdout.write(magic + " " + sys.version.replace("\\n", " ") + "\\n")

@@ -19,7 +19,7 @@ from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
 
-LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id
+LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 BLOCK_BYTES = 1 << 16
@@ -58,23 +58,8 @@ class Direct:
         return True
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
-        """Publish by link(); on NFS a repeated answer can say EEXIST to the winner, whose file has two links then."""
-        final = self.root / name
-        mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
-        with contextlib.suppress(FileNotFoundError):
-            mine.unlink()   # a dead process's; it may be the claim itself, so never write to it
-        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
-        try:
-            modes.open_to_group(descriptor, final.parent)
-            durable.write(descriptor, data)
-            with contextlib.suppress(FileExistsError):
-                os.link(mine, final)
-                return True
-            return os.fstat(descriptor).st_nlink == 2 or _holds(final, data)
-        finally:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):   # a leftover draft harms nobody; a won claim called unknown would
-                mine.unlink()
+        """Publish exclusively; a name that is taken and cannot be read is another's. Raises OSError."""
+        return durable.publish(self.root / name, data, _holds)
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -1,5 +1,5 @@
-"""A command that names nodes, tried once more without what Slurm refuses: names that it does not know, and exclusions
-that leave the next job too few nodes.
+"""A command that names nodes, tried once more without what Slurm refuses. That is names that it does not know, and
+exclusions that leave the next job too few nodes.
 """
 
 from __future__ import annotations

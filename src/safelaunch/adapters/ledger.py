@@ -24,6 +24,7 @@ from safelaunch.adapters.ledgerfolder import folder_of as folder_of
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
+from safelaunch.node.host import short_host
 
 if TYPE_CHECKING:
     from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
@@ -110,8 +111,8 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
 
 
 def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
-    """The uses of nodes from `read_raw`, each once: of each owner the newest, so many that a leader, which does nothing
-    else meanwhile, has read them within half a second.
+    """The uses of nodes from `read_raw`, each once: of each owner the newest. They are so few that a leader has read
+    them within half a second, as it does nothing else meanwhile.
     """
     from safelaunch.core.nodeuse import parse_use
 
@@ -144,7 +145,7 @@ def _make(folder: Path) -> None:
 
 
 def _name(t: float) -> str:
-    host = os.uname().nodename.split(".")[0]
+    host = short_host()
     month = time.strftime("%Y-%m", time.gmtime(t))
     return f"{os.geteuid()}-{host if is_node_name(host) else 'host'}-{month}.jsonl"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from safelaunch.adapters import journal
 from safelaunch.core.model import Event
+from safelaunch.node.host import short_host
 
 
 class LoginActor:
@@ -18,7 +18,7 @@ class LoginActor:
                  pid: int | None = None) -> None:
         """`seq`: the number of generation 0's last line; numbers tell lines apart."""
         self._run_dir, self._folder, self._clock, self._pid = run_dir, journal.Direct(run_dir), clock, pid
-        self.writer = journal.Writer(self._folder, 0, host or os.uname().nodename.split(".")[0], clock, pid)
+        self.writer = journal.Writer(self._folder, 0, host or short_host(), clock, pid)
         self.writer.seq = seq
 
     def claim(self, action: str) -> int:

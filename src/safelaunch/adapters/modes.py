@@ -1,8 +1,8 @@
 """The modes of what is made in a run folder: for its owner alone, and for kill_switch.group to read where there is one.
 
 A folder that is shared with a group passes it on to all that is made in it (setgid, inode(7)). So the folder's mode,
-and no umask, sets the mode of what is new there, for every process of the run. node/pump.py and the batch script cannot
-import this, and check the same bit.
+and no umask, sets the mode of what is new there, for every process of the run. The log pump (node/pump.py) and the
+batch script cannot import this, and check the same bit.
 """
 
 from __future__ import annotations

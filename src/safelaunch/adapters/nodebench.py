@@ -16,8 +16,8 @@ from safelaunch.core.slow.bench import JudgedSpeed, add_links, judge_speed, meas
 from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
-PAIR_MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair")
-MODULES = ("addresses", "children", "checks.answer", "checks.disk", "bench.work", "bench.main")
+PAIR_MODULES = ("children", "host", "checks.answer", "checks.disk", "bench.work", "bench.pair")
+MODULES = ("addresses", "children", "host", "checks.answer", "checks.disk", "bench.work", "bench.main")
 DEADLINE_S = 180.0
 PAIR_S = 90.0          # of a pair: half of it to meet, half for PyTorch
 PAIRS_AT_ONCE = 32     # both nodes of a pair must run at the same time
@@ -50,10 +50,10 @@ class BenchedNodes(NamedTuple):
     addresses: Mapping[str, tuple[str, ...]]   # where other nodes reach a node
 
 
-def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
-                begin: StartCommand = Command) -> BenchedNodes:
+def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                look: Look) -> BenchedNodes:
     """Every round, waited for by `look`."""
-    return _drive(node_rounds(target, env, question, tolerance, begin), look)
+    return _drive(node_rounds(target, env, question, tolerance), look)
 
 
 def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,

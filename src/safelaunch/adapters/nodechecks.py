@@ -12,7 +12,7 @@ from safelaunch.core.checks.results import CheckReport, parse_report
 from safelaunch.core.hangs.ranks import Silent
 from safelaunch.node.checks.answer import DEADLINE_S
 
-MODULES = ("addresses", "children", "plain", "proctable", "evidence", "devices", "checks.answer", "checks.disk",
+MODULES = ("addresses", "children", "host", "plain", "proctable", "evidence", "devices", "checks.answer", "checks.disk",
            "checks.smi", "checks.gpu", "checks.memory", "checks.processes", "checks.network", "checks.software",
            "checks.witnesses", "checks.isolate", "checks.table", "checks.main")
 ANSWER_S = 4.0    # from the deadline of a node's checks to its answer: what was said is read, and the interpreter ends

@@ -9,7 +9,7 @@ from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.checks.results import CheckReport, parse_report
 
-MODULES = ("children", "checks.answer", "checks.smi", "condition")
+MODULES = ("children", "host", "checks.answer", "checks.smi", "condition")
 DEADLINE_S = 20.0
 
 

@@ -29,10 +29,10 @@ AT_ONCE = 64           # sruns: each is a process of 10 MB on the batch host
 # loader, a shell or Python would open first, perhaps on the frozen filesystem.
 _LEFT_OUT = frozenset(("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV", "BASH_ENV", "ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",
                        "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"))
-# The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
-# a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost). A
-# helper's memory is the job's (cgroups): when there is none left, the kernel should kill the helper and no rank
-# (proc(5), oom_score_adj; not seen in a drill yet).
+# The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0,
+# since a helper step whose task fails ends the others. (An incident: py-spy got EPERM on one node, and seven dumps were
+# lost.) A helper's memory is the job's (cgroups). When there is none left, the kernel should kill the helper and no
+# rank (proc(5), oom_score_adj; not seen in a drill yet).
 _RUN = """{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 for python in /usr/bin/python3 "$1"; do
   if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -100,8 +100,8 @@ class NodeProgram(NamedTuple):
 class NodeRound(Generic[Answer]):
     """A question to all of a target's nodes, under way.
 
-    `ask` makes a node's question, `read` its answer from (line, node), or raises ParseError; `deadline_s` is each
-    node's, from the start of its program; `begin` starts a command.
+    `ask` makes a node's question. `read` makes its answer from (line, node), or raises ParseError. `deadline_s` is each
+    node's, from the start of its program. `begin` starts a command.
     """
 
     def __init__(self, target: Target, env: Mapping[str, str], program: NodeProgram, *, deadline_s: float,

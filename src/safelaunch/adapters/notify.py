@@ -1,4 +1,4 @@
-"""Send a message to its targets: one disposable child each, with a deadline, so that none holds up the supervisor or
+"""Send a message to its targets, by one disposable child each, with a deadline. So none holds up the supervisor or
 another target, whatever a server or a program does. All that can be slow is imported in the child.
 
 A URL is read in the child from its variable or file. It is in no command line, and no error text repeats it.
@@ -19,7 +19,7 @@ from safelaunch.core.notify.targets import COMMAND, ENV, MAILTO, PLUGIN, NotifyT
 from safelaunch.core.plugins import NOTIFIERS, NoPlugin
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import Notifier
+    from safelaunch.core.pluginvalues import Notifier
 
 DEADLINE_S = 20.0       # of a target
 STEP_S = 10.0           # of one wait for the network within it

@@ -1,6 +1,6 @@
 """The outbox: writes for the shared folder, in order, in one file on a node-local disk until they are delivered.
 
-One process adds frames, its courier delivers them and marks how far it got. Both may die of kill -9 at any byte: what
+One process adds frames, its courier delivers them and marks how far it got. Both may die of kill -9 at any byte. What
 they wrote stays in the page cache, a torn frame fails its checksum, and the next courier goes on from the mark. It is
 not synced: a node that loses power loses its local disk for the run as well.
 

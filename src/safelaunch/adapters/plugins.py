@@ -12,27 +12,25 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters.probe import run_in_child
 from safelaunch.core import plugins
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.plaintext import clean
-from safelaunch.core.plugins import CheckPlugin, LauncherPlugin, NoPlugin
+from safelaunch.core.plugins import NoPlugin
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError
 
 if TYPE_CHECKING:
     from importlib import metadata
 
+    from safelaunch.core.pluginvalues import CheckPlugin, LauncherPlugin
     from safelaunch.core.why.findings import Rule
 
 LOAD_S = 10.0      # a first import from a busy shared filesystem takes seconds
 MOST_REASON = 300
 _MARK = b"[safelaunch."
 _TAKEN = {plugins.LAUNCHERS: tuple(LAUNCHERS), plugins.FORMATS: plugins.BUILT_IN_FORMATS}
-READERS: dict[str, Callable[[Mapping[str, Any]], CheckPlugin | LauncherPlugin]] = {
-    plugins.CHECKS: plugins.read_check, plugins.LAUNCHERS: plugins.read_launcher}
 
 
 class FoundPlugin(NamedTuple):
@@ -72,14 +70,20 @@ def find(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
     found = next((one for one in list_plugins(group) if one.name == name and not one.taken_by), None)
     if found is None:
         plugins.no_plugins(group, name)
-    if group in READERS:
+    if group in (plugins.CHECKS, plugins.LAUNCHERS):
         try:
-            return READERS[group](load_data(found))
+            return _read_value(found)
         except NoPlugin as error:
             raise NoPlugin(f'plugin "{name}" is broken: {error}') from error
     if why := why_broken(found):
         raise NoPlugin(f'plugin "{name}" is broken: {why}')
     return None
+
+
+def _read_value(found: FoundPlugin) -> CheckPlugin | LauncherPlugin:
+    from safelaunch.core import pluginvalues  # most machines have no plugins
+
+    return (pluginvalues.read_check if found.group == plugins.CHECKS else pluginvalues.read_launcher)(load_data(found))
 
 
 def load_data(found: FoundPlugin) -> Mapping[str, Any]:
@@ -89,13 +93,15 @@ def load_data(found: FoundPlugin) -> Mapping[str, Any]:
 
 def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
     """The checks of nodes by name, and what is to be said of those that are left out."""
+    from safelaunch.core import pluginvalues
+
     checks: dict[str, CheckPlugin] = {}
     notes = []
     for found in list_plugins(plugins.CHECKS):
         try:
             if found.taken_by or len(checks) == plugins.MOST_CHECKS:
                 raise NoPlugin(_taken(found) if found.taken_by else f"there are more than {plugins.MOST_CHECKS}")
-            checks[found.name] = plugins.read_check(load_data(found))
+            checks[found.name] = pluginvalues.read_check(load_data(found))
         except NoPlugin as error:
             notes.append(left_out(found, error))
     return checks, notes
@@ -126,7 +132,7 @@ def load_code(group: str, name: str) -> Any:
     except Exception as error:   # foreign code
         raise NoPlugin(f"the plugin {name} cannot be loaded: {_tell(error)}") from error
     if not _has_shape(group, value):
-        raise NoPlugin(f"the plugin {name} is no {plugins.GROUPS[group].doc}")
+        raise NoPlugin(f"the plugin {name} is no {plugins.GROUPS[group]}")
     return value
 
 
@@ -135,8 +141,8 @@ def why_broken(found: FoundPlugin) -> str:
     try:
         if found.group == plugins.RULES:
             load_rules(found)
-        elif found.group in READERS:
-            READERS[found.group](load_data(found))
+        elif found.group in (plugins.CHECKS, plugins.LAUNCHERS):
+            _read_value(found)
         else:
             _require_for_jobs(found)
             _in_child(found, lambda: {"type": type(load_code(found.group, found.name)).__name__})
@@ -181,6 +187,8 @@ def _in_child(found: FoundPlugin, load: Callable[[], Mapping[str, Any]]) -> Mapp
             return {"value": load()}
         except Exception as error:   # noqa: BLE001 - foreign code, in the child
             return {"why": _tell(error)}
+
+    from safelaunch.adapters.probe import run_in_child  # most machines have no plugins
 
     answer = run_in_child(told, LOAD_S)
     if answer.late:
@@ -227,7 +235,8 @@ def _texts_in(folder: str) -> list[bytes]:
     found = []
     for name in names:
         try:
-            found.append(Path(name, "entry_points.txt").read_bytes())
+            with open(f"{name}/entry_points.txt", "rb") as file:   # noqa: PTH123 - of a hundred packages
+                found.append(file.read())
         except OSError:
             continue
     return found

@@ -1,8 +1,8 @@
 """Touch what may hang (a shared path, a sick device) in a disposable child, so that a probe never hangs the prober.
 
 The child is forked and never executed: on a frozen mount exec, stat and lazy imports hang too. SIGKILL ends it only
-when the kernel allows: a write to a frozen ext4 sleeps in D state until the thaw (seeds: rank 0 asleep for ever in a
-log write). Such a child is left, counted by `stuck_children`, and reaped when it ends.
+when the kernel allows. A write to a frozen ext4 sleeps in D state until the thaw. (An incident: rank 0 slept for ever
+in a log write.) Such a child is left, counted by `stuck_children`, and reaped when it ends.
 
 A fork of a 40 MB leader with its answer costs 2-4 ms (benchmarks/pump.py).
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ from safelaunch.adapters import journal, local, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.folding import fold
 from safelaunch.errors import RunFolderError
+from safelaunch.node.host import short_host
 
 
 def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """How these runs have ended, by which way they get their next jobs, and of local ones the jobs that live on this
-    machine (null: it is not theirs). {}: its folder is gone; nothing of one that cannot be read. Runs in a child: it
-    blocks where a folder does.
+    """How these runs have ended, and by which way they get their next jobs. Of local ones also the jobs that live on
+    this machine (null: it is not theirs). {}: its folder is gone. A run that cannot be read has no entry. Runs in a
+    child: it blocks where a folder does.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in run_dirs:
@@ -33,7 +33,7 @@ def read_ends(run_dirs: Iterable[str]) -> dict[str, dict[str, Any]]:
 def _end_of(run: Run) -> dict[str, Any]:
     events = journal.read(run.dir, steps_kept=1).events
     state, jobs = fold(events), None
-    if run.plan.cluster == "local" and local.host_of(events) in ("", os.uname().nodename.split(".")[0]):
+    if run.plan.cluster == "local" and local.host_of(events) in ("", short_host()):
         jobs = local.living_jobs(run.dir, events)
     return {"ended": state.ended.how if state.ended else None, "why": state.ended.why if state.ended else "",
             "via": state.via, "local_jobs": jobs}

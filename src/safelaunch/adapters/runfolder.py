@@ -10,13 +10,14 @@ import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plan import Plan
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def create(
             if is_followed:
                 _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.add)
             _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync.add)
-            made.append((run_dir / DRAFT).rename(run_dir / "run.json"))   # a submission that is killed leaves no half
+            made.append(_publish(run_dir / DRAFT, run_dir / "run.json"))   # one that is killed leaves no half
             when_there()
             sync.now()
         (run_dir / BEGUN).unlink()
@@ -239,7 +240,17 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
                                  hint=f"if that one has ended: rm {mark}")
         for name in _BEFORE_RUN_JSON:
             (run_dir / name).unlink(missing_ok=True)
-    _write(mark, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or no file behind it
+    draft = run_dir / f"{BEGUN}.{os.getpid()}"
+    draft.unlink(missing_ok=True)   # of a dead process with this pid
+    _write(draft, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or an empty one
+    made.append(_publish(draft, mark))
+
+
+def _publish(draft: Path, path: Path) -> Path:
+    """Give a file that is whole its name; raises FileExistsError where another submission was faster."""
+    os.link(draft, path)
+    draft.unlink()
+    return path
 
 
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
@@ -338,11 +349,17 @@ def _render_meta(meta: Mapping[str, Any]) -> bytes:
 
 
 def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str]) -> str:
+    texts: dict[int, str] = {}   # most values are there many times: an origin, None
+
+    def text_of(value: Any) -> str:
+        if id(value) not in texts:
+            texts[id(value)] = dump(value)
+        return texts[id(value)]
+
     rows = []
     for key, value in meta.items():
-        text = dump(value)
-        if isinstance(value, dict) and value:
-            text = "{\n" + ",\n".join(f"    {dump({name: one})[1:-1]}" for name, one in value.items()) + "\n  }"
+        text = "{\n" + ",\n".join(f"    {dump(name)}: {text_of(one)}" for name, one in value.items()) + "\n  }" if (
+            isinstance(value, dict) and value) else dump(value)
         rows.append(f"  {dump(key)}: {text}")
     return "{\n" + ",\n".join(rows) + "\n}\n"
 

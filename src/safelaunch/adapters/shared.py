@@ -1,7 +1,7 @@
 """The shared run folder, touched without ever waiting for it longer than a deadline.
 
 Writes go in order through an outbox on a node-local disk to a courier, a child that hangs instead of the leader.
-Disposable children do the reads and claims. While the folder is frozen (seeds: "the filesystem froze and became
+Disposable children do the reads and claims. While the folder is frozen (an incident: "the filesystem froze and became
 unresponsive") the leader goes on, and after the thaw the outbox is delivered. If kill -9 ends leader and courier, the
 courier of the next leader on this node delivers what they left.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeVar
 
-from safelaunch.adapters import durable, sharedfile
+from safelaunch.adapters import durable
 from safelaunch.adapters.courier import UMASK, Courier, make_folder
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
 from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
@@ -190,24 +190,10 @@ def _be_the_courier(courier: Courier, outbox: Outbox) -> NoReturn:
 
 
 def _publish(root: Path, path: Path, data: bytes) -> bool:
-    """Whether `path` is ours now; runs in a child. A durable draft, then link(): the name appears whole, and once."""
+    """Whether `path` is ours now; runs in a child."""
     os.umask(UMASK)
     make_folder(root, path.parent)
-    draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    durable.write_draft(draft, data)
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        # Over NFS the answer to a link can be lost, and its repetition says "exists" to the winner: link(2), open(2).
-        return draft.stat().st_nlink == 2 or sharedfile.holds(path, data)
-    except OSError:
-        if draft.stat().st_nlink == 2:
-            return True
-        raise
-    finally:
-        with contextlib.suppress(OSError):  # a leftover draft harms nobody; a won claim called unknown would
-            draft.unlink()
-    return True
+    return durable.publish(path, data)
 
 
 def _checked(name: str) -> str:

@@ -10,18 +10,19 @@ import errno
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from safelaunch.adapters.program import ProgramRun
 from safelaunch.core import jobstates, slurmtext
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.via import NOT_FOUND
 from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
             "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
-# Where a site's FederationParameters say fed_display, these list the jobs and nodes of all clusters of the federation,
-# and nodes of several clusters may have one name. Source: squeue(1) and the others, environment variables.
+# Where a site's FederationParameters say fed_display, these list the jobs and nodes of all clusters of the federation.
+# And nodes of several clusters may have one name. Source: squeue(1) and the others, environment variables.
 _LOCAL = {"squeue": "SQUEUE_LOCAL", "sinfo": "SINFO_LOCAL", "sacct": "SACCT_LOCAL", "scontrol": "SCONTROL_LOCAL"}
 # Options of a helper step beside a training that has GPUs: else srun waits until the training releases its own. All
 # three: in a job with --gpus, SLURM_GPUS contradicts --gpus-per-node=0 alone ("Invalid generic resource (gres)
@@ -33,7 +34,7 @@ _TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task
 
 
 class Result(NamedTuple):
-    """How a command ended; `returncode` None = its deadline passed and it was killed."""
+    """How a command ended; `returncode` None = its deadline passed and it was killed; below 0 = a signal ended it."""
 
     argv: tuple[str, ...]
     returncode: int | None
@@ -47,8 +48,12 @@ class Result(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Nobody knows whether Slurm did it."""
-        return self.returncode is None or (self.returncode != 0 and slurmtext.is_unreachable(self.stderr))
+        """Nobody knows whether Slurm did it: a command that is killed, as by the TERM for a whole job, may have been
+        heard.
+        """
+        if self.returncode is None or self.returncode < 0:
+            return True
+        return self.returncode != 0 and slurmtext.is_unreachable(self.stderr)
 
     @property
     def is_missing(self) -> bool:
@@ -256,8 +261,8 @@ def helper_step(job: str, node: str, argv: Iterable[str], *, is_local: bool, has
 
 
 def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -> list[str]:
-    """A short job of its own on one node, which gives up where the node is not free within `start_s`; options for srun
-    may stand before the command.
+    """A short job of its own on one node. It gives up where the node is not free within `start_s`. Options for srun may
+    stand before the command.
     """
     return ["srun", "--job-name=safelaunch-check", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
             f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
@@ -296,7 +301,7 @@ def outside_job(env: Mapping[str, str]) -> dict[str, str]:
 class Pace:
     """Turns of commands, two a second at most.
 
-    A turn is taken when a command starts, not when it is asked for: else a process that stood still would start all
+    A turn is taken when a command starts, not when it is asked for. Else a process that stood still would start all
     waiting ones at once.
     """
 

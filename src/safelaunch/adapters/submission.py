@@ -34,8 +34,8 @@ class Submission:
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None],
                  behind: Callable[[], Sequence[str]] = tuple, when_sent: Callable[[str], object] = str,
                  told: dict[tuple[str, ...], slurm.Result] | None = None) -> None:
-        """`behind`: gives the jobs of other runs that the first job waits for, when all else is ready; `when_sent`:
-        called with the job's id before it is journalled; `told`: what Slurm has said of its nodes, for all runs of a
+        """`behind` gives the jobs of other runs that the first job waits for, when all else is ready. `when_sent` is
+        called with the job's id before it is journalled. `told` is what Slurm has said of its nodes, for all runs of a
         sweep.
         """
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
@@ -177,9 +177,10 @@ class Submission:
         return there, slurmtext.usable_nodes(result.stdout, own)
 
     def _ask(self, argv: tuple[str, ...]) -> slurm.Result:
-        if argv not in self._told:
-            self._told[argv] = slurm.run(argv, self._env)
-        return self._told[argv]
+        told = self._told.get(argv)
+        if told is None:   # not looked up again: another point's thread may clear all of it meanwhile
+            told = self._told[argv] = slurm.run(argv, self._env)
+        return told
 
     def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
         """Those of our names that Slurm knows, after it has refused a list.

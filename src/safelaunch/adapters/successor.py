@@ -1,5 +1,5 @@
-"""The next job of the run, by every way that it can be made: queued while this one runs, so that no end of this one
-loses the run; or, where a site forbids that, submitted or requeued when this one ends.
+"""The next job of the run, by every way that it can be made. It is queued while this one runs, so that no end of this
+one loses the run. Where a site forbids that, it is submitted or requeued when this one ends.
 
 `afterany` keeps the successor back while this job lives, `singleton` under a unique name makes Slurm itself refuse two
 running jobs of one run. The environment is the one saved at the first submit: inside a job, sbatch would take the job's

@@ -79,7 +79,7 @@ class World:
     def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
         """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process.
 
-        A later call takes over, also signals that have come and were not handled yet: else a standby that becomes the
+        A later call takes over, also signals that have come and were not handled yet. Else a standby that becomes the
         leader would lose the job's TERM.
         """
         is_first, self._take_signal = self._take_signal is None, take

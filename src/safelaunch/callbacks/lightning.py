@@ -14,7 +14,7 @@ except ImportError:   # Lightning under its older name
 
 from . import RunSteps
 
-# Ends fit() at once, as Lightning's own Tuner does. After `trainer.should_stop` it would take the epoch for done: a
+# Ends fit() at once, as Lightning's own Tuner does. After `trainer.should_stop` it would take the epoch for done. A
 # ModelCheckpoint saves that at the same step, and a resumed run skips the rest of the data. So would min_steps go on.
 _End: Any = getattr(exceptions, "_TunerExitException", SystemExit)
 

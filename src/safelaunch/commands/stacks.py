@@ -23,7 +23,6 @@ from safelaunch.core.secretmask import mask, mask_all
 from safelaunch.errors import UsageError
 from safelaunch.views import foreignjob, runs, talk
 
-SQUEUE_DEADLINE_S = 10.0
 DEADLINE_S = 8.0
 NATIVE_DEADLINE_S = 30.0
 LEAST_WIDTH = 40

@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REFRESH_S = 2.0
-ASK_EVERY_S = 60.0    # one query for all, at least 60 s apart: a courtesy to slurmctld (design §7)
+ASK_EVERY_S = 60.0    # one query for all, at least 60 s apart: a courtesy to slurmctld
 LOOK_EVERY_S = 15.0   # at the checkpoints
 
 

@@ -119,14 +119,18 @@ class TopScreen(App[None]):
             return
         self.call_from_thread(self._show_runs, listing)
 
-    @work(thread=True, exclusive=True, group="pane")
     def look_at_pane(self, by_hand: bool = False) -> None:
         """Fill the pane that is open."""
-        pane, folder = self.call_from_thread(self._chosen)
+        pane, folder = self._chosen()
+        # A worker that has nothing to do would take the place of one that has: they are exclusive.
         if folder is None or (pane in VERBS and not by_hand):
             return
         if pane in VERBS:
-            self.call_from_thread(self._fill, pane, "…")
+            self._fill(pane, "…")
+        self._read_pane(pane, folder)
+
+    @work(thread=True, exclusive=True, group="pane")
+    def _read_pane(self, pane: str, folder: str) -> None:
         try:
             text = _READERS[pane](runs.load(folder))
         except SafelaunchError as error:
@@ -138,6 +142,8 @@ class TopScreen(App[None]):
         return self.query_one(TabbedContent).active, self._dirs[row] if 0 <= row < len(self._dirs) else None
 
     def _show_runs(self, listing: Listing) -> None:
+        if not self.query(DataTable):   # the screen is being closed
+            return
         table = self.query_one(DataTable)
         chosen = self._chosen()[1]
         self._dirs = [one["run_dir"] for one in listing.briefs]
@@ -151,10 +157,12 @@ class TopScreen(App[None]):
         self.look_at_pane()
 
     def _fill(self, pane: str, text: str) -> None:
-        self.query_one(f"#text-{pane}", Static).update(Text(text))
+        for one in self.query(f"#text-{pane}").results(Static):   # none, where the screen is being closed
+            one.update(Text(text))
 
     def _note(self, text: str) -> None:
-        self.query_one("#note", Static).update(Text(talk.clean(text)))
+        for one in self.query("#note").results(Static):
+            one.update(Text(talk.clean(text)))
 
     def on_data_table_row_highlighted(self) -> None:
         """Another run is chosen: what a verb has said is of the one before. A list that is read again marks its row

@@ -128,7 +128,7 @@ def _save(watcher: Watcher, file: Path) -> None:
 
 
 class _WatchPrinter:
-    """Prints what the watch tells, a line each: the seeds' PULSE, and what was done."""
+    """Prints what the watch tells, a line each: a PULSE of each run, and what was done."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import SlurmRefused
 
 Y = TypeVar("Y")
@@ -76,17 +77,14 @@ class Actor(Protocol):
         """Write events down after the act."""
 
 
-@dataclass(frozen=True)
 class ActOutcome(Generic[T]):
     """Whether it happened (None = unknown), what the caller gets, and what is journalled with it. `fields`: more fields
     of the outcome; `first`: events before it; `then`: functions that make the events after it, in order.
     """
 
-    ok: bool | None
-    value: T
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    first: Sequence[Event] = ()
-    then: Sequence[Callable[[], Event]] = ()
+    def __init__(self, ok: bool | None, value: T, fields: Mapping[str, Any] = MappingProxyType({}),
+                 first: Sequence[Event] = (), then: Sequence[Callable[[], Event]] = ()) -> None:
+        self.ok, self.value, self.fields, self.first, self.then = ok, value, fields, first, then
 
 
 def wait_for_claim(claim: Callable[[], int], every_s: float) -> Generator[float, Any, int]:

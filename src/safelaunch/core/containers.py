@@ -1,6 +1,6 @@
 """What runs the command in a container (`container.runtime`), one row each, and the words that start it.
 
-The node guard stands outside and starts the runtime as it would start the training; only pyxis, a plugin of srun, puts
+The node guard stands outside and starts the runtime as it would start the training. Only pyxis, a plugin of srun, puts
 the whole task into the container, its guard included. Sources: apptainer-exec(1), podman-run(1), enroot's
 doc/cmd/start.md, pyxis's README and `srun --help`, podman-hpc's etc/modules.d/gpu.yaml. Measured: podman 4.3.1.
 """
@@ -8,13 +8,11 @@ doc/cmd/start.md, pyxis's README and `srun --help`, podman-hpc's etc/modules.d/g
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 # Of the host, and another one in the image: `env:` must not carry it inside. container.env may set it.
 OUTSIDE_ONLY = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME", "SHELL", "PYTHONHOME"))
-# Processes of the runtimes, which are no ranks: a signal for the training must not reach it twice, or end its shell.
-PROCESSES = ("apptainer", "singularity", "starter", "starter-suid", "podman", "podman-hpc", "conmon", "crun", "runc",
-             "enroot", "enroot-nsenter", "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit")
 CWD = "{cwd}"      # filled in on the node: where the task starts
 TASK = "{task}"    # a name of its own for each task of a run
 

@@ -1,11 +1,12 @@
 """How attempts, jobs and runs end, and why: the words of the journal and `--json`, and the sentences for people. The
-members are strings, so that a journal's word equals its member; a journal of a later version may have others.
+members are strings, so that a word of the journal equals its member; a journal of a later version may have others.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 
 class _Word(str, Enum):

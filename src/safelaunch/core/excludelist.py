@@ -14,8 +14,8 @@ NO_SUCH_NODE = "this cluster knows no such node"
 
 
 def unknown_names(names: Iterable[str], there: Collection[str] | None) -> tuple[str, ...]:
-    """The names that are not among the nodes `there`, each once; () where Slurm does not say what is there (None, or
-    none at all): nothing is guessed.
+    """The names that are not among the nodes `there`, each once. Nothing is guessed: () where Slurm does not say what
+    is there (None, or none at all).
     """
     return tuple(dict.fromkeys(name for name in names if name not in there)) if there else ()
 

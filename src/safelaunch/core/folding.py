@@ -1,6 +1,6 @@
 """Events of a journal ▸ the run's state.
 
-Folding the events a second time onto their own state changes nothing; any prefix of a journal folds to a state that the
+Folding the events a second time onto their own state changes nothing. Any prefix of a journal folds to a state that the
 next supervisor can go on from. Events of a kind that this version does not know are skipped, odd values in known ones
 too.
 """
@@ -280,7 +280,7 @@ def _handed_over(state: State, event: Event) -> State:
 
 def _ended_alone(state: State, event: Event) -> State:
     """The batch script's report of the training's end, where no supervisor was left. Exit code 0 completes the run,
-    unless another host's supervisor has led the job since, or the attempt was asked to end: then it has saved, and the
+    unless another host's supervisor has led the job since, or the attempt was asked to end. Then it has saved, and the
     run goes on.
     """
     id, code, job, attempt = str(event.data["job"]), int(event.data["exit_code"]), state.job, state.attempt

@@ -1,6 +1,6 @@
 """Journal lines as text: one file per writer, one JSON object a line, merged on read.
 
-A writer may be cut off at any byte. A torn last line is the mark of that and is ignored; a torn line in the middle
+A writer may be cut off at any byte. A torn last line is the mark of that and is ignored. A torn line in the middle
 means that something else wrote to the file, and is reported. Unknown events are kept: the fold skips them.
 """
 
@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 MAX_LINE_BYTES = 1 << 20   # a longer "line" is not ours: a journal line holds a node list at most
 MAX_T_S = 1e11             # the year 5138; JSON can say NaN and numbers that no float holds
 # Most lines of a long run, and ten times as fast as JSON.
 _COUNT = rb"(0|[1-9][0-9]{0,15})"
-_STEP_LINE = re.compile(rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
-                        rb'"event":"progress","attempt":%b,"step":%b\}' % (_COUNT, _COUNT, _COUNT, _COUNT))
+_STEP_LINE = (rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
+              rb'"event":"progress","attempt":%b,"step":%b\}' % (_COUNT, _COUNT, _COUNT, _COUNT))
+_step_line = cache(lambda: re.compile(_STEP_LINE))   # once, and not where nobody reads a journal
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
@@ -81,7 +84,7 @@ def _parse_line(line: bytes) -> Event | None:
     """The event of a line; None when it is torn, garbled or of a later version."""
     if len(line) > MAX_LINE_BYTES:
         return None
-    if step := _STEP_LINE.fullmatch(line):
+    if step := _step_line().fullmatch(line):
         t, gen, seq, host, attempt, number = step.groups()
         return Event(float(t), int(gen), int(seq), host.decode(), "progress",
                      {"attempt": int(attempt), "step": int(number)})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 
 from safelaunch.core.config.handed import BASHS_OWN
@@ -14,23 +15,26 @@ from safelaunch.core.config.handed import BASHS_OWN
 _MOST_TRIES = 200   # line ends and the like that are looked at, the last ones first
 _MOST_ASKED = 8     # what remains is asked of bash, at 2 ms each
 _DEEPEST = 20       # of expansions within each other
-_START = re.compile(r"\n|;|&&|\|\|")                         # what a command may stand behind
-_COMMENT = re.compile(r"(?:^|[ \t;&|()])#")
-_BLANK = re.compile(r"(?:[ \t]|\\\n)*")
-_REST = re.compile(r"(?:[ \t]*;)?(?:[ \t\n]|(?<![^ \t\n;])#[^\n]*(?![^\n]))*\Z")   # nothing but blanks and comments
-_SET = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
-_ELEMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")           # an array's may be set there
-_PLAIN = re.compile(r"""[^ \t\n\\'"$`;&|<>()]+""")           # of a word; a # is part of it unless it comes first
-_QUOTED = re.compile(r"""\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`""", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]|(?=[ \t\n;]|\Z))")
-_IN_DOUBLE = re.compile(r'(?:[^"\\$`]|\\.|`(?:[^`\\]|\\.)*`|\$(?=[^A-Za-z0-9_@*#?$!({\[-]))+', re.DOTALL)
-_IN_BRACES = re.compile(r"""[^\\'"$`{}]+""")
-_IN_PARENS = re.compile(r"""[^\\'"$`()#<]+|#(?<=[^ \t\n;&|(]#)|<(?!<)""")
+_START = r"\n|;|&&|\|\|"                         # what a command may stand behind
+_COMMENT = r"(?:^|[ \t;&|()])#"
+_BLANK = r"(?:[ \t]|\\\n)*"
+_REST = r"(?:[ \t]*;)?(?:[ \t\n]|(?<![^ \t\n;])#[^\n]*(?![^\n]))*\Z"   # nothing but blanks and comments
+_SET = r"([A-Za-z_][A-Za-z0-9_]*)\+?="
+_ELEMENT = r"[A-Za-z_][A-Za-z0-9_]*\["           # an array's may be set there
+_PLAIN = r"""[^ \t\n\\'"$`;&|<>()]+"""           # of a word; a # is part of it unless it comes first
+_QUOTED = r"""(?s)\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`"""
+_VARIABLE = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]|(?=[ \t\n;]|\Z))"
+_IN_DOUBLE = r'(?s)(?:[^"\\$`]|\\.|`(?:[^`\\]|\\.)*`|\$(?=[^A-Za-z0-9_@*#?$!({\[-]))+'
+_IN_BRACES = r"""[^\\'"$`{}]+"""
+_IN_PARENS = r"""[^\\'"$`()#<]+|#(?<=[^ \t\n;&|(]#)|<(?!<)"""
 # Words with a meaning in bash's grammar, and the word before an alias's definition.
 _GRAMMAR = frozenset(
     ("if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in",
      "function", "time", "coproc", "{", "}", "!", "[[", "]]",
      "export", "declare", "typeset", "local", "readonly", "alias"))
+# A text of these is one command of plain words: most are, and no pattern need be compiled.
+_WORDS_ONLY = frozenset(" _./:,@%+-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_compiled = cache(re.compile)
 
 
 class _Unclear(Exception):
@@ -42,8 +46,10 @@ def find_last(text: str, is_complete: Callable[[str], bool]) -> str:
     itself: "1 A B -- python train.py" of "cd x && A=1 B=2 python train.py". Empty where there is none. `is_complete`
     says whether a list of commands may begin after the text before it.
     """
+    if _WORDS_ONLY.issuperset(text) and text[:1].strip() and text.split()[0] not in (*_GRAMMAR, "command", "builtin"):
+        return _kept(text, [], 0)
     asked = 0
-    starts = reversed([0, *(match.end() for match in _START.finditer(text))])
+    starts = reversed([0, *(match.end() for match in _compiled(_START).finditer(text))])
     for start in islice(starts, _MOST_TRIES):
         try:
             names, command = _simple_command(text, start)
@@ -70,19 +76,19 @@ def _may_end(before: str) -> bool:
     """Whether its last line end, `;`, `&&` or `||` is surely one, and neither quoted nor part of a comment."""
     if before.endswith("\n"):
         return not before.endswith("\\\n")
-    return before.rstrip(";&|")[-1:] != "\\" and not _COMMENT.search(before.rpartition("\n")[2])
+    return before.rstrip(";&|")[-1:] != "\\" and not _compiled(_COMMENT).search(before.rpartition("\n")[2])
 
 
 def _simple_command(text: str, start: int) -> tuple[list[str], int]:
     """(names that it sets, where its first word begins) of a simple command from here to the end."""
     at = _skip(text, start)
     names = []
-    while match := _SET.match(text, at):
+    while match := _compiled(_SET).match(text, at):
         names.append(match[1])
         at = _skip(text, _word_end(text, match.end()))
     command = at
     words = []
-    while not _REST.match(text, at):
+    while not _compiled(_REST).match(text, at):
         end = _word_end(text, at)
         if end == at:
             raise _Unclear
@@ -96,7 +102,7 @@ def _simple_command(text: str, start: int) -> tuple[list[str], int]:
 def _is_plain(words: list[str]) -> bool:
     """Whether a function that is called with these words gets just what the command would get."""
     first = next((word for word in words if word not in ("command", "builtin")), "")
-    if not first or first in _GRAMMAR or _ELEMENT.match(first):
+    if not first or first in _GRAMMAR or _compiled(_ELEMENT).match(first):
         return False
     if first.startswith("\\"):   # no alias then, and the function cannot see that
         return False
@@ -110,7 +116,7 @@ def _is_one(word: str) -> bool:
 
 
 def _skip(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
+    match = _compiled(_BLANK).match(text, at)
     assert match is not None
     return match.end()
 
@@ -120,7 +126,7 @@ def _word_end(text: str, at: int) -> int:
     if text[at:at + 1] == "#" and text[at - 1:at] != "=":
         raise _Unclear
     while at < len(text) and text[at] not in " \t\n;":
-        match = _PLAIN.match(text, at)
+        match = _compiled(_PLAIN).match(text, at)
         at = match.end() if match else _quoted_end(text, at)
     return at
 
@@ -128,7 +134,7 @@ def _word_end(text: str, at: int) -> int:
 def _quoted_end(text: str, at: int, depth: int = 0) -> int:
     """Where a quotation or an expansion ends that begins here."""
     for pattern in (_QUOTED, _VARIABLE):
-        if match := pattern.match(text, at):
+        if match := _compiled(pattern).match(text, at):
             return match.end()
     if text.startswith('$"', at):
         at += 1
@@ -138,14 +144,14 @@ def _quoted_end(text: str, at: int, depth: int = 0) -> int:
     raise _Unclear
 
 
-def _group_end(text: str, at: int, closing: str, inside: re.Pattern[str], depth: int) -> int:
+def _group_end(text: str, at: int, closing: str, inside: str, depth: int) -> int:
     began = at
     while at < len(text) and depth <= _DEEPEST:
         if text[at] == closing:
             if closing == ")" and "case" in text[began:at]:   # its patterns close what was never opened
                 raise _Unclear
             return at + 1
-        match = inside.match(text, at)
+        match = _compiled(inside).match(text, at)
         if match:
             at = match.end()
         elif closing == ")" and text[at] == "(":

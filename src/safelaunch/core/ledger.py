@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 from safelaunch.core.plan import Suspects
 
 # A node is excluded from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
-# (design §9: "nodes seen twice"), for a quarter of one when both are fresh. Of WEAK it takes four: the node that fails
-# first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
+# (nodes are blamed when seen twice), for a quarter of one when both are fresh. Of WEAK it takes four. The node that
+# fails first is only suspected lightly, and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
 SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
 BLAME_HALF_LIFE_S = 7 * 86400.0   # of what a verdict is told: suspects.forget_after's default
@@ -36,6 +36,8 @@ SKEW_S = 3600.0
 CLEARED, DISPROVED = "cleared", "slow_disproved"
 RATE = "rate"             # made of the others' failures (core.nodeuse), and no failure itself
 _Key = TypeVar("_Key", bound=Hashable)
+_When = TypeVar("_When", float, tuple[int, float])
+NEVER = (-1, -math.inf)
 NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
@@ -145,10 +147,10 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
     cleared = last_cleared(believed)
-    disproved = _last_of(DISPROVED, believed, lambda one: (one.node, one.run))
+    disproved = _last_of(DISPROVED, believed, lambda one: (one.node, one.run), _in_its_run)
     of_node: dict[str, list[NodeEvidence]] = defaultdict(list)
     for one in believed:
-        if one.kind == "slow" and one.t <= disproved.get((one.node, one.run), -math.inf):
+        if one.kind == "slow" and _in_its_run(one) <= disproved.get((one.node, one.run), NEVER):
             continue
         if one.kind not in (CLEARED, DISPROVED) and one.t > cleared.get(one.node, -math.inf):
             of_node[one.node].append(one)
@@ -187,7 +189,7 @@ def exclusions(
     needs. `among`: only these can be excluded (all of its partition; None = unknown), because another name would use up
     the limit, and Slurm refuses unknown names. `available`: those of them that the run could get now (None = unknown);
     enough are left for it to start. `asked`: the user wants these by name, and Slurm refuses a job that both requires
-    and excludes a node; `replaced` of them can still stay unused, because spares take their places.
+    and excludes a node. `replaced` of them can still stay unused, because spares take their places.
     """
     bad = [one for one in suspected(evidences, now, suspects) if among is None or one.node in among]
     bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first
@@ -291,18 +293,26 @@ def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
 
 def last_cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
     """When each node was last cleared."""
-    return _last_of(CLEARED, evidences, lambda one: one.node)
+    return _last_of(CLEARED, evidences, lambda one: one.node, lambda one: one.t)
 
 
 def _last_of(
     kind: str, evidences: Iterable[NodeEvidence], key: Callable[[NodeEvidence], _Key],
-) -> Mapping[_Key, float]:
+    when: Callable[[NodeEvidence], _When],
+) -> Mapping[_Key, _When]:
     """When each was said last of a node, or of a node by a run."""
-    last: dict[_Key, float] = {}
+    last: dict[_Key, _When] = {}
     for one in evidences:
-        if one.kind == kind:
-            last[key(one)] = max(one.t, last.get(key(one), one.t))
+        if one.kind == kind and (key(one) not in last or when(one) > last[key(one)]):
+            last[key(one)] = when(one)
     return last
+
+
+def _in_its_run(one: NodeEvidence) -> tuple[int, float]:
+    """Its place among what its run has said: by attempts where they are known, as the clocks of hosts differ
+    (simulated: test_found "a node that was wrongly called slow is taken back by a host whose clock is behind").
+    """
+    return (-1, one.t) if one.attempt is None else (one.attempt, 0.0)
 
 
 def _exclusion(standing: Standing) -> ExclusionTerm:

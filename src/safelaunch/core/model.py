@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+from safelaunch.core.records import NamedTuple
 
 # Exit codes of the command line and of the job (a public contract); those of errors are in safelaunch.errors.
 DONE, REFUSED, UNREACHABLE = 0, 3, 4

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 TIMES, SURE = 10.0, 0.95      # a node is bad where P(rate > TIMES × prior mean) > SURE
 # Of the prior's shape. 0.1: three failures of a new node prove nothing. 0.3: a fleet that has failed evenly so far may
-# still get a bad node (it assumes 0.6 % of nodes above TIMES the mean; 0.1 assumes 2.4 %).
+# still get a bad node. It assumes 0.6 % of nodes above TIMES the mean; 0.1 assumes 2.4 %.
 LEAST_SHAPE, MOST_SHAPE = 0.1, 0.3
 HALF = 0.5                    # failures added to the others' (Jeffreys): a fleet without any still has a rate
 _LEAST_DAYS = 1e-9            # of the others: a difference of sums can be 0

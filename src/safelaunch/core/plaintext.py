@@ -14,8 +14,8 @@ from collections.abc import Sequence
 # of characters: how Python holds bytes that are not UTF-8 (PEP 383).
 _HIDDEN = ("\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
            "\ud800-\udfff")
-_CONTROL = re.compile(f"[{_HIDDEN}]")
-_LINE_ENDS = re.compile(r"[ \t]{0,8}[\r\n]{1,64}[ \t]{0,8}")   # of Slurm's answers, which are sentences here
+_CONTROL = f"[{_HIDDEN}]"   # compiled where it is needed: most texts hold nothing of it
+_LINE_ENDS = r"[ \t]{0,8}[\r\n]{1,64}[ \t]{0,8}"   # of Slurm's answers, which are sentences here
 
 
 def clean(text: object) -> str:
@@ -23,7 +23,7 @@ def clean(text: object) -> str:
     whole = str(text)
     if whole.isascii() and whole.isprintable():
         return whole
-    return _CONTROL.sub(_seen, _LINE_ENDS.sub("; ", whole.strip("\r\n")))
+    return re.sub(_CONTROL, _seen, re.sub(_LINE_ENDS, "; ", whole.strip("\r\n")))
 
 
 def clean_lines(text: str) -> str:
@@ -39,7 +39,9 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def clean_json(text: str) -> str:
     """A line of JSON with the same characters as JSON escapes, so that a reader gets the text unchanged."""
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _seen(found: re.Match[str]) -> str:

@@ -1,21 +1,22 @@
 """A run's plan: what the resolved config asks for, as plain values that the script and the supervisor use.
 
-The supervisor must stay small and start fast on a compute node, so it makes the plan from `run.json` by itself;
-core.config has checked everything once, at submit.
+The supervisor must stay small and start fast on a compute node, so it makes the plan from `run.json` by itself. At
+submit core.config has checked everything once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
-_RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
+_RESUME_ARGS = r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))"
 
 RESIZED = ".resized"   # behind resume.dir: the folder beside it, where before_resize writes
 
@@ -60,8 +61,8 @@ class Resume(NamedTuple):
 class RestartPlan(NamedTuple):
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
-    `via` says how a new job is made, `policy` the user's rows of core.decide.policy: category, "word" or "word N";
-    `on_lost_progress` whether an attempt that starts too low is ended (core.progress.lost).
+    `via` says how a new job is made. `policy` has the user's rows of core.decide.policy: category, "word" or "word N".
+    `on_lost_progress` says whether an attempt that starts too low is ended (core.progress.lost).
     """
 
     max_restarts: int
@@ -119,7 +120,7 @@ class ChecksPlan(NamedTuple):
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
-    programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.plugins.CheckPlugin
+    programs: tuple[Mapping[str, Any], ...] = ()   # of plugins: name and the fields of core.pluginvalues.CheckPlugin
     allreduce: bool = False
 
 
@@ -337,10 +338,12 @@ def array_form(command: str) -> str:
 
     Users write the short form, which is only the first word of an array: `--load` without its path.
     """
-    done, quote, index = "", "", 0
+    if "RESUME_ARGS" not in command:
+        return command
+    pattern, done, quote, index = re.compile(_RESUME_ARGS), "", "", 0
     while index < len(command):
         char = command[index]
-        word = _RESUME_ARGS.match(command, index) if not quote else None
+        word = pattern.match(command, index) if not quote else None
         if word:
             done, index = done + '"${RESUME_ARGS[@]}"', word.end()
             continue

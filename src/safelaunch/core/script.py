@@ -23,8 +23,7 @@ from safelaunch.errors import TemplateError
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*\Z")
 _BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
-_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f\udc80-\udcff]{1,64}")   # the last: bytes that are not UTF-8 (PEP 383)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CONTROL = "[\x01-\x08\x0b-\x1f\x7f\udc80-\udcff]{1,64}"   # the last: bytes that are not UTF-8 (PEP 383)
 
 # How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
 _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
@@ -36,11 +35,10 @@ def render(
 ) -> str:
     """The sbatch script of a plan.
 
-    `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk;
-    `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job;
-    `is_complete` is lastcommand.find_last's; `cluster` is Slurm's ClusterName, on which alone a job of the run may
-    start an attempt, "" = not known.
-    Raises TemplateError when the template lacks a block or a value cannot be held.
+    `python` runs the supervisor on the batch host. `library` are the package folders that it copies to local disk.
+    `umask` is the training's in every job, also in those that the supervisor submits; None = that of its first job.
+    `is_complete` is lastcommand.find_last's. `cluster` is Slurm's ClusterName, on which alone a job of the run may
+    start an attempt; "" = not known. Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     text = _fill(template, "directives", directives(plan))
     return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster))
@@ -98,7 +96,7 @@ def first_job_options(plan: Plan, is_singleton: bool = True, behind: Sequence[st
 def quote_directive(value: str) -> str:
     """`value` as sbatch reads it back from a `#SBATCH` line."""
     _check(value)
-    if found := re.search("[\x00-\x1f\x7f]", value):
+    if not value.isprintable() and (found := re.search("[\x00-\x1f\x7f]", value)):
         raise TemplateError(f"a #SBATCH line cannot hold the control character {found[0]!r} in {_shown(value)}")
     if _BARE.match(value):
         return value
@@ -110,8 +108,9 @@ def quote_bash(value: str) -> str:
     as a directive does.
     """
     text = "'" + value.replace("'", "'\\''") + "'"
-    text = _CONTROL.sub(lambda found: f"'$'{''.join(map(_octal, found[0]))}''", text)
-    return re.sub("\n#(?=[A-Z])", "\n''#", text)
+    if not text.isprintable():
+        text = re.sub(_CONTROL, lambda found: f"'$'{''.join(map(_octal, found[0]))}''", text)
+    return re.sub("\n#(?=[A-Z])", "\n''#", text) if "\n#" in text else text
 
 
 def warn_before_s(plan: Plan) -> int:
@@ -204,7 +203,7 @@ def _last(command: str, is_complete: Callable[[str], bool]) -> str:
 def _variables(env: Iterable[tuple[str, str]]) -> list[str]:
     """`NAME=value` words; only the training's own shell exports them, so that they cannot change the script."""
     for name, _ in env:
-        if not _VARIABLE.match(name) or name in BASHS_OWN:
+        if not (name.isascii() and name.isidentifier()) or name in BASHS_OWN:
             raise TemplateError(f"env.{name}: bash does not hand this variable to the training")
     return [f"{name}={value}" for name, value in env]
 

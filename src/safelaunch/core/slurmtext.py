@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
 
 from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
-# squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;
-# the name is ours, and the reason comes last but one, the nodelist last.
+# squeue --noheader --format: id, state, name, user, reason, nodelist. Ids, states and user names cannot hold "|", and
+# the name is ours. The reason comes last but one, the nodelist last.
 SQUEUE_FORMAT = "%i|%T|%u|%j|%r|%N"
 # What `safelaunch status` asks: the time left until the job's limit and when it has started or is expected to, before.
 STATUS_FORMAT = f"%L|%S|{SQUEUE_FORMAT}"
 # For the team's table: also the batch script of other users' jobs, which comes last.
 TEAM_FORMAT = f"{STATUS_FORMAT}|%o"
-# To find another user's run: id, user, name, and the batch script, which is in the run folder (squeue(1): %o is "the
-# command to be executed"; of sbatch it is the script's absolute path: 22.05, measured).
+# To find another user's run: id, user, name, and the batch script, which is in the run folder. By squeue(1) %o is "the
+# command to be executed"; of sbatch it is the script's absolute path (22.05, measured).
 FINDING_FORMAT = "%i|%u|%T|%j|%o"
 # What `safelaunch watch` asks: id, state, user, reason, nodelist, batch host, excluded nodes, dependency, partition,
 # start, elapsed time, and the name last. %N of a COMPLETING job lists the nodes that are not done yet; %B still names a
@@ -167,7 +167,7 @@ def parse_watch(text: str) -> tuple[KnownJob, ...]:
 
 def parse_elapsed_s(text: str) -> float:
     """Seconds of squeue's elapsed time, "1-07:27:33", "7:27" or "INVALID" (0); raises ParseError on any other form."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})", text.strip())
     if match is None:
         if text.strip() in ("", "INVALID"):   # of a job that has not started; a clock that went back
             return 0.0
@@ -281,8 +281,10 @@ def parse_time_left_s(text: str) -> float | None:
 def parse_submitted(text: str) -> str:
     """Job id of `sbatch --parsable` ("123" or "123;cluster"), also between banners of a site."""
     for line in reversed(text.strip().splitlines()):
-        match = re.fullmatch(r"(\d+)(?:;\S+)?", line.strip())
-        if match:
+        said = line.strip()
+        if said.isdecimal():
+            return said
+        if match := re.fullmatch(r"(\d+);\S+", said):
             return match.group(1)
     raise ParseError(f"sbatch printed {text.strip()[:200]!r}, not a job id")
 
@@ -349,7 +351,7 @@ def parse_cluster(text: str) -> str:
 
 def parse_federation(text: str) -> str:
     """The name that the cluster here has in its federation, of `scontrol show federation`; "" = it is in none."""
-    found = re.search(r"^Self:[ \t]+([^\s:]+):", text, re.MULTILINE)
+    found = re.search(r"^Self:[ \t]+([^\s:]+):", text, re.MULTILINE) if "Self:" in text else None
     return found[1].lower() if found else ""
 
 

@@ -6,9 +6,9 @@ texts of each release, and docs/slurm-releases.md is this table for people.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.records import NamedTuple
 
 # docs/slurm-releases.md says of each how its words are known.
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
@@ -222,7 +222,7 @@ def has_phrase(rows: tuple[Phrase, ...], text: str) -> bool:
 
 def find_phrase(rows: tuple[Phrase, ...], text: str) -> int | None:
     """Where the first of any of the rows stands in the text; None = nowhere."""
-    found = (re.search(row.pattern, text, re.MULTILINE | re.IGNORECASE) for row in rows)
+    found = (re.search(row.pattern, text, re.MULTILINE | re.IGNORECASE) for row in rows if text)
     return min((match.start() for match in found if match), default=None)
 
 

@@ -7,7 +7,8 @@ requeue: this job itself goes back into the queue; watch: `safelaunch watch` on 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 SUCCESSOR, RESUBMIT, REQUEUE, WATCH = "successor", "resubmit", "requeue", "watch"
 

@@ -1,10 +1,10 @@
-"""One node's word on a hang: what every rank of a job does here, as one JSON line on stdout. Always exits with 0.
+"""One node's report on a hang: what every rank of a job does here, as one JSON line on stdout. Always exits with 0.
 
 Travels as text in the environment of its helper step, with the modules beside it (adapters.noderound), so that no file
 of a frozen filesystem is needed. What may hang is left to disposable children; after the deadline it reports what it
 has.
-Source of both laws: the seeds' dump of eight nodes, of which one py-spy that was refused (EPERM, a rank asleep in D
-state) ended the step, and with it the dumps of the seven healthy nodes. Standard library, Python 3.9.
+Both laws come from an incident, a dump of eight nodes. One py-spy was refused (EPERM, a rank asleep in D state). That
+ended the step, and with it the dumps of the seven healthy nodes. Standard library, Python 3.9.
 
 The line: {"v": 1, "node", "host", "t", "took_s", "ranks": […], "frames": [text], "stacks": [[index of frame]],
 "mounts", "gpus", "ras", "left": who should not be here (node.leftovers), "cores": null or node.cores' word, "tools",
@@ -20,6 +20,7 @@ import sys
 import time
 
 from safelaunch.node import children, cores, devices, evidence, leftovers, proctable, spy
+from safelaunch.node.host import short_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class NodeSample:
 
     def _sample(self, refused: set[int], others: list[children.Task]) -> None:
         """One stack of every rank, two tries where the first fails."""
-        for rank in self.ranks:   # also of those whose stacks are refused: the kernel's word is all there is then
+        for rank in self.ranks:   # also of those whose stacks are refused: what the kernel says is all there is then
             self._note_state(rank.process.pid, rank.process)
         processes = {rank.process.pid: rank.process for rank in self.ranks if rank.process.pid not in refused}
         asleep = [pid for pid in processes if self._has_slept(pid)]
@@ -242,7 +243,7 @@ class NodeSample:
         for row in rows:
             row.pop("sockets", None)
         return {
-            "v": 1, "node": self.options.node, "host": os.uname().nodename.split(".")[0], "t": time.time(),
+            "v": 1, "node": self.options.node, "host": short_host(), "t": time.time(),
             "took_s": round(time.monotonic() - self.start_s, 3), "processes": self.members, "ranks": rows,
             "frames": self.frames.rows, "stacks": self.stacks.rows, "mounts": mounts,
             "gpus": self._read_gpus(),

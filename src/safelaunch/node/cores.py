@@ -1,7 +1,7 @@
 """Core files that a crashed task has left, and the stack in each, by pystack or gdb where they are installed.
 
-Where cores go is the kernel's word (core(5), /proc/sys/kernel/core_pattern): a name relative to the process's folder, a
-path, or a program that takes them (systemd-coredump, apport), which is then named with the command that asks it.
+The kernel says where cores go (core(5), /proc/sys/kernel/core_pattern): a name relative to the process's folder, a
+path, or a program that takes them (systemd-coredump, apport). Such a program is named with the command that asks it.
 Travels with node.collect as text: standard library, Python 3.9.
 """
 
@@ -34,8 +34,8 @@ _PT_NOTE = 4
 
 
 def look(folders: Sequence[str], since_t: float, until_s: float, pystack: Optional[str] = None) -> dict[str, Any]:
-    """{"cores": [{"path", "bytes", "t", "pid", "program", "signal", "by", "backtrace", "why"}], "notes"} of cores that
-    are younger than `since_t` and this user's own, in `folders` and where the kernel puts them. `pystack`: its path.
+    """{"cores": [{"path", "bytes", "t", "pid", "program", "signal", "by", "backtrace", "why"}], "notes"}. The cores are
+    younger than `since_t` and this user's own, in `folders` and where the kernel puts them. `pystack`: its path.
     """
     pattern = _pattern()
     notes = []

@@ -148,8 +148,8 @@ def _read_one(name: str, size: int) -> dict[str, Any]:
 
 
 def read_flight(data: bytes) -> dict[str, Any]:
-    """{"last": newest collective begun, "open": those not completed, at most 8} of a flight recorder's dump, which is
-    JSON or a pickle of plain values; raises ValueError for anything else.
+    """{"last": newest collective begun, "open": those not completed, at most 8} of a flight recorder's dump. The dump
+    is JSON or a pickle of plain values; raises ValueError for anything else.
     """
     dump = json.loads(data) if data[:1] == b"{" else plain.read(data)
     entries = dump.get("entries", []) if isinstance(dump, dict) else []

@@ -183,7 +183,7 @@ def count_switches(pid: int) -> int:
 def count_life(pid: int, below: Iterable[int]) -> list[float]:
     """[bytes read and written, page faults, CPU seconds of the processes below it, rests of its backward threads].
 
-    What moves although the stack does not: a rank that writes its checkpoint in one call, waits for its compiler, or
+    What moves although the stack does not. A rank may write its checkpoint in one call, or wait for its compiler. Or it
     goes through steps that all end in the same wait for its GPU. No ptrace is needed: proc(5), /proc/PID/io. Children
     that have ended stay in the sums, as their parents' cutime and cstime, and in their io. A compiler lives for less
     time than lies between two looks. A data loader's end must not outweigh what the rank itself has written.

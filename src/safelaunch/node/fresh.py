@@ -1,8 +1,8 @@
 """Names in a shared directory as they are now, not as this host remembers them.
 
-An NFS client believes what it knows of a directory's names, and of names that are not there, for `acdirmin` to
-`acdirmax` (30 to 60 s; nfs(5), "Directory entry caching"). A file that others made or replaced is seen that late, and a
-journal is read without its newest writer. Once a client changes a directory itself, it asks the server anew.
+An NFS client believes what it knows of a directory's names, and of names that are not there. It does so for `acdirmin`
+to `acdirmax` (30 to 60 s; nfs(5), "Directory entry caching"). A file that others made or replaced is seen that late,
+and a journal is read without its newest writer. Once a client changes a directory itself, it asks the server anew.
 """
 
 import os

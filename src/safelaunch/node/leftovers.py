@@ -135,8 +135,8 @@ def end_ours(rows: Sequence[dict[str, Any]], table: Mapping[int, proctable.Proce
 
 
 def _handle(process: proctable.Process, claim: Claim) -> Optional[int]:
-    """A pidfd of this very process; None where it is no more. The mark is read again after the handle was taken: a
-    number that was given to another process in between is told by it, or by its start time.
+    """A pidfd of this very process; None where it is no more. The mark is read again after the handle was taken. By it,
+    or by its start time, a number is told that was given to another process in between.
     """
     try:
         fd = os.pidfd_open(process.pid)

@@ -3,9 +3,9 @@
     srun … >>SPOOL 2>&1        a regular file on a local disk: srun never blocks, and no pump can take a line with it
     python3 -I pump.py --spool SPOOL --target TARGET [--keep-mb 16] [--pid-file FILE] [--once]
 
-Seeds: a rank slept for ever in a log write to a frozen filesystem, and 64 GPUs with it. Here only the pump sleeps;
-after the thaw it catches up. Only the pump writes TARGET, and byte n of it is byte n of SPOOL, so the size of TARGET
-tells where to go on: a pump killed at any byte, and started again, loses and doubles nothing.
+Seen in a real training: a rank slept for ever in a log write to a frozen filesystem, and 64 GPUs with it. Here only the
+pump sleeps; after the thaw it catches up. Only the pump writes TARGET, and byte n of it is byte n of SPOOL. So the size
+of TARGET tells where to go on. A pump killed at any byte, and started again, loses and doubles nothing.
 
 SIGTERM, or its parent gone and SPOOL deleted: copy until it has been still for `QUIET_S`, fsync, leave. Run it again
 (`--once`) when the writer has gone.
@@ -135,7 +135,7 @@ class Pump:
         self._trouble = ""
         self._trouble_since_s = 0.0
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
-        self._ranks: Any = None   # node.ranklogs.RankFiles, where the run wants them
+        self._ranks: Any = None   # node.ranklogs.LogSplit, where the run wants them
 
     def run(self) -> int:
         """Copy until told to stop and all is copied; the exit code."""
@@ -177,7 +177,8 @@ class Pump:
         return False
 
     def _wait(self, timeout_s: float) -> None:
-        self._for_ranks(lambda ranks: ranks.write_if_due())
+        if not self._are_ranks_split():
+            return   # a piece of what was there before: the log itself comes first
         if self._stop.at_s is None:
             self._stop.wait(min(BATCH_S, timeout_s))
         if self._stop.at_s is None:
@@ -192,6 +193,8 @@ class Pump:
         return has_grown or os.fstat(self._spool).st_size == self._position
 
     def _leave(self) -> int:
+        while not self._are_ranks_split() and not self._stop.is_overdue():
+            pass
         self._for_ranks(lambda ranks: ranks.end())
         left = os.fstat(self._spool).st_size - self._position
         if not left:
@@ -223,26 +226,28 @@ class Pump:
 
     def _open_ranks(self) -> None:
         """One file for each rank as well (launch.logs), where the leader has written so beside the spool."""
-        self._ranks, facts = None, self._spool_path.with_suffix(".json")
+        facts = self._spool_path.with_suffix(".json")
+
+        def begin(_: None) -> None:
+            sys.path.insert(0, str(Path(__file__).parents[2]))   # under -I nothing else says where the package is
+            from safelaunch.node.ranklogs import LogSplit
+            self._ranks = LogSplit(str(facts), str(self._target_path), str(facts.with_suffix(".ranks")))
         with contextlib.suppress(FileNotFoundError):
-            if b'"rank_logs"' in facts.read_bytes():
-                self._for_ranks(lambda _: self._begin_ranks(str(facts)), is_begun=False)
+            if self._ranks is None and b'"rank_logs"' in facts.read_bytes():
+                self._for_ranks(begin, is_begun=False)
 
-    def _begin_ranks(self, facts: str) -> None:
-        sys.path.insert(0, str(Path(__file__).parents[2]))   # under -I nothing else says where the package is
-        from safelaunch.node import ranklogs
-
-        self._ranks = ranklogs.begin_anew(facts, str(self._target_path), self._position + self._shift)
-
-    def _for_ranks(self, what: Callable[[Any], object], is_begun: bool = True) -> None:
-        """Do this with the ranks' files, if there are any; what fails with them must not hold the log."""
-        if is_begun and self._ranks is None:
-            return
+    def _for_ranks(self, what: Callable[[Any], object], is_begun: bool = True) -> object:
+        """What this says of the ranks' files, if there are any; what fails with them must not hold the log."""
         try:
-            what(self._ranks)
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            return what(self._ranks) if self._ranks is not None or not is_begun else None
+        except (ImportError, OSError, ValueError, LookupError, TypeError) as error:
             _say(f"one file for each rank: {error!r}; `safelaunch logs --split` makes them of {self._target_path}")
             self._ranks = None
+        return None
+
+    def _are_ranks_split(self) -> bool:
+        """Whether all that was copied is in the ranks' files, too; if not, some more is now."""
+        return self._for_ranks(lambda ranks: ranks.catch_up(self._position + self._shift)) is not False
 
     def _copy_up_to(self, end: int) -> None:
         assert self._target is not None
@@ -250,9 +255,10 @@ class Pump:
             size = os.preadv(self._spool, [self._buffer[:min(CHUNK_BYTES, end - self._position)]], self._position)
             if size == 0:  # cut meanwhile; the next round says so
                 return
-            size = os.pwrite(self._target, self._buffer[:size], self._position + self._shift)
+            part, at = self._buffer[:size], self._position + self._shift
+            size = os.pwrite(self._target, part, at)
             self._position += size
-            self._for_ranks(lambda ranks, size=size: ranks.feed(bytes(self._buffer[:size])))   # type: ignore[misc]
+            self._for_ranks(lambda ranks, at=at, part=part[:size]: ranks.feed(at, bytes(part)))   # type: ignore[misc]
 
     def _sync(self) -> None:
         """Make the copied part durable and give its blocks in the spool back; reopen a target that was replaced."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OTHER = "other.log"   # lines of no rank: of launchers, of srun, of safelaunch
 PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as core/logview/parts.py
-_HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")   # the log says it, and it becomes part of a file's name
+_HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")   # the log says it, and it becomes part of a file's name
 MOST_FILES = 20_000   # of an attempt: a log full of odd prefixes fills no folder with files
 MOST_LINE = 1 << 20   # bytes; what follows in a longer one goes to OTHER
 HELD_BYTES = 8 << 20  # of lines that wait to be written
@@ -104,31 +104,81 @@ class RankFiles:
         self.write()
 
 
-def begin_anew(facts: str, log: str, size: int) -> RankFiles:
-    """The rank files beside an attempt's log, with what its first `size` bytes say.
+class LogSplit:
+    """The rank files beside an attempt's log while that grows, and how far they have come in it (`at`, bytes)."""
 
-    `facts` is the file in which the leader has written down the attempt. A pump does not know where an earlier one
-    stopped in them: they are written again. Raises OSError, ValueError, KeyError.
-    """
-    with open(facts, "rb") as file:
-        told = json.loads(file.read())
-    folder = os.path.join(os.path.dirname(log), "ranks")
-    parent = os.stat(os.path.dirname(log)).st_mode
+    def __init__(self, facts: str, log: str, stopped: str) -> None:
+        """`facts`: the file in which the leader has written down the attempt. `stopped`: where a pump that was told to
+        leave has noted how far it had come. One that was killed noted nothing: they are written again. Raises OSError,
+        ValueError, KeyError, TypeError.
+        """
+        with open(facts, "rb") as file:
+            told = json.loads(file.read())
+        self._log, self._stopped = log, stopped
+        folder = os.path.join(os.path.dirname(log), "ranks")
+        self.at = _take(stopped) if stat.S_ISDIR(_mode(folder)) else 0
+        if not self.at:
+            _make_empty(folder)
+        self._files = RankFiles(folder, tuple(told["nodes"]), told["rank_logs"] or None)
+
+    def feed(self, start: int, data: bytes) -> None:
+        """The bytes from `start` on, which the log has now; those that it had before, or that come too early, are left.
+        Raises OSError.
+        """
+        if 0 <= self.at - start < len(data):
+            self._files.feed(data[self.at - start:])
+            self.at = start + len(data)
+
+    def catch_up(self, size: int) -> bool:
+        """Whether the first `size` bytes of the log are split; if not, some more are now. What waits is written when it
+        is time. Raises OSError.
+        """
+        if self.at < size:
+            with open(self._log, "rb") as file:
+                file.seek(self.at)
+                data = file.read(min(READ_BYTES, size - self.at))
+            self.feed(self.at, data)
+            self.at = self.at if data else size   # somebody has cut it
+        self._files.write_if_due()
+        return self.at >= size
+
+    def end(self) -> None:
+        """Write all, and note for a pump that goes on how far that is. Raises OSError."""
+        self._files.end()
+        with open(self._stopped, "w") as file:
+            file.write(str(self.at))
+
+
+def _take(note: str) -> int:
+    """What a pump has noted; 0 = nothing. It counts once: whoever goes on may be killed."""
+    try:
+        with open(note) as file:
+            at = int(file.read())
+        os.unlink(note)
+    except (OSError, ValueError):
+        return 0
+    return at
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _make_empty(folder: str) -> None:
+    """Make the folder, or delete what is in it; another file of that name is left."""
+    parent = os.stat(os.path.dirname(folder)).st_mode
     try:
         os.mkdir(folder, FOLDER)
     except FileExistsError:
-        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        if not stat.S_ISDIR(_mode(folder)):
             raise
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
     if parent & stat.S_ISGID and parent & stat.S_IRGRP:
         os.chmod(folder, GROUP_FOLDER)
-    files = RankFiles(folder, tuple(told["nodes"]), told["rank_logs"] or None)
-    with open(log, "rb") as file:
-        while size > 0 and (data := file.read(min(READ_BYTES, size))):
-            files.feed(data)
-            size -= len(data)
-    return files
 
 
 def _append(folder: str, name: str, data: bytes) -> None:

@@ -4,14 +4,13 @@ peer, it only meets that node by a TCP connection, as guards and training do. St
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 
 from safelaunch.node import addresses, children
 from safelaunch.node.bench import pair
-from safelaunch.node.checks.answer import CheckRequest, failed, ok, skipped, unknown
+from safelaunch.node.checks.answer import failed, ok, print_answer, skipped, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,17 +108,5 @@ def meet(words: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def main(text: str) -> int:
     """Print the answer to a request, a JSON object; 0, whatever happened."""
-    start_s = time.monotonic()
-    host = os.uname().nodename.split(".")[0]
-    told: dict[str, Any] = {"v": 1, "node": host, "t": time.time(), "checks": [], "notes": []}
-    try:
-        words = json.loads(text)
-        told["node"] = CheckRequest({"node": words.get("node")}).node
-        told["checks"] = meet(words) if words.get("peer") else look(words)
-        told["addresses"] = addresses.own_addresses()
-    except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's answer with it
-        told["notes"] = ["the look failed: %r" % (error,)]
-    told["took_s"] = round(time.monotonic() - start_s, 3)
-    sys.stdout.write(json.dumps(told, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
-    return 0
+    return print_answer(text, "site", dict, lambda words, told: told.update(
+        addresses=addresses.own_addresses(), checks=meet(words) if words.get("peer") else look(words)))

@@ -1,9 +1,9 @@
 """Python stacks of running processes by py-spy, else pystack, with the reason where there is none.
 
-py-spy reads a process without stopping it first (--nonblocking): that takes 10 ms, disturbs nobody, and works on
-stopped processes, where a blocking dump fails with "unexpected waitpid result" (both measured, py-spy 0.4.3). A
-blocking dump follows only where the other found nothing. Travels with node.collect as text: standard library,
-Python 3.9.
+py-spy reads a process without stopping it first (--nonblocking). That takes 10 ms, disturbs nobody, and works on
+stopped processes. There a blocking dump fails with "unexpected waitpid result" (both measured, py-spy 0.4.3). A
+blocking dump follows only where the other found nothing. Travels with node.collect as text: standard library, Python
+3.9.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def is_own_folder(path: str) -> bool:
 
 
 def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]]) -> str:
-    """Where py-spy lies on the node's own disk from now on: a program on a frozen filesystem cannot be executed. ""
+    """Where py-spy lies on the node's own disk from now on. A program on a frozen filesystem cannot be executed. ""
     where it was not found or the folder is not ours alone. The installed one is taken, also in place of an older copy.
 
     Runs in a child with a deadline. pystack is many files and stays where it is.

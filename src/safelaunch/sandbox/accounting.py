@@ -18,9 +18,9 @@ ACCOUNT = "sl-project"
 STORAGE = "slurm"
 # MariaDB's own files, messages among them. 10.11 (Debian 12) calls them by MySQL's names, 11.8 (Debian 13) does not.
 SHARES = {Path("/usr/share/mariadb"): "mariadb_system_tables", Path("/usr/share/mysql"): "mysql_system_tables"}
-# No waiting for a disk: the database dies with its folder. But what was committed outlives a crash of MariaDB, hence 2:
-# with 0 a crash forgets the last second, which slurmdbd has acknowledged (seen). slurmdbd complains below 64 MB of log
-# and 900 s of waiting; its complaint about memory stays: a sandbox should not take a gigabyte for its tables.
+# No waiting for a disk: the database dies with its folder. But what was committed outlives a crash of MariaDB, hence 2.
+# With 0 a crash forgets the last second, which slurmdbd has acknowledged (seen). The daemon complains below 64 MB of
+# log and 900 s of waiting. Its complaint about memory stays, since a sandbox should not take a gigabyte for its tables.
 TUNING = (
     "--innodb-log-file-size=64M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=2",
     "--innodb-flush-method=nosync", "--skip-log-bin",
@@ -60,8 +60,8 @@ def lay_out(entry: RegisteredSandbox, enter: list[str], host: str, address: str)
     for sub in ("data", "tmp"):
         (folder / "db" / sub).mkdir(parents=True)
     (folder / "db").chmod(0o700)
-    # root enters through the socket and without a password (the plugin unix_socket); nobody else is known.
-    # slurmdbd 26.05 on MariaDB's client 11.8.9 does not get over a database that is missing: it makes it, and the query
+    # root enters through the socket and without a password (the plugin unix_socket); nobody else is known. With
+    # MariaDB's client 11.8.9, slurmdbd 26.05 does not get over a database that is missing. It makes it, and the query
     # after that fails ("Number of columns in result (=1)" exceeds 0).
     made = "".join(f"create database {name};\n" for name in ("mysql", STORAGE))
     head = made + "use mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
@@ -104,8 +104,8 @@ def _share() -> tuple[Path, str]:
 
 
 def _server(folder: Path) -> list[str]:
-    # Not /tmp: a server that starts removes the temporary tables of every other one there (seen: "Table './#sql-…' is
-    # marked as crashed" when two sandboxes started together).
+    # Not /tmp: a server that starts removes the temporary tables of every other one there. Seen when two sandboxes
+    # started together: "Table './#sql-…' is marked as crashed".
     return [
         "mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/db/data", f"--tmpdir={folder}/db/tmp",
         f"--lc-messages-dir={_share()[0]}",

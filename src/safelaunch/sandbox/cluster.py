@@ -1,9 +1,9 @@
 """A real Slurm of N nodes on this machine: slurmctld, N slurmd, munge and fake GPUs, apart from everything else here.
 
-Every daemon has a machine of its own, a UTS namespace, so `hostname -s` on a node prints the node's name and all
-processes of a node can be told from all others. Ports, munge key, logs and state lie in the sandbox's folder. What is
-shared between all machines: the filesystem with /tmp, the process table, and without `netns` the loopback device (node
-names do not resolve then; a node's address is 127.0.0.1).
+Every daemon has a machine of its own, a UTS namespace. So `hostname -s` on a node prints the node's name, and all
+processes of a node can be told from all others. Ports, munge key, logs and state lie in the sandbox's folder. All
+machines share the filesystem with /tmp, and the process table. Without `netns` they share the loopback device, too.
+Then node names do not resolve, and a node's address is 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Sandbox:
     def crash(self, node: str, *, silent: bool = False, cut: bool = False) -> None:
         """A node loses its power; `ctl` is slurmctld, `db` the accounting.
 
-        Loud: all of its processes are stopped and then killed, and their sockets close. Silent: all are stopped, no FIN
-        and no RST (its kernel still accepts connections, as that of a hung machine does), until `heal` or a loud
-        crash. Cut: all go on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of slurmctld
+        Loud: all of its processes are stopped and then killed, and their sockets close. Silent: all are stopped until
+        `heal` or a loud crash, without FIN and RST. Its kernel still accepts connections, as that of a hung machine
+        does. Cut: all go on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of slurmctld
         forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
         """
         daemons.check_root()

@@ -14,7 +14,7 @@ from safelaunch.sandbox.registry import RegisteredSandbox
 # slurmstepd binds <spool>/<node>_<job>.<step>, and a socket's path ends at 108 bytes (unix(7)).
 MAX_DIR_LENGTH = 64
 # A job in `high` takes the nodes of jobs in the other two: `low` is cancelled, `low-requeue` is queued again. With
-# grace the steps get SIGTERM at once and the batch shell nothing; the kill comes when slurmctld next looks for jobs
+# grace the steps get SIGTERM at once and the batch shell nothing. The kill comes when slurmctld next looks for jobs
 # past their time, every 30 s (22.05, measured: 28 s after the SIGTERM). `main` neither preempts nor is preempted.
 PREEMPTION = [
     "PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=5",
@@ -99,8 +99,8 @@ def _settings(entry: RegisteredSandbox) -> dict[str, str]:
         "TaskPlugin": "task/none",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU",
-        # A job that waited for another one starts 0.05 s after its end, instead of 1 s (bf_interval=1 alone) or 2 s
-        # (the defaults): measured on 22.05, four jobs each.
+        # A job that waited for another one starts 0.05 s after its end. With bf_interval=1 alone it is 1 s, with the
+        # defaults 2 s (measured on 22.05, four jobs each).
         "SchedulerParameters": "bf_interval=1,sched_interval=1,batch_sched_delay=0",
         # The defaults, written out because every drill of a node's death stands on them.
         "SlurmdTimeout": "300",

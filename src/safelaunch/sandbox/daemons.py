@@ -53,8 +53,8 @@ def check_able(
 
 
 def check_resolves() -> None:
-    """Raise SandboxError where the C library resolves nothing, not even an address, as Slurm asks (AI_ADDRCONFIG): on
-    a machine that has loopback alone (glibc 2.36, 2.41 and 2.43 with 22.05, 24.11 and 26.05, measured).
+    """Raise SandboxError where the C library resolves nothing, not even an address, as Slurm asks (AI_ADDRCONFIG). That
+    is so on a machine that has loopback alone (glibc 2.36, 2.41 and 2.43 with 22.05, 24.11 and 26.05, measured).
     """
     try:
         socket.getaddrinfo("localhost", FIRST_PORT, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)

@@ -127,9 +127,9 @@ class Namespace:
         """SIGKILL all of it before any of it can say that the rest is gone.
 
         All is stopped before the first process dies. Else, under load, a leader sees its srun die during the pass of
-        kills, or srun's second process has a step on a healthy node cancelled (both seen). No machine without power
-        does that. Children die before their parents: a stopped process group that a kill orphans is
-        sent SIGHUP and SIGCONT by the kernel (setpgid(2)), and its guard lives to report that.
+        kills. Or srun's second process has a step on a healthy node cancelled (both seen). No machine without power
+        does that. Children die before their parents. The kernel sends SIGHUP and SIGCONT to a stopped process group
+        that a kill orphans (setpgid(2)), and its guard would live to report that.
         """
         _signal_all(self.pids(), signal.SIGSTOP)
         self._signal_until(signal.SIGSTOP, _is_speechless, timeout_s)

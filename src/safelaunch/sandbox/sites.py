@@ -87,6 +87,11 @@ FAILING_PROLOG = """\
 #!/bin/bash
 [ ! -e {dir}/bad-$SLURMD_NODENAME ]
 """
+# slurm.conf(5), TaskProlog: slurmstepd has told srun that the task runs, and waits for this.
+LATE_TASK = """\
+#!/bin/bash
+while [ -e {dir}/late-$SLURMD_NODENAME ]; do sleep 0.1; done
+"""
 # Stands for csh, which no command of ours is written for: whoever gives one to the login shell gets nothing.
 CSH = """\
 #!/bin/bash
@@ -142,6 +147,8 @@ QUIRKS = {
                              programs={"/usr/local/bin/srun": WITHOUT_OVERLAP}),
     "task-prolog": Quirk("a TaskProlog prints, and gives each step another TMPDIR, which does not exist",
                          {"TaskProlog": "{dir}/task_prolog"}, {"task_prolog": TASK_PROLOG}),
+    "late-tasks": Quirk("tasks wait on each node NAME for which the sandbox's folder has a file late-NAME",
+                        {"TaskProlog": "{dir}/task_prolog"}, {"task_prolog": LATE_TASK}),
     "slow-prolog": Quirk("Prolog and Epilog take three seconds on each node",
                          {"Prolog": "{dir}/prolog", "Epilog": "{dir}/prolog"},
                          {"prolog": "#!/bin/bash\nsleep 3\n"}),

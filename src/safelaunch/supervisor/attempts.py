@@ -186,8 +186,9 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 
 def fence(lead: Leader) -> bool:
     """Make sure that nothing of the attempt is left; True once that is sure."""
+    sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
     for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.is_record_moved,
-                                              lead.folder.is_frozen):
+                                              lead.folder.is_frozen, sruns):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)

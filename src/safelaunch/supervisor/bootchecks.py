@@ -1,7 +1,7 @@
 """The checks of a job's nodes before an attempt: asked, told to people, and what follows for a node that fails.
 
 Nothing here can keep a run from its start: who cannot be asked, or does not answer in time, is unknown and is used.
-supervisor/suspectchecks checks suspects beside an attempt; what is told and written down of both is here.
+Suspects are checked beside an attempt by supervisor/suspectchecks; what is told and written down of both is here.
 """
 
 from __future__ import annotations

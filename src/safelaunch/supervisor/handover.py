@@ -13,13 +13,13 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import HandOver
 from safelaunch.core.decide.cancel import Fate
+from safelaunch.core.decide.passing import SETTLE_S
 from safelaunch.core.endings import JobEnd
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
-    SETTLE_S,
     choose,
     find_fate,
     find_queued,
@@ -331,8 +331,8 @@ def start_soon(lead: Leader) -> Step:
     """Let this requeued job start when this supervisor has gone, not two minutes later.
 
     When it stops completing, Slurm sets StartTime to 121 s from then, unless it is already in the future (job_mgr.c,
-    batch_requeue_fini). "now" fails twice, so "now+8": while the job completes it has no effect, and right after that
-    slurmd says "already killed, do not launch batch job", and the job is FAILED (both measured, 22.05).
+    batch_requeue_fini). With "now" it fails twice, so it is "now+8" (both measured, 22.05). While the job completes it
+    has no effect. Right after that slurmd says "already killed, do not launch batch job", and the job is FAILED.
     """
     if lead.state.successor != lead.job.id:
         return

@@ -1,5 +1,5 @@
-"""The hang checks of a silent training, in their order, for the leader and for `attach`: two that must agree, and a
-third for what may pass by itself (core.hangs.proof).
+"""The hang checks of a silent training, in their order, for the leader and for `attach`. Two must agree, and a third is
+for what may pass by itself (core.hangs.proof).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Handles a silent training: checks its ranks, waits for a second witness, and ends it only then.
 
-Silence is the first witness (core.hangs). The second is a hang check on all nodes: stacks that do not move, ranks
-asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangs.verdict). Otherwise it says so,
-and checks again later. It waits for a frozen filesystem: a restart would hang in its first read.
+Silence is the first witness (core.hangs). The second is a hang check on all nodes. It sees stacks that do not move,
+ranks asleep in D state or stopped, nodes that do not answer, and ranks that are gone (core.hangs.verdict). Otherwise it
+says so, and checks again later. It waits for a frozen filesystem: a restart would hang in its first read.
 """
 
 from __future__ import annotations

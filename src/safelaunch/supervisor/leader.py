@@ -303,8 +303,8 @@ class Leader(LeaderParts):
 
 
 def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:
-    """Keep on this host's own disk what a supervisor that starts here next needs: the run's token, this host's port,
-    and the hosts of eligible standbys, one of which may have taken over.
+    """Keep on this host's own disk what a supervisor that starts here next needs. That is the run's token, this host's
+    port, and the hosts of eligible standbys, one of which may have taken over.
     """
     temporary = local / "control.tmp"
     temporary.touch(0o600)

@@ -1,7 +1,7 @@
 """The leader's loop: the supervisor in the batch step. One tick is observe → decide → act → record.
 
-Only `core.decide` decides. Nothing here blocks on the shared folder or on Slurm: disposable children touch the folder
-(adapters.shared), Slurm's commands run in the background, and longer acts are generators that yield what they wait for.
+Only `core.decide` decides. Nothing here blocks on the shared folder or on Slurm. Disposable children touch the folder
+(adapters.shared), and Slurm's commands run in the background. Longer acts are generators that yield what they wait for.
 The process can die at any line: the batch shell starts it again. What it needs to go on is in the journal and on this
 node's own disk.
 """

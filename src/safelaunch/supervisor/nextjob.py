@@ -14,7 +14,7 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
 from safelaunch.core.decide.actions import AskNodes
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, SlurmQuestion
-from safelaunch.core.decide.passing import Refused, Secure
+from safelaunch.core.decide.passing import SETTLE_S, Refused, Secure
 from safelaunch.core.decide.resize import SOON_S
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
@@ -23,8 +23,6 @@ from safelaunch.supervisor.following import look_at_others, tell_followers
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
-SETTLE_S = 5.0         # slurmctld handles its waiting requests within a second of coming back
-PATIENCE_S = 30.0      # at most, between two questions while slurmctld is away
 FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
 
 Asking = Generator[Command | float, Result | None, Fate]
@@ -77,7 +75,7 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")
         if result.is_ok or result.is_unknown:   # no clear answer: the next round checks first, it may be queued
-            yield min(PATIENCE_S, SETTLE_S * 2 ** unclear)
+            yield passing.pause_without_answer(unclear)
             unclear += 1
             continue
         refusals += 1
@@ -164,7 +162,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
     return passing.without_sbatch(is_done((yield lead.successor.run(slurm.show_job(lead.job.id)))),
-                                  is_small=len(lead.job.nodes) < lead.plan.nodes)
+                                  is_small=len(lead.job.nodes) < lead.plan.allocated_nodes)
 
 
 def ask_missing(lead: Leader, action: AskNodes) -> Step:

@@ -47,6 +47,8 @@ CLOSING_S = 60.0        # repeat the message now and then where a script opens a
 LIMIT_S = 3600.0        # between two checks of the time limit, which people may extend
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
+MISSING_AGAIN_S = 300.0
+ASKS_S = 60.0           # srun gives up a node that is dead after 11 s, a silent one after 20 s (drill, Slurm 22.05)
 SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decides what that means
 
 
@@ -197,6 +199,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         hangs.follow(lead, talk)
     if lead.clock.is_due(Timer.LOST_NODES, LOOK_FOR_LOST_S):
         find_lost(lead)
+        find_missing(lead, lead.attempt)
         overlap.detect_blocked_attempt(lead)
 
 
@@ -270,6 +273,32 @@ def probe(lead: Leader, guard: Guard) -> Step:
     is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
     if silence.is_lost_by_probe(silent_s, is_ok):
         lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and a test step failed there")
+
+
+def find_missing(lead: Leader, live: Live) -> None:
+    """Test nodes of which no guard has connected. In a script of the user's own nobody knows which nodes a step has."""
+    guards = lead.server.guards.values()
+    there = {guard.node for guard in guards} | lead.reach.lost.keys() | {lead.job.host}
+    if not guards or any(guard.is_of_step for guard in guards) or not silence.is_missed(
+            lead.now_s - lead.running.launched_s, lead.now_s - lead.running.grew_s,
+            is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None and not lead.job.is_local):
+        return
+    for node in live.nodes:
+        if node not in there:
+            lead.tasks.begin(Work.PROBE_MISSING, probe_missing(lead, node, live.number), node)
+
+
+def probe_missing(lead: Leader, node: str, number: int) -> Step:
+    """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
+    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
+    overlap.note_result(lead, result)
+    is_missing = lead.live is not None and lead.live.number == number and all(
+        guard.node != node for guard in lead.server.guards.values())
+    if is_missing and result is not None and "Job step aborted" in result.stderr:   # slurmctld was heard, the node not
+        since_s = lead.now_s - lead.running.launched_s
+        lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
+        return
+    yield MISSING_AGAIN_S
 
 
 def on_report(lead: Leader, guard: Guard) -> None:

@@ -2,7 +2,7 @@
 
 Helper steps (standby, hang checks, sweeps) and relaunches use --overlap. A site can refuse that (cli_filter), or drop
 the option (a script around srun). Then a helper step waits for the training's end, takes its place, and the next
-attempt waits without end (both seen in a drill). So once srun says that, there is no standby and no hang check, a fence
+attempt waits without end (both seen in a drill). So once srun says that, there is no standby and no hang check. A fence
 waits for the lease, and attempts start as steps of their own.
 """
 

@@ -1,8 +1,8 @@
 """Waits for a filesystem on which ranks sleep, before anything is ended or restarted.
 
 A rank asleep in a write goes on when its filesystem does, and the training with it; killed, it does not end sooner. A
-restart would hang in its first read or save (seeds: "the filesystem froze and became unresponsive"). One child asks
-whether it still sleeps: it writes a byte there, and returns when the write does.
+restart would hang in its first read or save (an incident: "the filesystem froze and became unresponsive"). One child
+asks whether it still sleeps: it writes a byte there, and returns when the write does.
 """
 
 from __future__ import annotations

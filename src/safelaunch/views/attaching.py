@@ -1,7 +1,7 @@
 """`safelaunch attach`: looks after a job that safelaunch did not submit. It ends, signals and changes nothing.
 
-The silence of its log is judged as that of a run (core.hangs), and its ranks are looked at in the same way: by helper
-steps within the job.
+The silence of its log is judged as that of a run (core.hangs). Its ranks are looked at in the same way, by helper steps
+within the job.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def find_logs(run: Run, state: State) -> list[AttemptLog]:
 
 
 def starts(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
-    """Each log with the byte at which its wanted part of the last `lines` begins; those without a part are left out,
+    """Each log with the byte at which its wanted part of the last `lines` begins. Those without a part are left out,
     but not the last log, which may grow.
     """
     begins = {log.number: choice.begin(log) for log in logs}

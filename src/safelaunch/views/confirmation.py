@@ -17,8 +17,8 @@ POLL_S = 0.1
 
 
 def await_word(run: Run, name: str, say: Say) -> int:
-    """The exit code: 0 when the run has no leader any more, or its supervisor has seen the request `name`; TIMED_OUT,
-    with a message of what is missing, when nothing confirms that within CONFIRM_S.
+    """The exit code: 0 when the run has no leader any more, or its supervisor has seen the request `name`. It is
+    TIMED_OUT, with a message of what is missing, when nothing confirms that within CONFIRM_S.
     """
     if needs_none(run.state()):
         return 0

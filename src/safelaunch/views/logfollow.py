@@ -135,7 +135,8 @@ def wait_for_last_lines(run: runfolder.Run) -> None:
     if state.ended is None or state.attempt is None:
         return
     log = run.dir / runfolder.attempt_folder(state.attempt.number) / "main.log"
-    while (age_s := time.time() - state.ended.t) < LAG_S and not _stands_still(log, age_s):
+    # Where a node's clock is far ahead, nobody knows how long ago that was.
+    while abs(age_s := time.time() - state.ended.t) < LAG_S and not _stands_still(log, age_s):
         time.sleep(POLL_S)
 
 

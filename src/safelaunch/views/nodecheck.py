@@ -22,6 +22,7 @@ from safelaunch.core.model import CHECK_FAILED
 from safelaunch.errors import UsageError
 from safelaunch.node.checks.answer import ISOLATE
 from safelaunch.node.checks.table import CHECKS
+from safelaunch.node.host import short_host
 from safelaunch.views import talk
 
 SQUEUE_DEADLINE_S = 10.0
@@ -75,7 +76,7 @@ def find_target(verb: str, nodes: tuple[str, ...], is_local: bool, srun: tuple[s
     if is_local:
         if nodes:
             raise UsageError("--local looks at this machine alone: name no nodes with it")
-        return Target("", (os.uname().nodename.split(".")[0],), is_local=True)
+        return Target("", (short_host(),), is_local=True)
     try:
         here = job.current(os.environ)
     except KeyError:
@@ -89,7 +90,7 @@ def find_target(verb: str, nodes: tuple[str, ...], is_local: bool, srun: tuple[s
 
 
 def _this_cluster(env: Mapping[str, str]) -> tuple[str, ...]:
-    """srun's option that keeps a job in its cluster: in a federation, it would start on any that has a free node of
+    """srun's option that keeps a job in its cluster. In a federation, it would start on any that has a free node of
     that name (22.05, measured).
     """
     name = FederatedName(env).name()

@@ -1,7 +1,7 @@
 """Holding a run's queued jobs, and releasing them: `scontrol uhold`, `scontrol release`.
 
 `uhold` and not `hold`: a job that root holds by `hold` is JobHeldAdmin, which the owner may not release (Slurm 22.05,
-measured; scontrol(1)). squeue's reason tells a held job also where it has a dependency, and a job that starts in the
+measured; scontrol(1)). By squeue's reason a held job is told also where it has a dependency. A job that starts in the
 very moment of the hold runs on with the reason JobHeldUser (both measured).
 """
 
@@ -63,7 +63,7 @@ def hold_jobs(run: Run) -> Turned:
 def release_jobs(run: Run) -> Turned:
     """Release the run's jobs that a user holds; those of an administrator are his."""
     word = runs.ask_scheduler(run)
-    if word.jobs == ():   # one empty answer is not "no job" (law 4): the user would queue another
+    if word.jobs == ():   # one empty answer is not "no job": the user would queue another
         word = runs.ask_scheduler(run)
     if word.jobs is None:
         return Turned(trouble=word.trouble)

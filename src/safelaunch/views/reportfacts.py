@@ -70,14 +70,16 @@ def gather(run: Run, now: float) -> ReportFacts:
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
                   "t": state.ended.t} if state.ended else None,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
-        "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)), "goodput": _goodput(spans) if is_paced else None,
+        "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)),
+        "goodput": _goodput(spans) if is_paced else None,
         "lost_steps": costs.count(tracks, {}, until, until).steps,
         "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
         "attempts": [_attempt(one) for one in state.attempts],
         "verdicts": _verdicts(run, state, read.events), "stacks": _stacks(run, state),
         "curves": _curves(figures), **_findings(run, figures),
         "events": _events(read.events), "config": _config(run), "script": _script(run),
-        "notes": [*([] if is_paced else [NO_PACE]), *map(_cut, read.problems[:8]), *dict.fromkeys(map(_cut, figures.notes))],
+        "notes": [*([] if is_paced else [NO_PACE]), *map(_cut, read.problems[:8]),
+                  *dict.fromkeys(map(_cut, figures.notes))],
     }
     return ReportFacts(mask_all(public), state, tracks, spans, saved, figures)
 
@@ -108,7 +110,8 @@ def _verdicts(run: Run, state: State, events: Sequence[Event]) -> list[dict[str,
             "attempt": one.number, "t": one.ended_t, "category": one.category, "summary": _cut(one.summary or ""),
             "confidence": one.confidence, "follows": _cut(follows.get(one.number) or ""),
             "node": one.failed_node, "suspects": list(one.blamed),
-            "evidence": [{"file": _cut(_place(run, one.number, str(line.get("file") or ""))), "line_number": line.get("line_number"),
+            "evidence": [{"file": _cut(_place(run, one.number, str(line.get("file") or ""))),
+                          "line_number": line.get("line_number"),
                           "text": _cut(line.get("text") or ""), "role": _cut(line.get("role") or "")}
                          for line in _list(told.get("evidence"))[:12] if isinstance(line, dict)],
             "changes": _cut(told.get("changes") or "")})
@@ -191,7 +194,7 @@ def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _script(run: Run) -> list[str] | None:
-    """The part of job.sbatch that is this run's own: directives and values, without those of `env`; None = it cannot be
+    """The part of job.sbatch that is this run's own: directives and values, without those of `env`. None = it cannot be
     read, or is not of this form. The values of `env` end that part (templates/slurm/job.sbatch).
     """
     try:

@@ -20,7 +20,7 @@ BEHIND_NAN = "it was saved behind a loss that was no finite number (on_nan)"
 
 
 class CheckpointPlace(NamedTuple):
-    """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load; `cut_off`:
+    """A folder of checkpoints and how it is read. `rejected`: (path, step) that an attempt could not load. `cut_off`:
     saved behind a loss that was no finite number.
     """
 

@@ -100,9 +100,10 @@ def visit(dirs: Sequence[str], look: Callable[[str], Any],
     answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, deadline_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
+    from safelaunch.watch.memory import Known
     from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit(dirs, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit({dir: Known() for dir in dirs}, look)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:

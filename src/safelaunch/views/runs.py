@@ -1,6 +1,6 @@
 """Which run RUN means, and what the journal and the scheduler say of it. RUN is a path, a name, a run id, the job id of
-any of its jobs, or a unique prefix of name or id; without it the newest run in this folder. The folder may be on a
-frozen filesystem, so a disposable child reads it first.
+any of its jobs, or a unique prefix of name or id. Without it the newest run in this folder is meant. The folder may be
+on a frozen filesystem, so a disposable child reads it first.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from safelaunch.core.slurmtext import (
 from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.core.status.states import describe_end as describe_end
 from safelaunch.errors import ParseError, RunFolderError, UsageError
+from safelaunch.node.host import short_host
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -262,7 +263,7 @@ def requests(run: Run) -> tuple[Request, ...]:
 
 def _ask_machine(run: Run) -> SchedulerAnswer:
     """A local run's job is a process, which only its own machine knows."""
-    events, here = run.journal().events, os.uname().nodename.split(".")[0]
+    events, here = run.journal().events, short_host()
     if (host := local.host_of(events)) not in ("", here):
         return SchedulerAnswer(None, f"it is a local run of {host}, and this is {here}")
     return SchedulerAnswer(tuple(QueuedJob(job, jobstates.RUNNING, owner_of(run.dir), run.plan.job_name, "None", "")

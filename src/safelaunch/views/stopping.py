@@ -132,9 +132,9 @@ def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> s
 
 
 def _cancel_queued(run: Run, state: State, name: str, say: Say) -> int:
-    """Take a run without a supervisor out of the queue: it has not started yet, or its last job has ended and the next
-    one waits, perhaps held; returns the exit code. The kill switch is touched already, so a job that starts right now
-    ends by itself.
+    """Take a run without a supervisor out of the queue; returns the exit code. The run has not started yet, or its last
+    job has ended and the next one waits, perhaps held. The kill switch is touched already, so a job that starts right
+    now ends by itself.
     """
     me, word = runfolder.name_of(os.getuid()), runs.ask_scheduler(run)
     lives = state.attempt is not None and state.attempt.ended is None   # for the journal: its supervisor does the rest

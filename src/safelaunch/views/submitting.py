@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.adapters import (
     bashtext,
@@ -29,12 +29,14 @@ from safelaunch.adapters import (
 )
 from safelaunch.adapters.clustername import ClusterName, FederatedName
 from safelaunch.adapters.provenance import GitFacts
+from safelaunch.adapters.questions import Questions
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.submission import Submission
 from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import AfterRun, Plan
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 from safelaunch.version import __version__
@@ -80,13 +82,10 @@ ALONE = Lane()
 
 
 @contextlib.contextmanager
-def open_submission(say: Say) -> Iterator[Sending]:
-    """What all runs of one submission share; git and Slurm are asked from now on."""
-    sending = Sending(str(Path.cwd()), ClusterName(os.environ), FederatedName(os.environ), say)
-    try:
-        yield sending
-    finally:
-        sending.close()
+def open_submission(say: Say, questions: Questions | None = None) -> Iterator[Sending]:
+    """What all runs of one submission share; git and Slurm are asked from now on, unless they have been."""
+    with contextlib.closing(questions or Questions(os.environ, str(Path.cwd()))) as asked:
+        yield Sending(asked, say)
 
 
 def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, str]:
@@ -109,7 +108,7 @@ def choose_cluster(resolved: Resolved, say: Say) -> None:
 
 
 def stay_on_cluster(resolved: Resolved, federated: FederatedName, say: Say) -> None:
-    """In a federation, keep the run's jobs on this cluster: Slurm would start each on whichever is free first, and
+    """In a federation, keep the run's jobs on this cluster. Slurm would start each on whichever is free first, and
     there no supervisor, watch or verb could see what is left of the attempt before.
     """
     if name := federated.name(CLUSTER_S):
@@ -129,16 +128,13 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
 class Sending:
     """One submission, of a run or of a sweep: what is asked once for all of its runs."""
 
-    def __init__(self, cwd: str, cluster: ClusterName, federated: FederatedName, say: Say) -> None:
-        self._cwd, self._cluster, self._federated, self._say = cwd, cluster, federated, say
-        self._git = GitFacts(cwd)
+    def __init__(self, questions: Questions, say: Say) -> None:
+        self._questions, self._cwd, self._say = questions, questions.cwd, say
+        self._cluster, self._federated = questions.cluster, questions.federated
+        self._env = dict(os.environ)   # decoded once: a sweep needs it some times for each point
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
         self._lock = threading.Lock()   # points of a sweep are submitted by several threads
-
-    def close(self) -> None:
-        """End what still runs."""
-        self._git.close()
 
     def settle(self, resolved: Resolved) -> None:
         """Settle where the run's jobs go; raises UsageError."""
@@ -169,19 +165,20 @@ class Sending:
         if agree is not None and plan.cluster != "local":
             self._let_agree(agree, resolved, plan, text, name)
         with self._lock:
-            facts = self._git.collect(GIT_BEFORE_S)
+            facts = self._questions.git.collect(GIT_BEFORE_S)
             if self._rules is None:
                 self._rules = _packs(self._say)
         in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
+        places = {origin: origin._asdict() for origin in set(resolved.origins.values())}
         meta: dict[str, Any] = {
             "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
             "config": hide_values(config),
-            "origins": {key: origin._asdict() for key, origin in resolved.origins.items()},
+            "origins": {key: places[origin] for key, origin in resolved.origins.items()},
             "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
             "git": facts if in_meta else "git.json", "rules": self._rules,
             "cluster_name": name or None, "sweep": sweep,
         }
-        run = runfolder.create(folder, meta, plan, text, os.environ, is_followed=lane.is_followed,
+        run = runfolder.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed,
                                when_there=lambda: lane.is_there(plan))
         job = self._send(run, waits, lane)
         registry.register(folder, plan.name, run_id, job, run.cluster, sweep)
@@ -198,15 +195,16 @@ class Sending:
 
     def _let_agree(self, agree: Agree, resolved: Resolved, plan: Plan, text: str, cluster: str) -> None:
         """Show the plan; git is asked anew after that: a person can read for long, and edit meanwhile."""
-        agree(resolved, plan, text, self._git, cluster)
-        shown = self._git.collect(0.0)
-        self._git.close()
-        self._git = GitFacts(self._cwd)
-        if shown is not None and (now := self._git.collect(GIT_AGREED_S)) is not None and now != shown:
+        git = self._questions.git
+        agree(resolved, plan, text, git, cluster)
+        shown = git.collect(0.0)
+        git.close()
+        git = self._questions.git = GitFacts(self._cwd)
+        if shown is not None and (now := git.collect(GIT_AGREED_S)) is not None and now != shown:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
     def _send(self, run: runfolder.Run, waits: Waits, lane: Lane) -> str:
-        submission = Submission(run, os.environ, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
+        submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
                                 lane.is_sent, self._told)
         try:
             ownership.require(run.dir)   # it may have been there before, open to others
@@ -218,7 +216,7 @@ class Sending:
 
     def _keep_git(self, run: runfolder.Run, job: str, facts: dict[str, str] | None) -> None:
         with self._lock:
-            late = facts or self._git.collect(GIT_AFTER_S)
+            late = facts or self._questions.git.collect(GIT_AFTER_S)
         try:
             runfolder.keep_git(run.dir, late if late is not None else {"error": "git took too long"})
         except OSError as error:

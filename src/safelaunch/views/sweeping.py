@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,24 @@ from safelaunch.views.talk import Say
 AT_ONCE = 16   # points under way: the next ones are written while sbatch and the disk work on these
 
 
-@dataclass
 class SubmittedSweep:
     """The runs of a sweep by point (from 1), those that were there before included; `failed`: what stopped it."""
 
-    name: str
-    id: str
-    of: int
-    runs: dict[int, Submitted] = field(default_factory=dict)
-    failed: SafelaunchError | None = None
+    def __init__(self, name: str, id: str, of: int) -> None:
+        self.name, self.id, self.of = name, id, of
+        self.runs: dict[int, Submitted] = {}
+        self.failed: SafelaunchError | None = None
 
 
 def submit(
     read: Callable[[], list[Resolved]], say: Say, agree: Agree | None = None,
     after: Callable[[Mapping[str, Any]], Waits] | None = None,
 ) -> Submitted | SubmittedSweep:
-    """Submit the run of a config, or of a sweep a run for each point, or those that an earlier submission of it did not
-    come to. The config is read while git and Slurm answer. It reports what happens, such as a submission that goes on.
-    `agree` sees what is to be sent to Slurm before anything is made, and may raise; `after` says what the runs wait
-    for. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError where nothing was submitted.
+    """Submit the run of a config, or of a sweep a run for each point. After an earlier submission of it, those that
+    this did not come to. The config is read while git and Slurm answer. It reports what happens, such as a submission
+    that goes on. `agree` sees what is to be sent to Slurm before anything is made, and may raise; `after` says what the
+    runs wait for. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError where nothing was
+    submitted.
     """
     with submitting.open_submission(say) as sending:
         points = read()
@@ -103,7 +101,7 @@ def _newest(wanted: Path) -> Run | None:
 
 
 class _LanePlace(Lane):
-    """A point's place in its lane. The next one is made once this one's run is on disk: a submission that is killed
+    """A point's place in its lane. The next one is made once this one's run is on disk. So a submission that is killed
     leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
     """
 

@@ -15,8 +15,8 @@ from safelaunch.views import runs, talk
 from safelaunch.views.talk import Say
 
 POLL_S = (0.2, 2.0)     # an end is seen within 2 s; the shared folder is asked once in that time
-ASK_EVERY_S = 60.0      # a courtesy to slurmctld: design §7
-WITNESSES = 2           # an empty answer is not yet a lost job (law 4)
+ASK_EVERY_S = 60.0      # a courtesy to slurmctld
+WITNESSES = 2           # an empty answer is not yet a lost job
 
 
 def await_end(run: Run, timeout_s: float | None, say: Say) -> Ended:

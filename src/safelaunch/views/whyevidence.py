@@ -17,7 +17,6 @@ from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmoutput import parse_ending
-from safelaunch.core.slurmtext import is_unreachable
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
 from safelaunch.core.why.evidence import Stacks, checks_after, know
@@ -85,7 +84,7 @@ def ask_job(job: str) -> JobFacts:
     if counted is not None:
         return counted
     why = shown.stderr.strip() or "Slurm does not answer"
-    if shown.returncode is None or is_unreachable(shown.stderr):
+    if shown.is_unknown:
         raise SlurmUnreachable(f"no run is known as {job}, and Slurm does not answer: {why}", argv=shown.argv,
                                returncode=shown.returncode, stdout="", stderr=shown.stderr,
                                hint="name its log: safelaunch why FILE…")

@@ -43,7 +43,7 @@ Ask = Callable[[Callable[[], Any], float], ChildAnswer[Any]]
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """What a child is to examine: a run, Slurm's word on it, and what this watcher remembers of it."""
+    """What a child is to examine: a run, what Slurm says of it, and what this watcher remembers of it."""
 
     dir: str
     word: SlurmAnswer
@@ -73,8 +73,8 @@ class RunReader:
     _mounts: tuple[str, ...] = ()
 
     def registered(self, cluster: str = "") -> list[tuple[str, str]] | None:
-        """(folder, job name) of the user's runs, but for those of clusters that are known not to be this one, newest
-        first; None where the home does not answer.
+        """(folder, job name) of the user's runs, newest first; None where the home does not answer. Those of clusters
+        that are known not to be this one are left out.
         """
         answer = self._ask("registry", lambda: _registered(self._registry[0], cluster))
         if not answer.is_ok:
@@ -112,12 +112,12 @@ class RunReader:
                 found.update(rows)
         return found, blind
 
-    def visit(self, dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+    def visit(self, runs: Mapping[str, Known], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
         """(folder → what `look` finds there, folders that did not answer)."""
         self._mounts = _mount_points()
         found: dict[str, Any] = {}
         blind: list[str] = []
-        for group, together in self._grouped({dir: Known() for dir in dirs}).items():
+        for group, together in self._grouped(runs).items():
             rows = self._walk(group, together, look)
             if rows is None:
                 blind += together
@@ -191,8 +191,8 @@ def _registered(sign: Sequence[int], cluster: str) -> tuple[list[int], list[tupl
 
 
 def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
-    """[sign, pulse, folder without links, claim] where the pulse's file is another one than at the last glance; pulse
-    None = there is none; the last claim at the first glance only. Bare calls: a thousand runs are to take
+    """[sign, pulse, folder without links, claim] where the pulse's file is another one than at the last look. Pulse
+    None = there is none. The last claim comes at the first look only. Bare calls: a thousand runs are to take
     milliseconds.
     """
     try:

@@ -30,11 +30,13 @@ POLL_S = 0.1
 def tell_people(world: World, reader: RunReader, runs: Mapping[str, Known], host: str,
                 say: Callable[[str, str], None]) -> Generator[float, None, None]:
     """Send what is due of these runs, all at once; yields pauses. `say`: the run's folder, what became of it."""
-    found, blind = reader.visit(list(runs), lambda dir: _due(dir, runs[dir].claim, world.now()))
+    found, blind = reader.visit(runs, lambda dir: _due(dir, runs[dir].claim, world.now()))
     on_the_way: dict[str, Delivery] = {}
     for dir, known in runs.items():
         row = found.get(dir, {})
-        if "message" in row:
+        if "error" in row:   # perhaps for a moment
+            known.tries_left -= 1
+        elif "message" in row:
             known.tries_left -= 1
             on_the_way[dir] = world.deliver(targets(tuple(row["to"]), tuple(row["command"])),
                                             Message(*row["message"]), row["smtp"], row["env"])

@@ -25,13 +25,13 @@ from safelaunch.watch.acts import Blind, WatchAct
 from safelaunch.watch.memory import Known, Memory
 from safelaunch.watch.reading import RunQuestion, RunReader
 
-# Slurm is asked a minute after something has changed, then after two, four … minutes, and at last every half an hour;
-# with the jitter that is 46 times a day, where nothing happens.
+# Slurm is asked a minute after something has changed, then after two, four … minutes, and at last every half an hour.
+# With the jitter that is 46 times a day, where nothing happens.
 FIRST_S, LAST_S, JITTER = 60.0, 1800.0, 0.1
 SOON_S = 55.0               # never sooner than this after the last time
 NO_SACCT_S = 1800.0         # a site without accounts is not asked again at once
 SACCT_PATIENCE_S = 900.0    # slurmdbd is restarted within minutes; a person's scancel may stand there alone
-TELL_EVERY_S = 3600.0       # the seeds' PULSE came once an hour
+TELL_EVERY_S = 3600.0       # as often as people have found it useful
 MAX_NAMES_BYTES = 100_000   # of one command line argument; the kernel's limit is 131,072 (execve(2))
 MAX_ANSWER_BYTES = 1 << 20  # adapters.slurm reads no more: a longer answer was cut off
 
@@ -186,7 +186,7 @@ class Watcher:
         return by_name
 
     def _remember(self, known: Known, jobs: Sequence[KnownJob], now_s: float) -> SlurmAnswer:
-        """Slurm's word on a run, with what earlier ones add to it."""
+        """What Slurm says of a run, with what earlier answers add to it."""
         known.seen = known.seen or bool(jobs)
         outline = watchfacts.outline(jobs)
         known.absences = 0 if outline else known.absences + 1
@@ -267,7 +267,7 @@ class Watcher:
         return dict(found)
 
     def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, JobAccount] | None]:
-        """sacct's word on jobs; {} where the site keeps none, None while its database does not answer."""
+        """What sacct says of jobs; {} where the site keeps none, None while its database does not answer."""
         if self.world.now_s() < self.memory.no_sacct_until_s:
             return {}
         result = yield self._run(slurm.sacct(sorted(set(jobs))))
@@ -275,7 +275,7 @@ class Watcher:
         try:
             accounts = slurmtext.parse_sacct(result.check().stdout)
         except (ParseError, SlurmError):
-            is_silent = result.returncode is None or slurmtext.is_database_away(result.stderr)
+            is_silent = result.is_unknown or slurmtext.is_database_away(result.stderr)
             if is_silent and self.world.now_s() - self.memory.no_word_since_s < SACCT_PATIENCE_S:
                 self._tell_blind(f"sacct gives no clear answer ({result.stderr.strip()[:200] or 'none in time'})")
                 return None

@@ -90,7 +90,7 @@ def test_a_named_pipe_is_read(tmp_path: Path) -> None:
         writer.stdin.write(TEXT)
         writer.stdin.close()
         assert found(logfiles.read_logs([tmp_path / "pipe"], RULES)) == [("cuda", 2)]
-        assert writer.wait(timeout=10) == 0
+        assert writer.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize(("name", "host", "rank"), [

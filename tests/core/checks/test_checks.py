@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from safelaunch.core.checks import show
 from safelaunch.core.checks.compare import compare
 from safelaunch.core.checks.judge import NodeState, judge
-from safelaunch.core.checks.results import CHECK_NAMES, MOST_RESULTS, CheckReport, CheckResult, parse_report
+from safelaunch.core.checks.names import CHECK_NAMES
+from safelaunch.core.checks.results import MOST_RESULTS, CheckReport, CheckResult, parse_report
 from safelaunch.core.checks.show import check_table, log_lines, node_table
 from safelaunch.errors import ParseError
 from safelaunch.node.checks.table import CHECKS

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.decide.fence import (
+    GUARDED,
     STUCK_S,
     Fencing,
     Node,
+    ScriptTask,
     StepAnswer,
     Swept,
+    has_script_gone,
     is_lease_over,
     judge,
     judge_sweep,
@@ -95,3 +98,33 @@ def test_a_lease_is_over_only_after_the_last_word_and_the_records_move(
 ) -> None:
     if is_lease_over(now_s, heard_s, record_s, lease_s, 5.0):
         assert record_s is not None and now_s > heard_s + lease_s and now_s > record_s
+
+
+SCRIPT = ScriptTask(0, True, None)
+TWO = (ScriptTask(7, True, 2), ScriptTask(7, True, 2))   # both tasks of a step
+
+
+@pytest.mark.parametrize(("sruns", "told", "expected"), [
+    ([GUARDED], [SCRIPT, *TWO], True),
+    ([GUARDED, GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 1)], True),
+    (None, [SCRIPT, *TWO], False),
+    ([], [SCRIPT], False),
+    ([GUARDED], [*TWO], False),
+    ([GUARDED], [SCRIPT._replace(gone=False), *TWO], False),
+    ([GUARDED], [SCRIPT, TWO[0]], False),
+    ([GUARDED], [SCRIPT, TWO[0], TWO[1]._replace(gone=False)], False),
+    ([GUARDED], [SCRIPT, ScriptTask(7, True, None)], False),
+    ([GUARDED, GUARDED], [SCRIPT, *TWO], False),
+    ([GUARDED, "plain"], [SCRIPT, *TWO], False),
+    ([GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 1)], False),
+    ([GUARDED, GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 3)], False),
+], ids=[
+    "the script and both tasks of its srun", "... of two sruns", "nobody knows its sruns", "none went by the wrapper",
+    "the script's own guard never called", "the script runs", "a task never called", "a task runs",
+    "nobody knows how many tasks there are", "an srun has made no step yet", "an srun has no guards",
+    "a step of no known srun", "a task of the second never called",
+])
+def test_a_script_has_gone_when_all_that_its_sruns_started_has_said_so(
+    sruns: list[str] | None, told: list[ScriptTask], expected: bool
+) -> None:
+    assert has_script_gone(sruns, told) is expected

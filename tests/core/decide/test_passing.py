@@ -55,9 +55,15 @@ def test_only_a_leader_that_may_be_superseded_needs_a_claim_for_the_end(
 
 
 @pytest.mark.parametrize(("refusals", "is_leaving", "pause_s"), [
-    (1, False, 60.0), (2, False, 120.0), (7, False, 3600.0), (2, True, 120.0), (7, True, 600.0)])
+    (1, False, 60.0), (2, False, 120.0), (7, False, 3600.0), (2, True, 120.0), (7, True, 600.0),
+    (5000, False, 3600.0)])
 def test_pauses_after_refusals_double_up_to_a_most(refusals: int, is_leaving: bool, pause_s: float) -> None:
     assert passing.pause_after_refusal(refusals, is_leaving=is_leaving) == pause_s
+
+
+@pytest.mark.parametrize(("unclear", "pause_s"), [(0, 5.0), (1, 10.0), (3, 30.0), (5000, 30.0)])
+def test_a_slurmctld_that_is_away_for_days_is_asked_each_half_minute(unclear: int, pause_s: float) -> None:
+    assert passing.pause_without_answer(unclear) == pause_s
 
 
 @pytest.mark.parametrize(("via", "is_leaving", "expected"), [

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.decide.silence import (
+    MISSING_S,
     SILENT_BUSY_S,
     Heard,
     Silence,
     is_lost_by_probe,
+    is_missed,
     judge,
     may_be_alone,
     must_end_ranks,
@@ -60,6 +62,18 @@ def test_a_helper_step_is_a_witness_only_where_it_ran_and_the_guard_stays_silent
     silent_s: float, is_ok: bool | None, expected: bool
 ) -> None:
     assert is_lost_by_probe(silent_s, is_ok) is expected
+
+
+@pytest.mark.parametrize(("launched_s", "still_s", "is_killed", "can_probe", "expected"), [
+    (MISSING_S, MISSING_S, False, True, True), (MISSING_S - 1, MISSING_S - 1, False, True, False),
+    (MISSING_S, SILENT_S - 1, False, True, False), (MISSING_S, MISSING_S, True, True, False),
+    (MISSING_S, MISSING_S, False, False, False),
+], ids=["nothing is heard of it, and the log stands still", "it may be on its way", "ranks print: they do not wait",
+        "the attempt is being ended", "a site that forbids helper steps"])
+def test_when_a_node_is_asked_of_which_no_guard_has_connected(
+    launched_s: float, still_s: float, is_killed: bool, can_probe: bool, expected: bool
+) -> None:
+    assert is_missed(launched_s, still_s, is_killed=is_killed, can_probe=can_probe) is expected
 
 
 @pytest.mark.parametrize(("nodes", "lost", "standby_s", "is_local", "expected"), [

@@ -415,7 +415,7 @@ JOBS = st.lists(st.builds(
     user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
     nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
     excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),
-    name=st.just("run.r1")), max_size=3).map(tuple)
+    elapsed_s=st.floats(0, 1e15), name=st.just("run.r1")), max_size=3).map(tuple)
 WORDS = st.builds(SlurmAnswer, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
                   st.sampled_from([None, {}, {"12": JobAccount("CANCELLED", "0")}]), st.sampled_from([None, UP]))
 STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
@@ -568,6 +568,7 @@ def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> 
     (run(plan=SMALL), DOWN, {"short_s": 599.0}),
     (run(plan=SMALL, notes=Notes(smaller=(("13", 3),))), DOWN, {}),
     (run(plan=SMALL), UP, {}),
+    (run(plan=SMALL._replace(nodes=3, spare_nodes=1)), UP, {}),
     (run(plan=SMALL), (("idle", "n0"), ("down", "n[1-3]")), {}),
     (run(plan=SMALL), DOWN, {"excluded": "n[0-1]"}),
     (run(BEGUN, plan=SMALL), UP, {}),
@@ -576,8 +577,8 @@ def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> 
     (run(replace(RAN, via="requeue"), plan=SMALL), DOWN, {}),
     (run(plan=SMALL, requests=(KILL,)), DOWN, {}),
     (run(plan=SMALL, mine=False), DOWN, {}),
-], ids=["without min_nodes", "not yet", "it is already", "all are idle", "too few for that",
-        "... without those kept out",
+], ids=["without min_nodes", "not yet", "it is already", "all are idle", "all are idle, its spare too",
+        "too few for that", "... without those kept out",
         "busy nodes, before the run has begun", "its checkpoint cannot be converted", "... or was not, three times",
         "it is to be requeued", "a person has stopped it", "another user's"])
 def test_a_job_keeps_its_size(watched: Watched, nodes: Any, more: dict[str, Any]) -> None:
@@ -600,8 +601,9 @@ def test_a_job_is_made_smaller(watched: Watched) -> None:
     (SMALL, (("allocated", "n[0-2]"), ("idle*", "n3")), {}, 2),
     (SMALL._replace(nodes_multiple_of=2), DOWN, {}, 2),
     (SMALL, UP, {"excluded": "n3"}, 3),
+    (SMALL._replace(nodes=3, spare_nodes=1), DOWN, {}, 3),
 ], ids=["those that are idle", "... or kept for a job", "the fewest, where all are busy", "silent ones are not idle",
-        "a multiple", "without those kept out"])
+        "a multiple", "without those kept out", "all but its spare"])
 def test_a_job_of_a_run_that_has_begun_asks_for_the_nodes_that_are_idle(
     plan: Any, nodes: Any, more: dict[str, Any], size: int
 ) -> None:
@@ -628,5 +630,6 @@ def test_exclusions_give_way_only_where_fewer_nodes_would_not_do() -> None:
 
 def test_a_job_that_was_made_smaller_is_known_from_the_journal() -> None:
     said = [("outcome", {"claim": 4, "act": "make_smaller", "ok": True, "job": "13", "nodes": 3}),
-            ("outcome", {"claim": 5, "act": "make_smaller", "ok": False, "why": "no"})]
+            ("outcome", {"claim": 5, "act": "make_smaller", "ok": False, "why": "no"}),
+            ("outcome", {"claim": 6, "act": "make_smaller", "ok": True})]   # of another version
     assert read_notes(events(*said)).smaller == (("13", 3),)

@@ -7,7 +7,8 @@ import pytest
 from safelaunch.core.folding import fold
 from safelaunch.core.notify.message import compose
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, MOST_WAITING, Notice, Notices
-from safelaunch.core.notify.words import DEFAULT, WORDS, due
+from safelaunch.core.notify.when import DEFAULT, NAMES
+from safelaunch.core.notify.words import WORDS, due
 from tests.core.test_folding import Pen, end_attempt, started
 
 ALL = tuple(WORDS)
@@ -23,6 +24,10 @@ EVENTS: list[tuple[str, dict[str, object], str]] = [
     ("lost_progress", {"attempt": 1, "why": "step 1"}, "lost_progress"),
     ("preserved", {"until": 9999.0, "nodes": ["n1"]}, "preserved"),
 ]
+
+
+def test_the_table_of_keys_knows_all_words() -> None:
+    assert tuple(WORDS) == NAMES
 
 
 def words(pen: Pen, when: tuple[str, ...] = ALL) -> list[str]:

@@ -58,8 +58,8 @@ def test_an_interpreter_that_hangs_costs_its_deadline_and_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(main.EACH_S, "torch", 0.2)
-    told = main.answer({"python": python(tmp_path, "exec sleep 600"), "skip": ["gpu_memory"], "repeats": 1})
-    found = {row["name"]: row["outcome"] for row in told["checks"]}
+    bench = main.Bench({"python": python(tmp_path, "exec sleep 600"), "skip": ["gpu_memory"], "repeats": 1})
+    found = {row["name"]: row["outcome"] for row in bench.run()}
     assert found == {"matmul": "failed", "memory": "ok"}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,10 +153,17 @@ def test_a_port_that_is_half_up_fails_and_one_without_a_cable_does_not(node: Mad
     assert node.check("infiniband")["why"] == "mlx5_2/1 is INIT"
 
 
-def test_nothing_heavy_runs_beside_a_process_on_a_gpu(node: MadeNode) -> None:
+@pytest.mark.parametrize(("check", "program", "words"), [
+    ("gpu_burn", "gpu_burn", {}), ("gpu_alone", "python", {"level": "isolate"}),
+    ("gpu_together", "python", {"level": "isolate", "gpus": 8})], ids=str)
+def test_nothing_heavy_runs_beside_a_process_on_a_gpu(
+    node: MadeNode, check: str, program: str, words: dict[str, Any]
+) -> None:
     node.gpus(H100.replace("\t\t</processes>", PROCESS))
-    node.program("gpu_burn", by=f"touch {node.folder}/burnt")
-    assert node.check("gpu_burn")["outcome"] == "skipped" and not (node.folder / "burnt").exists()
+    node.program(program, by=f"touch {node.folder}/ran")
+    answer = node.check(check, **words)
+    assert (answer["outcome"], "process" in answer["why"]) == ("skipped", True), answer
+    assert not (node.folder / "ran").exists()
 
 
 def test_a_heavy_tool_that_hangs_fails_and_one_that_breaks_is_unknown(

@@ -1,8 +1,8 @@
 """Which parts of a big log must be read: the last healthy progress bounds the search.
 
 An error after which the training went on is not the cause of its end. So the reader goes back from the end in growing
-strides until it sees steps, halves the last stride a few times, and reads from a margin before that to the end. Wrong
-guesses cost time only: everything after the found place is read, except the middle of a long silence.
+strides until it sees steps, and halves the last stride a few times. It reads from a margin before that to the end.
+Wrong guesses cost time only: everything after the found place is read, except the middle of a long silence.
 
 It reads the head (launch, versions), MARGIN before the last progress, the next DEAD_HEAD and the last DEAD_TAIL. In
 between, where an hour of echoes can fill gigabytes, it reads SAMPLE of every SAMPLE_EVERY or more. A log without steps

@@ -80,7 +80,8 @@ def scan_blocks(
 ) -> int | None:
     """Feed [start, end) block by block; `read` gives (offset, size) → bytes, fewer only at the end of the file.
 
-    Of a line that fills many blocks only the first ones are read, and the last. Returns the number of the line after the last one, when `number`, that of the first one, is known.
+    Of a line that fills many blocks only the first ones are read, and the last. Returns the number of the line after
+    the last one, when `number`, that of the first one, is known.
     """
     at, within = start, 0   # `within`: blocks since the last line end
     while at < end:

@@ -1,7 +1,7 @@
 """Logs on disk, plain, gzipped or piped in → one Log.
 
-A log is never read whole into memory, and nothing in it can make the reader fail: binary bytes, lines of any length, a
-file that ends within a line or a gzip member.
+A log is never read whole into memory, and nothing in it can make the reader fail. It may hold binary bytes and lines of
+any length, and end within a line or a gzip member.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_logs(
 ) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
 
-    Of a big log only what can matter is read (see logbounds), unless `thorough`; at most `workers` processes share the
+    Of a big log only what can matter is read (see logbounds), unless `thorough`. At most `workers` processes share the
     work, by default one for each core. `compiled`: these rules.
     """
     rules = tuple(rules)

@@ -168,8 +168,8 @@ ROWS: dict[str, Category] = {
         spares_checkpoint=True,
         page=Page(
             "the ranks did not find each other",
-            "The store at the start could not be opened or reached: mostly a port that an earlier or another job still "
-            "holds, else an address that does not lead to the first node.",
+            "The store at the start could not be opened or reached. Mostly an earlier or another job still holds the "
+            "port; else the address does not lead to the first node.",
             ("on the first node: ss -ltnp | grep PORT names who holds it",
              "getent hosts MASTER_ADDR on another node; may the nodes talk to each other on that port?",
              "did every node start? One that did not leaves the others waiting"),
@@ -213,8 +213,9 @@ ROWS: dict[str, Category] = {
         is_bad_node=True, spares_checkpoint=True, stalls_a_rank=True,
         page=Page(
             "a GPU or its link is failing",
-            "The driver or CUDA reported what software cannot cause: an Xid of the hardware classes, an uncorrectable "
-            "memory error, a GPU that is no longer on the bus. The other ranks' errors and time-outs are echoes.",
+            "The driver or CUDA reported what software cannot cause. That is an Xid of the hardware classes, an "
+            "uncorrectable memory error, or a GPU that is no longer on the bus. The other ranks' errors and time-outs "
+            "are echoes.",
             ("on the node: dmesg -T | grep -E 'NVRM|Xid'; an Xid of class hardware names the GPU by its PCI address",
              "on the node: nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT; pending remaps need a reset of the GPU",
              "nvidia-smi topo -m and nvidia-smi nvlink -e: replay and CRC errors of a link that grow",

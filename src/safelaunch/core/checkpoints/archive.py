@@ -27,7 +27,7 @@ _FULL_32 = 0xFFFFFFFF
 _FULL_16 = 0xFFFF
 # A comment may stand behind the end record; torch and zipfile write none.
 _LONGEST_COMMENT = 0xFFFF
-# One entry takes about 100 bytes, so this is a checkpoint of more than 100,000 tensors; the rest stays unread because
+# One entry takes about 100 bytes, so this is a checkpoint of more than 100,000 tensors. The rest stays unread, because
 # the reader may be the leader, which lives within 40 MB.
 _MOST_DIRECTORY_BYTES = 16 << 20
 # Each look at a member is one small read, about 1 ms on a busy parallel filesystem.

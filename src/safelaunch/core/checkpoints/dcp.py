@@ -1,10 +1,11 @@
 """Format `dcp`: folders written by torch.distributed.checkpoint: .metadata and __RANK_N.distcp.
 
 .metadata is renamed into place after every rank has written, and it says which bytes of which file each shard has
-(source: torch/distributed/checkpoint/filesystem.py, FileSystemWriter.finish). So a folder is whole when .metadata is
-a whole pickle and every file that it names reaches as far as it says, with a shard at the first and the last place.
-Files that it does not name are not judged: a rank with nothing to save leaves an empty one. Of a .metadata that is too
-long to be looked through, the last byte is looked at, and the end of each file that its beginning does not name.
+(source: torch/distributed/checkpoint/filesystem.py, FileSystemWriter.finish). So a folder is whole when .metadata is a
+whole pickle, and every file that it names reaches as far as it says. Such a file has a shard at the first and the last
+place. Files that it does not name are not judged: a rank with nothing to save leaves an empty one. A .metadata may be
+too long to be looked through. Then its last byte is looked at, and the end of each file that its beginning does not
+name.
 
 What structure cannot tell: a save that overwrites an older one of the same shapes in the same folder, cut short; bytes
 damaged inside a file.

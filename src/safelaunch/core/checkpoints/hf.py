@@ -2,10 +2,10 @@
 
 The Trainer writes weights, optimizer, scheduler, each rank's generator, and trainer_state.json last (source:
 transformers/trainer.py, _save_checkpoint). Accelerate writes each rank's random_states_N.pkl last (source:
-accelerate/checkpointing.py, save_accelerator_state). Weights are one file or several with an index, in either form,
-of a model or of PEFT's adapter; FSDP keeps them in pytorch_model_fsdp_0/ as a distributed checkpoint, DeepSpeed in
-the folder that `latest` names. Each file must be whole. A folder of weights alone, as save_pretrained
-writes it, is complete by its weights, unless its neighbours are checkpoints of a trainer: then it is an unfinished one.
+accelerate/checkpointing.py, save_accelerator_state). Weights are one file or several with an index, in either form, of
+a model or of PEFT's adapter. FSDP keeps them in pytorch_model_fsdp_0/ as a distributed checkpoint, DeepSpeed in the
+folder that `latest` names. Each file must be whole. A folder of weights alone, as save_pretrained writes it, is
+complete by its weights. If its neighbours are checkpoints of a trainer, it is an unfinished one.
 
 What structure cannot tell: a set of rng files that lacks its last ranks; a save of weights alone (save_only_model) from
 one that has lost optimizer, scheduler and rng files all three; a damaged text without JSON's form (merges.txt).

@@ -33,7 +33,7 @@ from safelaunch.core.checkpoints.model import (
 )
 
 if TYPE_CHECKING:
-    from safelaunch.core.plugins import CheckpointFormat
+    from safelaunch.core.pluginvalues import CheckpointFormat
 
 # The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
 # To add one: a file with list_candidates and judge, and a row here.
@@ -72,7 +72,7 @@ def survey(
     """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
 
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
-    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
+    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none".
     """
     rows = {format: foreign(format, plugins[format])} if format in plugins else _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)

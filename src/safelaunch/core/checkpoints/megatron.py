@@ -1,7 +1,7 @@
 """Format `megatron`: latest_checkpointed_iteration.txt and iter_0000100/ (or release/).
 
 Two layouts: mp_rank_TT[_PPP[_EEE]]/*.pt, and a distributed checkpoint (metadata.json, .metadata, common.pt). Megatron
-writes the tracker after all ranks have saved, and loads what the tracker names; a folder that is newer than the tracker
+writes the tracker after all ranks have saved, and loads what the tracker names. A folder that is newer than the tracker
 is an unfinished save. Source: megatron/training/checkpointing.py. A tracker that is empty or names no folder is a torn
 one, and then the folders' own structure decides.
 
@@ -43,7 +43,7 @@ def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
 
 
 def _refuse(folder: CheckpointTree, name: str, step: int, said: str | None, announced: int | None) -> str | None:
-    """Why an iteration's folder cannot be meant, by the tracker's word."""
+    """Why an iteration's folder cannot be meant, as the tracker says."""
     if said == RELEASE:
         return f"{TRACKER} says release"
     if announced is not None and step > announced:
@@ -55,7 +55,7 @@ def _refuse(folder: CheckpointTree, name: str, step: int, said: str | None, anno
 
 
 def _read_tracker(folder: CheckpointTree) -> str | None:
-    """The tracker's word, None without a tracker."""
+    """What the tracker says, None without a tracker."""
     if folder.size(TRACKER) is None:
         return None
     return folder.read(TRACKER, 0, 64).decode("ascii", "replace").strip()

@@ -1,8 +1,9 @@
 """Format `nanotron`: latest.txt and folders named by their step, with config.yaml, model/, optimizer/ and more.
 
-The parallel ranks stand in the files' names ("…_pp-rank-0-of-2_tp-rank-1-of-2.safetensors", "…_tp-0-of-2.pt"): so a
-missing one is seen. checkpoint_metadata.json is written after weights and optimizer, latest.txt when all ranks are
-through: a folder newer than latest.txt is an unfinished save. Source: nanotron/serialize/main.py, nanotron/trainer.py.
+The parallel ranks stand in the files' names ("…_pp-rank-0-of-2_tp-rank-1-of-2.safetensors", "…_tp-0-of-2.pt"). So a
+missing one is seen. The file checkpoint_metadata.json is written after weights and optimizer, latest.txt when all ranks
+are through: a folder newer than latest.txt is an unfinished save. Source: nanotron/serialize/main.py,
+nanotron/trainer.py.
 
 What structure cannot tell: a tensor that no rank has saved, a cut config.yaml, damaged bytes inside a tensor.
 """

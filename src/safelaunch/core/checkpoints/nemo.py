@@ -2,8 +2,9 @@
 
 NeMo calls them NAME--val_loss=0.1-step=99-consumed_samples=100, NeMo 2 with weights/ and context/ inside. While one is
 written, an empty file NAME-unfinished stands beside it (source: ModelCheckpoint of nemo/lightning/pytorch/callbacks).
-metadata.json is written when all ranks have saved, and names the layout of the shards; common.pt holds what is the same
-on all ranks (source: megatron/core/dist_checkpointing/serialization.py, save). iter_N folders are Megatron's own.
+The file metadata.json is written when all ranks have saved, and names the layout of the shards. What is the same on all
+ranks is in common.pt (source: megatron/core/dist_checkpointing/serialization.py, save). Folders iter_N are Megatron's
+own.
 
 What structure cannot tell: what it cannot of a distributed checkpoint. The zarr layout is judged by metadata.json and
 common.pt alone.

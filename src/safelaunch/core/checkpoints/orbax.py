@@ -1,11 +1,11 @@
 """Format `orbax`: folders named by their step that Orbax's CheckpointManager has committed.
 
-A save goes on in STEP.orbax-checkpoint-tmp-TIME and is renamed when all hosts are through; where renaming is not atomic
-commit_success.txt is written last instead, and current versions write it in any case (source:
-orbax/checkpoint/_src/path/atomicity.py). _CHECKPOINT_METADATA lists the items, each a folder. An item's _METADATA tells
-whether its arrays are in OCDBT: manifest.ocdbt, and data in d/ and ocdbt.process_N/. Manifests and tree nodes begin
-with a magic number and their length and end with a CRC-32C (seen in files of tensorstore 0.1.86); values are frames of
-zstd, whose blocks tell their lengths (RFC 8878, 3.1.1). So what is cut or zeroed is seen.
+A save goes on in STEP.orbax-checkpoint-tmp-TIME and is renamed when all hosts are through. Where renaming is not
+atomic, commit_success.txt is written last instead; current versions write it in any case (source:
+orbax/checkpoint/_src/path/atomicity.py). The file _CHECKPOINT_METADATA lists the items, each a folder. An item's
+_METADATA tells whether its arrays are in OCDBT: manifest.ocdbt, and data in d/ and ocdbt.process_N/. Manifests and tree
+nodes begin with a magic number and their length, and end with a CRC-32C (seen in files of tensorstore 0.1.86). Values
+are frames of zstd, whose blocks tell their lengths (RFC 8878, 3.1.1). So what is cut or zeroed is seen.
 
 What structure cannot tell: which data files there have to be, because the tree that names them is compressed; bytes
 damaged inside a value; a cut between two values; a text file in an item of the user's own.

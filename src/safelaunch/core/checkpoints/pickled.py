@@ -14,8 +14,8 @@ Recalls = Callable[[str], bool]
 
 # Of one search, all its files together: 2 to 6 s. A handful of files of 60 MB of opcodes held up a search for minutes.
 SEARCH_OPS = 10_000_000
-# A file gets this part of what is left. The first one's is enough for 17,000 shards of a .metadata (71 each, measured),
-# and after 20 files that have used up theirs the next one still gets 80,000.
+# A file gets this part of what is left. The first one's is enough for 17,000 shards of a .metadata (71 each, measured).
+# After 20 files that have used up theirs the next one still gets 80,000.
 _SHARE = 8
 # What else takes time, as that of opcodes: reading 256 KiB, and an argument that is a line or has a count.
 _READ_OPS = 256
@@ -106,7 +106,7 @@ class PickleFile:
     def walk(self, start: int, recalls: Recalls) -> Iterator[Atom]:
         """Every opcode of the pickle that begins at `start`, STOP last; raises TornPickle or LongPickle.
 
-        The memo is followed, so that a string that is written once and recalled later is seen both times; `recalls`
+        The memo is followed, so that a string that is written once and recalled later is seen both times. `recalls`
         says which strings are worth it (the names of 400,000 tensors took 31 MB).
         """
         memo: dict[int, str] = {}

@@ -13,7 +13,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 def resume_args(template: str, checkpoint: Checkpoint | None) -> tuple[str, ...]:
     """The words of `resume.args` with {path} and {step} filled in; none without a checkpoint.
 
-    The template is split into words first, so a path with blanks stays one word and no part of a path is ever read as
+    The template is split into words first. So a path with blanks stays one word, and no part of a path is ever read as
     shell code. ValueError: unbalanced quotes, an unknown {field}, {step} of a checkpoint that tells none.
     """
     words = shlex.split(template)

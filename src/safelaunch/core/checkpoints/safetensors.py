@@ -1,6 +1,6 @@
 """Format `safetensors`: files of Hugging Face's format, one or several per step, and folders of model weights.
 
-A file is a length, a JSON header, and the tensors' bytes without gaps; the header says where each tensor ends, so one
+A file is a length, a JSON header, and the tensors' bytes without gaps. The header says where each tensor ends, so one
 that stops early is always seen. Source: the format's description in the safetensors repository. Sharded weights have an
 index that names every tensor's file: all files must be there and hold the tensors that the index gives them.
 

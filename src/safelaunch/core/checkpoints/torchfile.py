@@ -1,7 +1,7 @@
 """Format `torch`: files written by torch.save (.pt, .pth, .ckpt), one or several per step.
 
 Today's torch.save writes a zip, whose directory comes last: a truncated file is always seen. The form before PyTorch
-1.6 is a row of pickles and then the raw storages; their lengths add up to the file's size, so truncation is seen too.
+1.6 is a row of pickles and then the raw storages. Their lengths add up to the file's size, so truncation is seen, too.
 Structure cannot tell a set of rank files that lacks its last ranks from a smaller set, nor flipped bits inside tensors.
 Files without a number in their name come after the numbered ones, the newest first.
 """

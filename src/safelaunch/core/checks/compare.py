@@ -19,7 +19,7 @@ ALIKE: dict[tuple[str, str], str] = {
     ("infiniband", "active"): "active ports",
 }
 RATES = {"read_gb_s": "reads", "write_gb_s": "writes"}   # of the check rw
-# Of the median. Healthy nodes of the seeds read 4.5 to 5.9 GB/s of one filesystem, and wrote 630 to 726 MB/s.
+# Of the median. Healthy nodes of a real training read 4.5 to 5.9 GB/s of one filesystem, and wrote 630 to 726 MB/s.
 SLOW = 0.5
 LEAST_NODES = 3      # below it nobody knows which of two is the slow one
 SHOWN_MODULES = 5

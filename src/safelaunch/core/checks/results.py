@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 OK, FAILED, SKIPPED, UNKNOWN = "ok", "failed", "skipped", "unknown"
 OUTCOMES = (OK, FAILED, SKIPPED, UNKNOWN)
-# All checks of node.checks.table, in its order: what `checks.skip` can name.
-CHECK_NAMES = (
-    "rw", "space", "mount", "control", "memory", "shm", "load", "stuck", "limits", "port", "name", "clock",
-    "infiniband", "gpu_count", "gpu_model", "gpu_driver", "gpu_ecc", "gpu_clocks", "gpu_pcie", "gpu_nvlink",
-    "gpu_memory", "gpu_leftovers", "gpu_xid", "dcgm", "nhc", "gpu_burn", "nccl_tests", "python", "torch", "gpu_alone",
-    "gpu_together",
-)
 MOST_BYTES = 4 << 20     # of a node's line; with 2,000 modules it has 80 kB
 MOST_RESULTS = 512
 MOST_TEXT = 500

@@ -8,7 +8,8 @@ set without being asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 
 class DebugVariable(NamedTuple):

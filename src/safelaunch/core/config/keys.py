@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from safelaunch.core import categories, containers, launchers, via
 from safelaunch.core.causes.category import POLICY_WORDS
-from safelaunch.core.checks.results import CHECK_NAMES
+from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
@@ -30,8 +28,9 @@ from safelaunch.core.config.kinds import (
     ZeroOrOne,
 )
 from safelaunch.core.config.sweeps import SweepTable
-from safelaunch.core.notify import words
+from safelaunch.core.notify import when
 from safelaunch.core.plugins import BUILT_IN_FORMATS
+from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -92,8 +91,8 @@ KEYS: dict[str, Key] = {
     "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
     "launch.logs": Key(
         OneOf(("merged", "per_rank", "both")), "merged",
-        "merged: the log is main.log alone. per_rank or both: there is also one file for each rank, "
-        "attempts/N/ranks/rank-R-HOST.log. main.log is always written: steps, hangs and `why` are read from it."
+        "With merged there is main.log alone. With per_rank or both there is also one file for each rank, "
+        "attempts/N/ranks/rank-R-HOST.log. Steps, hangs and `why` are read from main.log, so it is always written."
     ),
     "launch.login_shell": Key(
         Flag(), "false", "Run setup in a login shell, which reads /etc/profile and ~/.bash_profile: #!/bin/bash -l."
@@ -134,8 +133,8 @@ KEYS: dict[str, Key] = {
     "resume.by": Key(
         OneOf(("command", "training")),
         "command",
-        "Who loads the checkpoint: command, by ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH in it or in setup; or the "
-        "training, which finds its newest one in dir by itself (or a script that reads those variables).",
+        "Who loads the checkpoint. With command, ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH stands in command or setup. "
+        "With training, the training finds its newest one in dir by itself, or a script reads those variables.",
     ),
     "resume.keep_trying": Key(
         Integer(0), "2", "How many older checkpoints to fall back to when attempts die while they load the newest."
@@ -151,8 +150,9 @@ KEYS: dict[str, Key] = {
     "restart.via": Key(
         OneOf(via.CHOICES),
         "auto",
-        "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
-        "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
+        "How the next job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
+        "watch (by `safelaunch watch` on a login node). With auto it is the first way that the site allows, and the "
+        "run says which.",
     ),
     "restart.wait_for_nodes": Key(
         Duration(), "10m", "With min_nodes: how long to wait for a full set of nodes before going on with fewer."
@@ -204,8 +204,9 @@ KEYS: dict[str, Key] = {
     "checks.after_failure": Key(
         OneOf(("auto", "off", "beside", "before")),
         "auto",
-        "Check nodes after a failed attempt (docs/nodes.md): beside (no restart waits for it), before (each restart "
-        "waits for light checks, 5 s at most) or off; auto: beside with checks.boot, else off.",
+        "Check nodes after a failed attempt (docs/nodes.md). With beside no restart waits for it. With before each "
+        "restart waits for light checks, 5 s at most. With off there are none. The default auto means beside with "
+        "checks.boot, else off.",
     ),
     "checks.disk": Key(
         TextLines(), (), "Folders that each node must write and read back; a relative one starts at the job's working "
@@ -228,7 +229,7 @@ KEYS: dict[str, Key] = {
     "hang.no_progress": Key(
         Duration(may_be_auto=True),
         "auto",
-        "The silence after which a training is looked at; auto learns it for each phase.",
+        "The silence after which a hang check starts; auto learns it for each phase.",
     ),
     "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
     "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),
@@ -241,14 +242,16 @@ KEYS: dict[str, Key] = {
     "slow.then": Key(
         OneOf(("report", "exclude_next", "restart")),
         "report",
-        "What follows when steps take longer for good: report says it; exclude_next also measures all nodes before the "
-        "next attempt, and leaves out who is slow; restart also stops at a checkpoint for that (docs/slow.md).",
+        "What follows when steps take longer for good (docs/slow.md). With report it is said. With exclude_next all "
+        "nodes are also measured before the next attempt, and slow ones excluded. With restart the run also stops at a "
+        "checkpoint for that.",
     ),
     "on_nan": Key(
         OneOf(("report", "stop", "previous_checkpoint")),
         "report",
-        "What follows when the loss is no finite number three times in a row: report says it in the job's output, the "
-        "journal and `status`; stop ends the run, too; previous_checkpoint restarts from the checkpoint before.",
+        "What follows when the loss is no finite number three times in a row. With report the job's output, the "
+        "journal and `status` say it. With stop the run ends, too. With previous_checkpoint it restarts from the "
+        "checkpoint before.",
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
@@ -270,7 +273,7 @@ KEYS: dict[str, Key] = {
         notifykinds.Program(), (), "A program that gets each message on its standard input, such as [/path/prog, arg]."
     ),
     "notify.when": Key(
-        TextLines(tuple(words.WORDS)), words.DEFAULT, "What to tell of: " + ", ".join(words.WORDS) + "."
+        TextLines(when.NAMES), when.DEFAULT, "What to tell of: " + ", ".join(when.NAMES) + "."
     ),
     "notify.smtp": Key(
         Text("host:port of a mail server", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[0-9]{1,5}"), None,

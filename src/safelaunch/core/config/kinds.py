@@ -1,19 +1,20 @@
 """The kinds of value a key can have: each reads one node, or says in plain words what it expected.
 
-`schema` is the JSON Schema of the same values, for editors. It sees a number's value and not how it is written, and
+`schema` is the JSON Schema of the same values, for editors. It sees a number's value and not how it is written. So it
 can let pass what only `read` knows to be wrong; a test lists what that is.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from safelaunch.core.config.handed import unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
 from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
 from safelaunch.core.plugins import NAME_PATTERN
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
@@ -352,7 +353,7 @@ class ResumeArgs:
     def read(self, node: Node) -> str:
         """The text as written; bash quoting is undone when it is filled in."""
         text = Text(may_be_empty=True).read(node)
-        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text):
+        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text) if text else ():
             if name not in ("path", "step"):
                 raise WrongValue(f"{{{name}}}: only {{path}} and {{step}} are filled in")
         if "'" in text or '"' in text or "\\" in text:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.core import plugins
-from safelaunch.core.checks.results import CHECK_NAMES
+from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config.kinds import one_of
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS
 from safelaunch.core.notify.targets import PLUGIN
-from safelaunch.core.plugins import BUILT_IN_FORMATS, FindPlugin, LauncherPlugin, NoPlugin
+from safelaunch.core.plugins import BUILT_IN_FORMATS, NoPlugin
+
+if TYPE_CHECKING:
+    from safelaunch.core.pluginvalues import FindPlugin
 
 
 def look_up(config: dict[str, Any], find_plugin: FindPlugin) -> list[tuple[str, tuple[str, ...], str]]:
@@ -19,6 +22,8 @@ def look_up(config: dict[str, Any], find_plugin: FindPlugin) -> list[tuple[str, 
     launch, format = config["launch"], config["resume"]["format"]
     faults: list[tuple[str, tuple[str, ...], str]] = []
     if (name := launch["with"]) is not None and name not in LAUNCHERS:
+        from safelaunch.core.pluginvalues import LauncherPlugin  # few configs name one
+
         try:
             found = find_plugin(plugins.LAUNCHERS, name)
             assert isinstance(found, LauncherPlugin)

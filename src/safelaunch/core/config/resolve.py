@@ -9,10 +9,10 @@ Not by a library of models: importing one and building the models takes as long 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.config.handed import BASHS_OWN
-from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
+from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS, Key
 from safelaunch.core.config.kinds import WrongValue, expected, handed
 from safelaunch.core.config.layers import (
     COMMAND_LINE,
@@ -25,14 +25,18 @@ from safelaunch.core.config.layers import (
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
 from safelaunch.core.config.sbatchoptions import OPTIONS
-from safelaunch.core.config.scriptlayer import RESTARTS, is_script, read_script
+from safelaunch.core.config.scriptpath import is_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
-from safelaunch.core.plugins import FindPlugin, no_plugins
+from safelaunch.core.plugins import no_plugins
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from safelaunch.core.pluginvalues import FindPlugin
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
@@ -86,8 +90,9 @@ def resolve_each(
         raise _config_error(problems, sources)
     merged = merge_layers(default_layer(name_from_file(file)), layers)
     points: list[SweepPoint | None] = [*sweep_points(merged, _TOP_KEYS)]
+    known: dict[str, tuple[Node, Any]] = {}
     for point in points or [None]:
-        reading = _ConfigReading()
+        reading = _ConfigReading(known)
         found = _read_point(merged, point, environ, reading)
         faulty = frozenset(problem.key for problem in found)
         found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
@@ -125,6 +130,8 @@ def _read_layers(
     for source in sources:
         tree: MappingNode | None
         if source.layer == "file" and is_script(source.text):
+            from safelaunch.core.config.scriptlayer import RESTARTS, read_script  # few configs are scripts
+
             tree, faults, said = read_script(source.text, source.layer, source.name)
             notes += [*said, RESTARTS]
         else:
@@ -155,9 +162,10 @@ def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -
 
 
 class _ConfigReading:
-    """Nodes to values by the table of keys."""
+    """Nodes to values by the table of keys. `known`: what the point before this one has read."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[str, tuple[Node, Any]]) -> None:
+        self._known = known
         self.config: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
@@ -170,12 +178,18 @@ class _ConfigReading:
             self._keep(path, None, node.origin if node is not None else DEFAULT)
             if node is not None:
                 try:
-                    self._keep(path, key.kind.read(node), node.origin)
+                    self._keep(path, self._value(path, key, node), node.origin)
                     self._keep_places(path, node)
                 except WrongValue as fault:
                     self._note(node.origin, path, str(fault))
         self._read_env(tree.entries.get("env"))
         self._read_slurm(tree.entries.get("slurm"))
+
+    def _value(self, path: str, key: Key, node: Node) -> Any:
+        before = self._known.get(path)
+        if before is None or before[0] != node:
+            before = self._known[path] = (node, key.kind.read(node))
+        return before[1]
 
     def _keep(self, path: str, value: Any, origin: Origin) -> None:
         section, dot, key = path.partition(".")
@@ -191,7 +205,7 @@ class _ConfigReading:
             self.origins[f"{path}.{name}"] = inner.origin
 
     def _refuse_unknown(self, mapping: MappingNode, section: str) -> None:
-        known = _known_keys(section)
+        known = _KEYS_OF.get(section, frozenset())
         for key, node in mapping.entries.items():
             path = f"{section}.{key}" if section else key
             place = mapping.key_origins.get(key, node.origin)
@@ -225,6 +239,8 @@ class _ConfigReading:
 
 
 _TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
+_KEYS_OF = {"": _TOP_KEYS} | {section: frozenset(key for before, _, key in (path.partition(".") for path in KEYS)
+                                                 if before == section and key) for section in _TOP_KEYS}
 # Fresh for every attempt: a port in use is a known failure.
 _OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
 
@@ -240,12 +256,6 @@ def _env_value(name: str, node: Node) -> str:
     if not isinstance(node, Scalar):
         raise expected("text", node)
     return handed(node.text, name)
-
-
-def _known_keys(section: str) -> frozenset[str]:
-    prefix = f"{section}." if section else ""
-    paths = (path for path in (*KEYS, *OPEN_SECTIONS) if path.startswith(prefix))
-    return frozenset(path[len(prefix) :].partition(".")[0] for path in paths)
 
 
 def _guess(key: str, section: str, known: frozenset[str]) -> str:

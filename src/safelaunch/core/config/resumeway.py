@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-VARIABLE = re.compile(r"SAFELAUNCH_RESUME_(?:PATH|STEP)\b")
-ARRAY = re.compile(r"\$(?:RESUME_ARGS\b|\{[#!]?RESUME_ARGS\b)")
+VARIABLE = r"SAFELAUNCH_RESUME_(?:PATH|STEP)\b"
+ARRAY = r"\$(?:RESUME_ARGS\b|\{[#!]?RESUME_ARGS\b)"
 _ELSE = "if the training, or a script that it runs, finds its checkpoint by itself: resume.by: training"
 
 
@@ -17,15 +17,15 @@ def missing_way(command: str, setup: str, args: str) -> str | None:
 
     Only what stands in `command` and `setup` can be seen: what a script in a file reads is its own matter.
     """
-    if any(VARIABLE.search(code) for text in (command, setup) for code, _ in _pieces(text)):
+    if any(re.search(VARIABLE, code) for text in (command, setup) for code, _ in _pieces(text)):
         return None
     # RESUME_ARGS is an array of the shell that runs `command`; no program gets it, and no other shell.
-    is_taken = any(ARRAY.search(code) for code, is_quoted in _pieces(command) if not is_quoted)
+    is_taken = any(re.search(ARRAY, code) for code, is_quoted in _pieces(command) if not is_quoted)
     if is_taken:
         return None if args.strip() else (
             'stays without effect: ${RESUME_ARGS} in command is empty without resume.args, such as args: "--load '
             '{path}"')
-    if ARRAY.search(command):
+    if re.search(ARRAY, command):
         return ("reaches no training: ${RESUME_ARGS} stands in single quotes or in a comment, where it is not filled "
                 f"in; put it outside of them, or read $SAFELAUNCH_RESUME_PATH; {_ELSE}")
     if args.strip():

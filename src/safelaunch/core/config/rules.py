@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
@@ -14,8 +14,10 @@ from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, Launcher, call_fault, default_launcher, owned_flag
-from safelaunch.core.plugins import FindPlugin
 from safelaunch.errors import Problem
+
+if TYPE_CHECKING:
+    from safelaunch.core.pluginvalues import FindPlugin
 
 _UNKNOWN = Origin("default", "", 0, 0)
 

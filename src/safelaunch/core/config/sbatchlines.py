@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from safelaunch.core.records import NamedTuple
 
 MAGIC = "#SBATCH"
 

@@ -6,7 +6,7 @@ manual pages since. An option that is missing here still passes: see core/config
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from safelaunch.core.records import NamedTuple
 
 
 class Option(NamedTuple):

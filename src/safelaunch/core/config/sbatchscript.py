@@ -13,7 +13,8 @@ from dataclasses import replace
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.scripthints import find_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
-from safelaunch.core.config.scriptlayer import is_script, read_script
+from safelaunch.core.config.scriptlayer import read_script
+from safelaunch.core.config.scriptpath import is_script
 from safelaunch.core.config.scriptsetup import Place, assigned, kind_of, names_of
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 from safelaunch.core.config.starter import Draft, render_draft

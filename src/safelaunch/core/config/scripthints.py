@@ -26,8 +26,8 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"\Atrap ", "before the time limit safelaunch sends kill_switch.signal to the training's processes that "
                         "handle it; traps of the script's own shell are not called"),
     Hint(r"\Adeepspeed .{0,400}--hostfile|\A(?:pdsh|ssh|mpirun) ",
-         "ranks that ssh starts run outside of Slurm's steps: no node guard ends them, and `stacks` does not see them; "
-         "srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py starts the same ranks"),
+         "ranks that ssh starts run outside of Slurm's steps: no node guard ends them, and `stacks` does not see them. "
+         "Instead, srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py starts the same ranks"),
     Hint(r"\$\{?SLURM_ARRAY_JOB_ID\b", "SLURM_ARRAY_JOB_ID is not set: each task is a run with jobs of its own"),
     Hint(r"\A(?:srun|torchrun|python3?|accelerate|deepspeed) .{0,4000} [&1]?>{1,2} ?(?!&|/dev/null)[^ >]",
          "its output goes to a file of your own, where safelaunch sees no step of it: leave the redirection out, and "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from safelaunch.core.config.layers import name_from_file
 from safelaunch.core.config.sbatchlines import read_sbatch_lines
@@ -11,9 +11,7 @@ from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.config.scriptarrays import read_array
 from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.slurmkeys import split_flags
-from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
-from safelaunch.core.config.yamltext import parse_document
 from safelaunch.errors import Problem
 
 # What of the script safelaunch does itself: no reason to refuse it, but said.
@@ -31,24 +29,6 @@ LEFT_OUT: dict[str, str] = {
 RESTARTS = ("after a failure your script is started again: it must load its newest checkpoint itself, or read "
             "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md)")
 _SIGNAL = re.compile(r"(?:R:)?(?:SIG)?([A-Z]+[12]?)(?:@\d+)?\Z")
-
-
-def is_script(text: str) -> bool:
-    """Whether it is a script, as sbatch tells: by its first two characters."""
-    return text.startswith("#!")
-
-
-def script_path(text: str, file: str, environ: Mapping[str, str]) -> str | None:
-    """The path that `script:` of a train.yaml names, ${VAR} filled in; None where it names no sound one."""
-    if not re.search(r"\bscript\b", text):
-        return None
-    tree, _ = parse_document(text, layer="file", file=file)
-    node = tree.entries.get("script") if tree is not None else None
-    if not isinstance(node, Scalar) or not isinstance(node.value, str):
-        return None
-    filled, faults = expand(MappingNode({"script": node}, node.origin), environ)
-    node = filled.entries["script"]
-    return node.text if isinstance(node, Scalar) and node.text and not faults else None
 
 
 def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Problem], list[str]]:

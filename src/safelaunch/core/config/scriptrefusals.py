@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_lines
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 
@@ -21,7 +21,7 @@ _HET = ("a heterogeneous job is not built: its parts are jobs of their own, and 
         "submit it with sbatch")
 _CALL = r"(?:^|[\s;&|({`!'\"])"   # what a command may stand behind
 _AGAIN = ("{} starts the job again by itself, and safelaunch restarts it too: two jobs of one run would write the same "
-          "checkpoints; take it out of the script, safelaunch does it (see restart: in docs/train-yaml.md)")
+          "checkpoints. So take it out of the script: safelaunch does it (see restart: in docs/train-yaml.md)")
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(rf"{_CALL}scontrol\s+(?:-\S+\s+)*(?:requeue|requeuehold)\b", _AGAIN.format("scontrol requeue")),

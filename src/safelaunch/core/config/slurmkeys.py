@@ -125,7 +125,7 @@ def _read_option(name: str, node: Node) -> SlurmValue:
         raise WrongValue("expected a value, got an empty text; null takes back what a lower layer set")
     if option.takes == "count":
         _check_count(name, text, node)
-    if name in ("time", "time-min") and not re.fullmatch(_TIME, text, re.ASCII):
+    if name in ("time", "time-min") and not (_whole_number(text) is not None or re.fullmatch(_TIME, text, re.ASCII)):
         raise expected("a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes", node)
     if name == "dependency" and "?" in text:   # one list takes one separator: sbatch(1), --dependency
         raise WrongValue("expected dependencies joined by commas: all must hold, as safelaunch adds one of its own")
@@ -146,7 +146,7 @@ def _joined(node: ListNode) -> str:
 
 
 def _check_count(name: str, text: str, node: Node) -> None:
-    if name == "nodes" and re.fullmatch(r"\d+[-,].*|.*[:,].*", text):
+    if name == "nodes" and not text.isdecimal() and re.fullmatch(r"\d+[-,].*|.*[:,].*", text):
         raise WrongValue(f'"{text}": a range of nodes is not supported; a run has a fixed number of them')
     if (_whole_number(text) or 0) < 1:
         raise expected("an integer ≥ 1", node)

@@ -55,8 +55,8 @@ _BY_TRAINING = """
 """
 # A script in a file is told in its environment.
 _BY_SCRIPT = """
-# Where checkpoints appear. After a failure the script starts again from its first line: it must load the newest one by
-# itself, or read $SAFELAUNCH_RESUME_PATH, which then says which one that is.
+# Where checkpoints appear. After a failure the script starts again from its first line. So it must load the newest one
+# by itself, or read $SAFELAUNCH_RESUME_PATH, which then says which one that is.
 # resume:
 #   dir: checkpoints
 """
@@ -95,7 +95,7 @@ def render_draft(draft: Draft) -> str:
         if values:
             rows = (f"  {render_value('', key)}: {render_value('', value)}" for key, value in values.items())
             lines += ["", f"# {comment}", f"{section}:", *rows]
-    resume = _BY_SCRIPT if draft.script else _BY_ARGS if ARRAY.search(draft.command) else _BY_TRAINING
+    resume = _BY_SCRIPT if draft.script else _BY_ARGS if re.search(ARRAY, draft.command) else _BY_TRAINING
     return "\n".join(lines) + "\n" + resume + (_MORE if not draft.kill_signal else _MORE.replace(_GROUP, ""))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
+from safelaunch.core.records import NamedTuple
 
 ARRAY_TASK = "SLURM_ARRAY_TASK_ID"   # of a user's own script; "task" in names of runs
 MOST_POINTS = 1000   # as MaxArraySize of slurm.conf(5) by default: beyond it somebody has made a mistake
-_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?")
+_RANGE = r"([0-9]{1,9})-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*"
 _MOST_NAME, _LEAST_SUFFIX = 64, 24   # of keys.NAME_PATTERN; so much of it is left to the values at least
 _NOT_VARIED = frozenset(("version", "name", "sweep", "max_parallel", "cluster", "script"))
@@ -138,7 +139,7 @@ def _values(name: str, node: Node) -> list[Scalar]:
             raise WrongValue(f"{name}: expected at least one value")
         return [_value(name, item) for item in node.items]
     one = _value(name, node)
-    found = _RANGE.fullmatch(one.text) if one.plain else None
+    found = re.fullmatch(_RANGE, one.text) if one.plain else None
     if found is None:
         return [one]
     first, last, by = int(found[1]), int(found[2]), int(found[3] or 1)

@@ -88,7 +88,9 @@ class _Expansion:
 
     def mapping(self, node: MappingNode, path: str) -> MappingNode:
         """The same mapping, its values expanded."""
-        return with_entries(node, {key: self._node(value, _join(path, key)) for key, value in node.entries.items()})
+        changed = {key: new for key, value in node.entries.items()
+                   if (new := self._node(value, _join(path, key))) is not value}
+        return with_entries(node, {**node.entries, **changed}) if changed else node
 
     def _node(self, node: Node, path: str) -> Node:
         if isinstance(node, MappingNode):

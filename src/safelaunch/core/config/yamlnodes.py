@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Union
+from types import MappingProxyType
+from typing import Union
+
+from safelaunch.core.records import NamedTuple
 
 DEPTH_MAX = 32
 SURROGATE = "[\ud800-\udfff]"
@@ -25,8 +27,7 @@ class Origin(NamedTuple):
 DEFAULT = Origin("default", "", 0, 0)
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """One value, and the text it was written as: an account `0123` must reach sbatch as "0123", not as 123."""
 
     value: Value
@@ -35,27 +36,25 @@ class Scalar:
     origin: Origin
 
 
-@dataclass(frozen=True)
-class ListNode:
+class ListNode(NamedTuple):
     """A list of nodes."""
 
     items: tuple[Node, ...]
     origin: Origin
 
 
-@dataclass(frozen=True)
-class MappingNode:
+class MappingNode(NamedTuple):
     """Keys, their nodes, and where each key itself stands (for unknown keys)."""
 
     entries: Mapping[str, Node]
     origin: Origin
-    key_origins: Mapping[str, Origin] = field(default_factory=dict)
+    key_origins: Mapping[str, Origin] = MappingProxyType({})
 
 
 Node = Union[Scalar, ListNode, MappingNode]  # noqa: UP007 (an alias at run time)
 
-# YAML 1.2.2, section 10.3.2 "Tag Resolution": the core schema, and nothing of YAML 1.1: there `on` is a
-# boolean, `12:30:00` the number 45000 and `1_000` the number 1000, and each has broken somebody's job.
+# YAML 1.2.2, section 10.3.2 "Tag Resolution": the core schema, and nothing of YAML 1.1. There `on` is a boolean,
+# `12:30:00` the number 45000 and `1_000` the number 1000. Each has broken somebody's job.
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NUMBER = (
@@ -75,6 +74,11 @@ def read_plain(text: str) -> Value:
         return _BOOL[text]
     if text[0] not in "+-.0123456789" or len(text) > _NUMBER_MAX_CHARS:
         return text
+    # Most texts and numbers need no pattern, which takes long to compile.
+    if text[-1] not in ".0123456789" and not text.startswith(("0x", ".", "+.", "-.")):
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
     found = re.fullmatch(_NUMBER, text)
     if found is None:
         return text
@@ -116,4 +120,4 @@ def show(node: Node) -> str:
 
 def with_entries(node: MappingNode, entries: Mapping[str, Node]) -> MappingNode:
     """The same mapping with other entries."""
-    return replace(node, entries=entries)
+    return node._replace(entries=entries)

@@ -1,8 +1,8 @@
 """YAML's events ▸ nodes.
 
 PyYAML gives the parser's events only; its constructors (which can make objects, dates and YAML 1.1's numbers) are never
-called. Everything that has no use in a config and has hurt in other tools is refused with its reason: duplicate keys,
-tags, merge keys, several documents, aliases that grow without bound.
+called. What has no use in a config and has hurt in other tools is refused with its reason. That is duplicate keys,
+tags, merge keys, several documents, and aliases that grow without bound.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Resize, State
 
-# How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
+# How long ranks have between TERM and KILL once their attempt has failed. Survivors of a dead collective have nothing
 # left to save, and Slurm's own KillWait (30 s) is far too long for a restart.
 FAILED_GRACE_S = 5.0
 
@@ -76,7 +76,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Leave the run to the successor job, which must not use `exclude`; `held`: nor start before it is released;
+    """Leave the run to the successor job, which must not use `exclude`. `held`: nor may it start before it is released.
     `behind`: nor before these jobs of other runs have ended.
     """
 

@@ -51,8 +51,8 @@ def judge(before: Sequence[RunBefore]) -> May:
 
 
 def dependency_with(text: str, job: str, more: str | None) -> str | None:
-    """The dependency of a job that waits for `job`, as squeue prints it, with one more job to wait for, or without
-    `job` where there is none; None = it does not wait for it, or takes one of several for enough.
+    """The dependency of a job that waits for `job`, as squeue prints it, with one more job to wait for. Where there is
+    none, it is without `job`. None = it does not wait for it, or takes one of several for enough.
     """
     parts = [part.split(":") for part in re.sub(r"\([a-z ]*\)", "", text).split(",")]
     if "?" in text or not any(kind == "afterany" and job in jobs for kind, *jobs in parts):

@@ -105,8 +105,8 @@ def _limit_near(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 def _slow_restart(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """One node slower by 2.5 % cost a 176B training 5 % of its speed, and a weekend of restarts by hand: a planned
-    stop, at a fresh checkpoint, with its price.
+    """One node slower by 2.5 % cost a 176B training 5 % of its speed, and a weekend of restarts by hand. So there is a
+    planned stop, at a fresh checkpoint, with its price.
     """
     if seen.ending is not None or seen.limit_near or seen.attempt.is_hook or not _may_ask(seen, "slow_restart"):
         return None

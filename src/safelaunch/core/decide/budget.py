@@ -166,10 +166,10 @@ def _runs_elsewhere(state: State, last: Attempt | None) -> bool:
 def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     """Why the checkpoint that the last attempt started from is not to be loaded again; None = it is not to blame.
 
-    Two kinds of evidence: a sure verdict (the log names the checkpoint); or two attempts in a row that made no step
-    from it, though another start did make steps, and no node, person or limit explains their ends. That other start may
-    have left no steps in the journal (simulated: test_found "a checkpoint that does not load is left out though no word
-    is left of the steps that made it").
+    There are two kinds of evidence. One is a sure verdict: the log names the checkpoint. The other is two attempts in a
+    row that made no step from it, though another start did make steps. And no node, person or limit explains their
+    ends. That other start may have left no steps in the journal (simulated: test_found "a checkpoint that does not load
+    is left out though no word is left of the steps that made it").
     """
     last = state.attempt
     if last is None or not last.has_failed or last.resume_path is None or last.made_steps:

@@ -120,7 +120,7 @@ class NextJobFacts(NamedTuple):
 
     state: str | None = None             # None = no clear answer, "" = it is not known
     is_queued: bool | None = None        # in a look at the whole queue; None = no clear answer
-    account: str | None = None           # sacct's word; None = it has none
+    account: str | None = None           # what sacct says; None = it has none
     announced: bool = False              # a supervisor cancelled it, and said so before
     age_s: float | None = None           # since it was submitted; None = nobody knows
 
@@ -143,7 +143,7 @@ def next_question(job: NextJobFacts, last: SlurmQuestion | None) -> SlurmQuestio
 
 
 def judge_next(job: NextJobFacts) -> Fate:
-    """What has become of it. Two clear answers, to two questions, before one counts as gone (law 4)."""
+    """What has become of it. Two clear answers, to two questions, before one counts as gone."""
     if job.state == jobstates.CANCELLED:
         return Fate.LOST if job.announced else Fate.CANCELLED
     if job.state in jobstates.FINISHED:

@@ -1,5 +1,5 @@
-"""The checks of a job's nodes, before its first attempt and after a failed one: whom to ask, what the answers mean, and
-when no job can start.
+"""The checks of a job's nodes: whom to ask, what the answers mean, and when no job can start. They are made before its
+first attempt, and after a failed one.
 
 Laws:
 - A restart in place never waits for a check, unless the user wants that (checks.after_failure: before). The boot's
@@ -28,8 +28,8 @@ MOST_WHY = 300   # characters of one node's reasons
 GPU_FAULTS = frozenset(("gpu_count", "gpu_ecc", "gpu_nvlink", "dcgm"))
 BESIDE, BEFORE = "beside", "before"   # checks.after_failure
 LIGHT_S = 5.0    # all of a light check after a failure
-# In a pause they begin so long before its end: memory of dead ranks' GPUs has had time to become free, and they end in
-# time for the launch.
+# In a pause they begin so long before its end. By then memory of dead ranks' GPUs has had time to become free, and they
+# end in time for the launch.
 BEGIN_S, END_S = 8.0, 0.5
 MOST_ELSEWHERE, FRESH_S = 4, 6 * 3600.0   # jobs for suspects of the job before, and how old its failure may be
 LEAST_S = 2.0    # in less no node answers: two looks at one thing are a second apart
@@ -85,8 +85,8 @@ def _light_limit_s(mode: str, pause_s: float) -> float | None:
 
 def suspects_elsewhere(failed: Attempt, job: str, blamed: Sequence[str], job_nodes: Collection[str],
                        now: float) -> tuple[str, ...]:
-    """The nodes to check fully by short jobs of their own: blamed for the failure that made the run go on in this job,
-    which has got other nodes; () when it waited for long, since a node is another's by then.
+    """The nodes to check fully, by short jobs of their own. They are blamed for the failure that made the run go on in
+    this job, which has got other nodes. () when it waited for long, since a node is another's by then.
     """
     is_fresh = failed.ended_t is not None and abs(now - failed.ended_t) < FRESH_S
     if failed.job == job or not is_fresh:
@@ -123,7 +123,7 @@ def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str], usual: Coll
 
 def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
     """The kind of evidence (core.ledger) of a failed check. Where a training has just failed as well, a GPU that the
-    node itself calls broken is a fact, and no chance: two looks of different kinds agree.
+    node itself calls broken is a fact, and no chance. Two looks of different kinds agree.
     """
     is_gpu = any(title in GPU_FAULTS for title in failed.checks)
     return "gpu" if is_suspect and is_gpu else "checks_failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -57,6 +58,34 @@ def judge(node: Node) -> Fencing:
     return Fencing.SWEEP if node.has_helpers else Fencing.LEASE
 
 
+class ScriptTask(NamedTuple):
+    """What is known of one task of a script's attempt whose guard has called."""
+
+    step: int           # 0: the script itself; else which of its sruns has started it
+    gone: bool          # its guard has said that nothing of it is left
+    tasks: int | None   # of its step; None: not told
+
+
+GUARDED = "guarded"   # what the wrapper of srun notes of an srun whose tasks have guards (script_srun in job.sbatch)
+
+
+def has_script_gone(sruns: Sequence[str] | None, told: Iterable[ScriptTask]) -> bool:
+    """Whether a script, and every task of each srun that it has called, have said that nothing of them is left.
+
+    `sruns`: a word for each of these; None = unknown. No word proves nothing: the script may have gone round the
+    wrapper. An srun that has made no step may have one on its way.
+    """
+    if not sruns or set(sruns) != {GUARDED}:
+        return False
+    steps: dict[int, list[ScriptTask]] = {}
+    for task in told:
+        steps.setdefault(task.step, []).append(task)
+    own = steps.pop(0, [])
+    whole = [step for step in steps.values() if all(task.tasks == len(step) for task in step)]
+    is_told = bool(own) and len(whole) == len(steps) == len(sruns)
+    return is_told and all(task.gone for step in (own, *whole) for task in step)
+
+
 class Swept(Enum):
     """What the answer of a helper step means for its node."""
 
@@ -95,8 +124,8 @@ def judge_sweep(answer: StepAnswer) -> Swept:
 
 
 def is_lease_over(now_s: float, heard_s: float, record_s: float | None, lease_s: float, margin_s: float) -> bool:
-    """Whether a silent node's guard has ended its ranks. The lease counts from the last word that the guard may have
-    heard (`heard_s`); from its end on, and from the record's move on (`record_s`; None = not yet), it looks each
+    """Whether a silent node's guard has ended its ranks. The lease counts from the last message that the guard may have
+    heard (`heard_s`). From its end on, and from the record's move on (`record_s`; None = not yet), it looks each
     second.
     """
     return record_s is not None and now_s > max(heard_s + lease_s, record_s) + margin_s

@@ -35,8 +35,8 @@ def begins_nothing(state: State) -> bool:
 
 
 def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) -> tuple[str, ...]:
-    """The nodes whose site is kept for people: all of the job, or the suspects, the node that failed first, and the
-    batch host, which cannot be given back.
+    """The nodes whose site is kept for people: all of the job, or the suspects and the node that failed first. The
+    batch host is among them, since it cannot be given back.
     """
     if plan.preserve.nodes != "suspects" or plan.cluster == "local":
         return seen_nodes
@@ -45,7 +45,7 @@ def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) 
 
 
 def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:
-    """The allocation's nodes that are neither lost nor excluded, in Slurm's order; suspects that no job of the run can
+    """The allocation's nodes that are neither lost nor excluded, in Slurm's order. Suspects that no job of the run can
     do without come last, so that a spare takes their place.
     """
     bad, doubted = set(bad_nodes(state, seen)), dict(state.left_out)

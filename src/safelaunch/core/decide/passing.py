@@ -148,11 +148,19 @@ def after_refusal(said: str, *, is_missing: bool, refusals: int) -> Refused:
 REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
 MAX_REFUSED_S = 600.0  # ... while the nodes of this job have nothing else to wait for
 LOOK_EVERY_S = 3600.0  # with a check of the time limit each half an hour this stays below 48 calls a day
+SETTLE_S = 5.0         # slurmctld handles its waiting requests within a second of coming back
+PATIENCE_S = 30.0      # at most, between two questions while slurmctld is away
+MOST_DOUBLED = 10      # times: of 1,025 no number holds the result, and a slurmctld may be away for days
 
 
 def pause_after_refusal(refusals: int, *, is_leaving: bool) -> float:
     """Seconds until sbatch is tried again, after so many refusals."""
-    return min(MAX_REFUSED_S if is_leaving else LOOK_EVERY_S, REFUSED_S * 2.0 ** (refusals - 1))
+    return min(MAX_REFUSED_S if is_leaving else LOOK_EVERY_S, REFUSED_S * 2.0 ** min(refusals - 1, MOST_DOUBLED))
+
+
+def pause_without_answer(unclear: int) -> float:
+    """Seconds until Slurm is asked again, after so many answers in a row that were none, and one more."""
+    return min(PATIENCE_S, SETTLE_S * 2.0 ** min(unclear, MOST_DOUBLED))
 
 
 def may_take_other_way(via: str, *, is_leaving: bool) -> bool:

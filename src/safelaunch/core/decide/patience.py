@@ -1,7 +1,7 @@
 """How long a training that was asked to end has, and for what.
 
-One that handles the signal saves and ends by itself, and has the whole grace. One that does not never hears of it
-(1,235 more steps were made within 15 min): it ends with its next complete checkpoint, or soon where none can be
+One that handles the signal saves and ends by itself, and has the whole grace. One that does not never hears of it:
+1,235 more steps were made within 15 min. It ends with its next complete checkpoint, or soon where none can be
 recognised.
 """
 

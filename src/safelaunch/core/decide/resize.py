@@ -77,7 +77,8 @@ def is_barred(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
 
 def size_in_slurm(plan: Plan, nodes: int) -> dict[str, str]:
     """What of a pending job `scontrol update` must change for so many nodes: with tasks or processors of more it waits
-    for ever (22.05, measured).
+    for ever. NumNodes alone would take nodes from a job that has just started; beside the others Slurm refuses it then
+    (22.05, measured).
     """
     tasks = nodes * plan.ntasks_per_node
     return {"NumNodes": str(nodes), "NumTasks": str(tasks), "NumCPUs": str(tasks * (plan.cpus_per_task or 1))}
@@ -107,8 +108,8 @@ def output_of(state: State, plan: Plan, resume: Checkpoint | None, size: int) ->
 
 
 def spent_outputs(state: State, resume: Checkpoint | None) -> tuple[Attempt, ...]:
-    """The hooks whose outputs nothing goes on from any more: not of the newest checkpoint, not loaded by the last
-    attempt, not the newest that is whole.
+    """The hooks whose outputs nothing goes on from any more. They are not of the newest checkpoint, not loaded by the
+    last attempt, and not the newest that is whole.
     """
     hooks = [known for known in state.attempts if known.resize is not None and known.ended is not None]
     whole = [known for known in hooks if known.ended == AttemptEnd.CONVERTED]
@@ -168,7 +169,7 @@ def has_full_set(state: State, seen: Observation, plan: Plan) -> bool:
 
 def _answer(state: State, seen: Observation, plan: Plan) -> MissingNodes | None:
     """Slurm's last word, unless it is old, or would change nothing. An attempt that has ended in the future tells of a
-    clock that was set back, and not that the word is older (a simulated leader asked Slurm at each tick).
+    clock that was set back, and not that the answer is older. (A simulated leader asked Slurm at each tick.)
     """
     answer, since = seen.missing, since_t(state)
     is_new = answer is not None and (since <= answer.t or since > seen.now) and (
@@ -184,8 +185,8 @@ def since_t(state: State) -> float:
 
 
 def _is_settled(state: State, seen: Observation, plan: Plan) -> bool:
-    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing, nor by a
-    job that has waited in the queue and got fewer (core.decide.watch).
+    """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing. Nor does
+    a job ask that has waited in the queue and got fewer (core.decide.watch).
     """
     last = state.attempt
     is_new = last is not None and state.job is not None and last.job == state.job.id

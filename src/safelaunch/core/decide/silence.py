@@ -9,6 +9,7 @@ from typing import NamedTuple
 from safelaunch.core.timing import CLOSED_S, LEASE_S, SILENT_S
 
 SILENT_BUSY_S = 60.0   # of silence while the log still grows: ask the node by a helper step
+MISSING_S = 30.0       # after the launch, where other nodes' guards have connected; they need seconds
 
 
 class Silence(Enum):
@@ -41,6 +42,14 @@ def judge(heard: Heard) -> Silence:
     if heard.log_grew_s < heard.ping_every_s + 1.0 or heard.is_killed:
         return Silence.LOST
     return Silence.PROBE if heard.silent_s >= SILENT_BUSY_S and heard.can_probe else Silence.NOTHING
+
+
+def is_missed(launched_s: float, still_s: float, *, is_killed: bool, can_probe: bool) -> bool:
+    """Whether to ask a node by a helper step. The attempt was launched `launched_s` ago. Since then guards of other
+    nodes have connected, and none of that node. Its log has stood still for `still_s`. A node can die between srun's
+    start and its guard's first word: srun itself then waits until SlurmdTimeout is over (drill, Slurm 22.05).
+    """
+    return launched_s >= MISSING_S and still_s >= SILENT_S and can_probe and not is_killed
 
 
 def is_lost_by_probe(silent_s: float, is_ok: bool | None) -> bool:

@@ -79,7 +79,7 @@ def is_before(job: str, other: str) -> bool:
 
 
 def taken_back(state: State, after: str, cancelled: Iterable[str]) -> str | None:
-    """The job behind `after` that a person took out of the queue, though nobody journalled its submission; `cancelled`:
+    """The job behind `after` that a person took out of the queue, though nobody journalled its submission. `cancelled`:
     the run's other jobs that squeue shows as cancelled.
     """
     started = {job.id for job in state.jobs if job.started_t is not None}

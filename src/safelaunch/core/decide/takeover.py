@@ -2,8 +2,8 @@
 
 The first witness is the connection: the leader pings each second, and each ping carries the pulse's counter. The second
 is the pulse, read from the shared folder. A leader that does not hear its standby publishes one each second, so that it
-is seen to live. Neither proves anything alone: a connection can be cut, the folder can freeze for minutes (seeds). A
-leader may pause for 5 s (a collector, a hypervisor), which both witnesses see at once; hence TAKEOVER_S.
+is seen to live. Neither proves anything alone: a connection can be cut, and the folder can freeze for minutes (an
+incident). A leader may pause for 5 s (a collector, a hypervisor), which both witnesses see at once; hence TAKEOVER_S.
 
 A missing pulse is a sign only where one was promised. A leader that hears all eligible standbys shows one every 15 s,
 and the pulse says so. A standby that the leader does not know (one that never connected, a former leader) has no better

@@ -44,7 +44,7 @@ def judge(facts: TurnFacts) -> Turn:
     """The next step. While a cancel may be under way nothing starts, and no attempt counts as complete: ranks that save
     and exit on Slurm's TERM have not completed.
 
-    A leader that is cut off takes all others for lost, so the one that goes on judges the attempt (seen: the healthy
+    A leader that is cut off takes all others for lost. So the one that goes on judges the attempt (seen: the healthy
     node was excluded, the cut one used).
     """
     if not facts.lives:

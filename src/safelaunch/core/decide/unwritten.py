@@ -102,8 +102,8 @@ def is_left_running(state: State, job: str, here: ThisJob) -> bool:
 
 def is_host_lost(live: Live | None, attempt: int, host: str, *, answers: bool) -> bool:
     """Whether the host of the supervisor before is lost, once its guards have had time to call this one. If only the
-    supervisor stood still, its attempt can be over by then, and the next one's guards on their way (in a drill under
-    load that healthy node was lost).
+    supervisor stood still, its attempt can be over by then, and the next one's guards on their way. (In a drill under
+    load that healthy node was lost.)
     """
     return live is not None and live.number == attempt and host in live.nodes and not answers
 

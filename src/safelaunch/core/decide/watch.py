@@ -54,10 +54,10 @@ from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, lacks_
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
-ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown (law 4)
+ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown
 LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers are 60 s apart
-# KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers; a site of the
-# seeds has 60 s and 180 s. slurmctld gives a silent node up after SlurmdTimeout + its ping, 440 s measured.
+# KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers. One known site has
+# 60 s and 180 s. A silent node is given up after SlurmdTimeout and slurmctld's ping, 440 s measured.
 HUNG_S = 240.0
 STUCK_S = 50.0            # an impossible reason that two answers, a minute apart, give
 QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
@@ -83,7 +83,7 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
 
 
 def _ended(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
-    """An end is final. A job that waits for more is taken away: slurmctld was away when the run ended, perhaps, and one
+    """An end is final. A job that waits for more is taken away. Perhaps slurmctld was away when the run ended, and one
     that a person holds would wait for ever.
     """
     ended = run.state.ended
@@ -111,7 +111,7 @@ def _foreign(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
 
 
 def _unanswered(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
-    """Unknown is an answer (law 4)."""
+    """No clear answer is unknown: nothing is done."""
     if word.jobs is not None:
         return None
     return Judgement("unanswered", f"is {run.state.name} for its journal; Slurm gives no clear answer"
@@ -181,7 +181,7 @@ def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
 
 
 def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
-    """A job whose batch host has died under --no-kill runs without a script until its time limit (design §7, the trap).
+    """A job whose batch host has died under --no-kill runs without a script until its time limit (the trap).
 
     Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
     """
@@ -284,16 +284,16 @@ def _smaller(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judge
     left = successor.make_room(plan, run.state, excluded, usable_nodes(run, word) or ()).left
     if left < (plan.min_nodes or 0) or (not run.state.attempts and left >= plan.allocated_nodes):
         return _impossible(run, word, job, text)
-    # Those that are busy may be so for long: the idle ones are taken, or the fewest.
-    size = resize.most_nodes(plan, len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
-    if size >= dict(run.notes.smaller).get(job.number, plan.nodes):
+    # Those that are busy may be so for long: the idle ones are taken, or the fewest. Spares give way first.
+    size = resize.most_nodes(plan, idle := len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
+    if max(idle, size) >= dict(run.notes.smaller).get(job.number, plan.allocated_nodes):
         return Judgement("waiting", text)
     why = f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
     return _unless_announced(run, "smaller", MakeSmaller(job.id, size, why))
 
 
 def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
-    """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
+    """Exclusions are dropped when the run could no longer start; the user's own are not ours to drop."""
     if not can_never_start(job.reason):
         return Judgement("waiting", text)
     excluded, too_few = expand(job.excluded) or (), f"{text}: too few nodes that it may use are up"
@@ -333,7 +333,7 @@ def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
     if not run.at_home:
-        return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
+        return Judgement("gone", "Slurm shows no job of it. It may belong to another cluster, so nothing is done; name "
                                  "it on the command line if it is this one's")
     return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
                  "its job has vanished: Slurm knows none, and the journal has no end", ())

@@ -44,7 +44,7 @@ class Watched(NamedTuple):
     quiet_s: float = 0.0
     requests: tuple[Request, ...] = ()
     # Jobs in whose own output slurmstepd wrote of a scancel: the newest that started, or one after it, whose supervisor
-    # was not born.
+    # was not started.
     scancelled: tuple[str, ...] = ()
     notes: Notes = Notes()
     mine: bool = True                      # its folder belongs to this user
@@ -59,12 +59,13 @@ class Watched(NamedTuple):
 
 
 class SlurmAnswer(NamedTuple):
-    """Slurm's word on one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job."""
+    """What Slurm says of one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job.
+    """
 
     jobs: tuple[KnownJob, ...] | None = None
     absences: int = 0
     same_s: float = 0.0                    # for how long its unfinished jobs have looked exactly like this
-    accounts: Mapping[str, JobAccount] | None = None      # sacct's word; None = not asked yet
+    accounts: Mapping[str, JobAccount] | None = None      # what sacct says; None = not asked yet
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
     reserved: tuple[str, ...] | None = None   # nodes of the run's own reservation; None = it has none, or nobody says
     trouble: str = ""
@@ -183,8 +184,8 @@ def read_notes(events: Iterable[Event]) -> Notes:
         elif event.event == "outcome" and act == "queue_successor" and (event.gen, event.host) in queueing:
             requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
             answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
-        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True:
-            smaller.append((str(data["job"]), int(data["nodes"])))
+        elif event.event == "outcome" and act == SMALLER and data.get("ok") is True and type(data.get("nodes")) is int:
+            smaller.append((str(data.get("job")), data["nodes"]))
         elif event.event == "intent" and act == NOTE:
             cancelled.append(str(data.get("job")))
         elif event.event == "need_successor":

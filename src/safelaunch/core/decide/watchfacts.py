@@ -1,4 +1,4 @@
-"""What a run's folder and Slurm's word say together: the plain questions that the rows of core.decide.watch ask."""
+"""What a run's folder and Slurm's answer say together: the plain questions that the rows of core.decide.watch ask."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class NodeAnswers:
-    """What nodes said; `silent`: who gave no answer and why, `met`: what two said of a connection between them,
+    """What nodes said. `silent`: who gave no answer, and why. `met`: what two said of a connection between them.
     `offsets_s`: how far their clocks are at least off this host's.
     """
 
@@ -47,8 +47,8 @@ class NodeMeaning:
     verdict: str = CAUTION
 
 
-NO_STEPS = ("no standby and no helper steps: a hang check sees no ranks, and a silent node delays a restart until "
-            "Slurm gives it up; what remains: restarts in place by the guards, and the next job")
+NO_STEPS = ("no standby and no helper steps. A hang check sees no ranks, and a silent node delays a restart until "
+            "Slurm gives it up. What remains: restarts in place by the guards, and the next job")
 # The checks of node.sitelook, in this order.
 MEANINGS: dict[str, NodeMeaning] = {
     "interpreter": NodeMeaning("supervisor and guards run under it", "no supervisor: the training runs as under plain "

@@ -1,9 +1,9 @@
 """How long a training may be silent before a hang check: learned for each phase from the run's own history.
 
-Seeds: 35 h were lost to unnoticed hangs; an evaluation of 7 steps is healthy, a checkpoint takes 40. Silence is only
-the first witness. It leads to a hang check; nothing is ended without a second witness (core.hangs.verdict). So a
-threshold that is too short costs a check, and one that is too long costs node-hours. benchmarks.hangs runs thousands of
-job-hours through this file.
+In one real training 35 h were lost to unnoticed hangs. There an evaluation of 7 steps is healthy, a checkpoint takes
+40. Silence is only the first witness. It leads to a hang check; nothing is ended without a second witness
+(core.hangs.verdict). So a threshold that is too short costs a check, and one that is too long costs node-hours.
+benchmarks.hangs runs thousands of job-hours through this file.
 
 Laws:
 - The first step is never judged by later ones: it loads, compiles, warms up. `first_step_s` is its limit.

@@ -2,10 +2,10 @@
 
 Stacks alone prove nothing: an unannounced evaluation is at `loss.item()` in nine of ten samples, and during one rank's
 checkpoint all others wait in a barrier. Signs of life are: a stack that moves, bytes read or written, new memory
-touched, a compiler or data loaders that compute. Without a sign of life, only what cannot pass is proof at once: a
-process that has ended or is stopped, a node that does not answer, ranks in different collectives. A rank that waits for
-a file, its data or the network looks the same a second before it goes on. So that must last (hang.hold_s), over all
-checks and a third, longer one.
+touched, a compiler or data loaders that compute. Without a sign of life, only what cannot pass is proof at once. That
+is a process that has ended or is stopped, a node that does not answer, or ranks in different collectives. A rank that
+waits for a file, its data or the network looks the same a second before it goes on. So that must last (hang.hold_s),
+over all checks and a third, longer one.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _BY_KIND = {activity.COMPILE: lines.COMPILE, activity.DATA: lines.DATA}
 
 
 class Weighed(NamedTuple):
-    """The result of the checks so far. `phase`: the phase that the stacks show, if it takes longer than a step;
-    `is_sure` False = it may pass, and is proof only when it has lasted (for `least_s` at least); `is_alive`: a rank
+    """The result of the checks so far. `phase`: the phase that the stacks show, if it takes longer than a step.
+    `is_sure` False = it may pass, and is proof only when it has lasted (for `least_s` at least). `is_alive`: a rank
     works.
     """
 

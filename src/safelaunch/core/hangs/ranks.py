@@ -34,7 +34,7 @@ class KernelPlace(NamedTuple):
 
 class Life(NamedTuple):
     """Counters of a rank: context switches of its main thread, bytes read and written, page faults, CPU seconds of its
-    child processes, and how often its threads for backward passes went idle.
+    child processes. Also how often its threads for backward passes went idle.
     """
 
     switches: float

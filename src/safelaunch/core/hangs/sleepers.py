@@ -1,8 +1,8 @@
 """Ranks that sleep while all others poll: a hang without a collective on any stack.
 
 Seen: one rank in a sleep of its own, the others in a loop that polled for its file each 10 ms. All are in the same
-function, so that neither functions nor collectives tell them apart. The kernel does: a rank that polls has run between
-the samples, at several lines; one that sleeps has not run, at a line where no other was seen.
+function, so that neither functions nor collectives tell them apart. The kernel does. A rank that polls has run between
+the samples, at several lines. One that sleeps has not run, at a line where no other was seen.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
 
 
 def _storage(scene: Scene) -> HangVerdict | None:
-    """Seeds: rank 0 asleep for ever in a log write, "the filesystem froze and became unresponsive"."""
+    """An incident: rank 0 asleep for ever in a log write, "the filesystem froze and became unresponsive"."""
     late = [one for one in _late_mounts(scene) if one in _mounts_in_use(scene)]
     asleep = [rank for rank in scene.ranks for place in [rank.stuck_in] if place is not None and not is_device(rank)
               and (place.mount or place.call in ("read", "write", "fsync"))]
@@ -215,7 +215,7 @@ def _data(scene: Scene) -> HangVerdict | None:
 
 
 def _deadlock(scene: Scene) -> HangVerdict | None:
-    """One part of the ranks waits in a collective that another part is not in: seeds, broadcast at evaluation."""
+    """One part of the ranks waits in a collective that another part is not in. Seen: broadcast at evaluation."""
     groups = odd_groups(scene)
     if not groups:
         return None
@@ -272,7 +272,7 @@ def _unknown(scene: Scene) -> HangVerdict:
 def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
     """A few ranks that are elsewhere than nearly all others, which wait for them, in any library.
 
-    Ranks whose innermost frames are the same stand in one place: a rank that serves the others, as rank 0 often does,
+    Ranks whose innermost frames are the same stand in one place. A rank that serves the others, as rank 0 often does,
     comes there by another way than they do.
     """
     places: dict[str, list[RankGroup]] = {}
@@ -365,7 +365,7 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
         ("asleep", is_asleep(ranks)),
         ("process_state", any(rank.stuck_in or rank.is_stopped or (rank.is_gone and not rank.has_just_ended)
                               for rank in ranks)),
-        # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
+        # One at 0 %, the others spinning: seen, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),
         ("silent_rank", (found := find_asleep(ranks)) and not found.is_busy), ("silent_nodes", scene.mute),
         ("missing_ranks", scene.missing and not scene.silent))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import Event
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, Notice, Notices
+from safelaunch.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from safelaunch.core.state import State  # submit reads these words, and no state
@@ -60,7 +61,7 @@ WORDS: dict[str, Word] = {
                     (RunEnd.GAVE_UP,), _of_end),
     "completed": Word(SUCCESS, "has completed", "The run has completed.", (RunEnd.COMPLETED,), _of_end),
     "stopped": Word(INFO, "was stopped", "A person has stopped the run.", (RunEnd.STOPPED,), _of_end),
-    "hang": Word(WARNING, "may hang", "An attempt is silent for too long, and is looked at.",
+    "hang": Word(WARNING, "may hang", "An attempt is silent for too long: a hang check starts.",
                  ("hang_suspected",), _of_attempt),
     "suspect_node": Word(WARNING, "suspects a node", "A node is lost, or there is enough evidence to exclude it.",
                          ("node_excluded", "node_left_out", "node_lost"), _of_node),
@@ -73,7 +74,6 @@ WORDS: dict[str, Word] = {
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",
                       ("preserved",), _of_site),
 }
-DEFAULT = ("gave_up", "hang", "suspect_node", "completed")
 ENDS = ("gave_up", "completed", "stopped")
 _BY_EVENT = {event: name for name, word in WORDS.items() for event in word.events}
 

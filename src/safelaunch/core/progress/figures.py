@@ -11,7 +11,7 @@ _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"
 _FLOAT = rb"(\d{1,18}\.?\d{0,18})"
 _PLAIN = rb"(?<![\d,.])([-+]?(?:\d[\d,]{0,24}\.?\d{0,24}(?:e[-+]?\d{1,4})?|nan|inf))"
 _NUMBER = _PLAIN + rb"(?![\w.])"
-# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo); not the
+# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo). Not the
 # losses of a validation, nor the parts of one, nor the mean that Transformers tells at its end.
 _LOSS = (rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
          rb"(?<!aux[ _])(?!(?<='train_)loss': {0,8}'?[\d.e+-]{1,24}'?, {1,8}'epoch')"

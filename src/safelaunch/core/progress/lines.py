@@ -9,7 +9,7 @@ from safelaunch.core.progress.steps import Named, last_steps
 
 # What a training says when it does something that takes longer than a step, and when that is over. Only words from the
 # lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own
-# sources and logs); what none of them says is learned from its duration, and from a look at the stacks
+# sources and logs). What none of them says is learned from its duration, and from a look at the stacks
 # (core.hangs.hang).
 CHECKPOINT, EVALUATION, COMPILE, DATA = "checkpoint", "evaluation", "compile", "data"
 _BEGINS = {

@@ -1,13 +1,13 @@
 """Whether an attempt has gone on from its checkpoint: the first steps in its log, held against the checkpoint's step.
 
-A training that is never told of a checkpoint, or does not load it, starts from the beginning, and nothing fails: weeks
+A training that is never told of a checkpoint, or does not load it, starts from the beginning, and nothing fails. Weeks
 of GPU time went that way. But a stop without need is worse than a warning. So it is certain only where
 - the same counter (core.counters) has counted through the checkpoint's step in an earlier attempt, never anew, and
 - it names several growing steps below it now, the first of them below all complete checkpoints there were, and at most
   half as far.
-A counter that was far below the checkpoint that its own attempt wrote counts something else (epochs, steps of an epoch,
-while names tell samples): then nothing can be said. All the rest is a warning, also where the name of the checkpoint
-tells no step, and the log counts from where the run's first attempt began.
+A counter may have been far below the checkpoint that its own attempt wrote. Then it counts something else (epochs,
+steps of an epoch, while names tell samples), and nothing can be said. All the rest is a warning. So it is where the
+name of the checkpoint tells no step, and the log counts from where the run's first attempt began.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _judge_unnamed(attempt: Attempt, earlier: Sequence[Attempt], counters: Seque
 def _counts_something_else(attempt: Attempt, slack: int) -> bool:
     """Whether its counter stayed far below the checkpoint that it wrote.
 
-    One that it began from is not its own: two attempts in a row that lost it kept each other silent (seed 700293). Of
-    one whose supervisor did not see its end, or had not read its log then, the journal may know a step of a minute
-    before (seed 30001314).
+    One that it began from is not its own: two attempts in a row that lost it kept each other silent (seed 700293). A
+    supervisor may not have seen an attempt's end, or not have read its log then. Of that one the journal may know a
+    step of a minute before (seed 30001314).
     """
     written = attempt.checkpoint_step
     is_cut_off = not attempt.is_log_read or attempt.ended in (AttemptEnd.LOST, AttemptEnd.INTERRUPTED)
@@ -92,7 +92,7 @@ def _counts_something_else(attempt: Attempt, slack: int) -> bool:
 
 
 def has_gone_on(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Counter]) -> bool:
-    """Whether its log names the checkpoint's step, or a later one, and nothing that speaks against it; of a checkpoint
+    """Whether its log names the checkpoint's step, or a later one, and nothing that speaks against it. Of a checkpoint
     of no step, whether it has counted enough for a verdict.
     """
     to_reach = attempt.resume_step

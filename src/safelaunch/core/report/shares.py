@@ -1,7 +1,8 @@
 """Where the time of a run went: every second from its submission on has one kind.
 
 Useful time makes steps that the run had not made before. All other time has a cause, a row of KINDS. What is left is
-"down": from the last step to the end of an attempt that failed, and from there to the next attempt in the same job.
+"down". It goes from the last step to the end of an attempt that failed, and from there to the next attempt in the same
+job.
 """
 
 from __future__ import annotations

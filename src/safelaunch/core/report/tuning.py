@@ -59,8 +59,8 @@ def gamma_quantile(shape: float, share: float) -> float:
 
 @dataclass(frozen=True)
 class SaveAdvice:
-    """How often to save: `best_s` between two checkpoints (Young 1974), and the share of time that saving, steps that
-    are made again and restarts then take; `now_s` and `now_waste` of the present interval.
+    """How often to save: `best_s` between two checkpoints (Young 1974). `best_waste` is the share of time that saving,
+    steps that are made again and restarts then take. `now_s` and `now_waste` are those of the present interval.
     """
 
     cost_s: float

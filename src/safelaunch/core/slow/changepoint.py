@@ -70,7 +70,7 @@ class PaceWatch(NamedTuple):
     """All that is known of a run's speed; levels and noise are of logarithms. `tolerance` is above 0, such as 0.05.
 
     `normal` is the level before a drop that was reported and lasts; None = there is none. `passed`: how many values the
-    longest one that was over lasted: an evaluation, or a filesystem that others use, comes again, so the next drop must
+    longest one that was over lasted. An evaluation, or a filesystem that others use, comes again. So the next drop must
     last twice as long before it counts.
     """
 

@@ -1,8 +1,8 @@
 """What the nodes of a run showed when its steps became longer (node.condition), compared: does one differ clearly?
 
-A node differs in a figure where it lies on the bad side of the median of the others by a least effect, and by 6 robust
-deviations (1.4826 times the median absolute deviation) of theirs. Where several differ, none is named: what is on many
-nodes slows no single one.
+A node differs in a figure where it lies on the bad side of the median of the others. It must lie there by a least
+effect, and by 6 robust deviations of theirs (1.4826 times the median absolute deviation). Where several differ, none is
+named: what is on many nodes slows no single one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SAME = "no node differs"
 
 
 class Figure(NamedTuple):
-    """What is compared: its name for people, whether more is worse, and how much more (or less) counts at least: the
-    larger of a number and a share of the others' median.
+    """What is compared: its name for people, whether more is worse, and how much more (or less) counts at least. That
+    is the larger of a number and a share of the others' median.
     """
 
     what: str

@@ -3,9 +3,9 @@
 All nodes are measured once. Of many nodes the slowest few are measured again, of a few all of them, and more often. A
 node is slow where its own rates lie below the median of the others by the tolerance at least, and by more than chance.
 Chance among many is the spread between the nodes (1.4826 × the median absolute deviation; Iglewicz and Hoaglin 1993). A
-few nodes do not show that: healthy ones are assumed to differ by a third of the tolerance (from 16 nodes on by more,
-where they show it), and the noise of a measurement is what the rates of each node vary by. `python -m benchmarks.slow
-fleet` measures how often that is right.
+few nodes do not show that. So healthy ones are assumed to differ by a third of the tolerance (from 16 nodes on by more,
+where they show it). The noise of a measurement is what the rates of each node vary by.
+`python -m benchmarks.slow fleet` measures how often that is right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from safelaunch.core.progress.figures import median, robust_deviation
 
-TOLERANCE = 0.015      # least effect; the chronicle's slow node was slower by 2.5 %
+TOLERANCE = 0.015      # least effect; one real training's slow node was slower by 2.5 %
 LEAST_NODES = 3        # of two nobody can say which is slow
 LARGE = 48             # nodes whose spread is known: its estimate of 16 missed 4 % of the slow nodes (benchmarks.slow)
 Z, FEW_Z = 3.0, 3.2

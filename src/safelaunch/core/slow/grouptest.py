@@ -28,7 +28,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class GroupSearch:
-    """`nodes`: those of the slow job, the most suspected first; `noise`: the deviation of one job's step time, a share;
+    """`nodes`: those of the slow job, the most suspected first. `noise`: the deviation of one job's step time, a share.
     `normal_s`, `slow_s`: seconds of a step before, and with all nodes.
     """
 
@@ -86,8 +86,8 @@ def probabilities(search: GroupSearch) -> tuple[dict[str, float], float]:
 
 
 def most_restarts(nodes: int, spares: int) -> int:
-    """How many restarts find one of so many nodes at most, if no result is doubtful: groups of all spares one after
-    the other, until a half of what is left fits; then halves.
+    """How many restarts find one of so many nodes at most, if no result is doubtful. Groups of all spares come one
+    after the other, until a half of what is left fits; then halves.
     """
     groups = max(0, math.ceil((nodes - 2 * spares) / spares))
     return groups + math.ceil(math.log2(max(1, nodes - groups * spares)))

@@ -29,12 +29,12 @@ class NanCut(NamedTuple):
 
 
 def last_good_step(step: int, before: int | None, resume_step: int | None, *, is_again: bool) -> int:
-    """The last step whose checkpoint may be used. `before`: the last one with a finite loss, None = none was read of
-    this attempt; `is_again`: an attempt before it met the same at the same step.
+    """The last step whose checkpoint may be used. `before`: the last one with a finite loss; None = none was read of
+    this attempt. `is_again`: an attempt before it met the same at the same step.
 
-    Trainings log each tenth step or so, and of many lines a second only some are read: what was saved behind the last
-    finite loss may hold it already. When it comes back at the same step, or at once, the checkpoint that this attempt
-    has loaded is not trusted, either.
+    Trainings log each tenth step or so, and of many lines a second only some are read. So what was saved behind the
+    last finite loss may hold it already. When it comes back at the same step, or at once, the checkpoint that this
+    attempt has loaded is not trusted, either.
     """
     start = 0 if resume_step is None else resume_step - 1
     if before is None:

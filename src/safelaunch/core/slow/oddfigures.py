@@ -1,8 +1,8 @@
 """Losses that are no numbers, losses that leap, gradients that explode: a warning, once each; it blames nobody.
 
-One odd value is none: trainers in mixed precision print a single NaN or overflow, skip that step and go on, and a loss
-may leap for a step. So LASTING step lines in a row must agree. What is usual is the median of the values before, and
-a leap is measured in their median absolute deviation, which outliers do not move (Hampel 1974).
+One odd value counts as none. Trainers in mixed precision print a single NaN or overflow, skip that step and go on, and
+a loss may leap for a step. So LASTING step lines in a row must agree. What is usual is the median of the values before.
+A leap is measured in their median absolute deviation, which outliers do not move (Hampel 1974).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FigureHistory(NamedTuple):
 
 
 class FigureWatch(NamedTuple):
-    """What the figures of a run's attempts have been; `nans`: lines in a row whose loss is no finite number; `finite`:
+    """What the figures of a run's attempts have been. `nans`: lines in a row whose loss is no finite number. `finite`:
     the newest step of this attempt whose loss is one.
     """
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import NamedTuple
 
-# Step times of an attempt without the slow node, before its speed counts as not come back: the first ten are left out,
+# Step times of an attempt without the slow node, before its speed counts as not come back. The first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
 PROOF_VALUES = 64
 
@@ -14,8 +14,8 @@ PROOF_VALUES = 64
 class SlowSearch(NamedTuple):
     """`planned`: attempts that were ended for an experiment. All else is of the newest round of measurements.
 
-    `drop_t`: when the drop was reported that it was made for; `attempt`: the last one before it; `slow`: node, why;
-    `from_s` and `to_s`: the seconds of a step before the drop, and in it; `has_won`: whether the speed came back
+    `drop_t`: when the drop was reported that it was made for. `attempt`: the last one before it. `slow`: node, why.
+    `from_s` and `to_s`: the seconds of a step before the drop, and in it. `has_won`: whether the speed came back
     without these nodes (None = not known).
     """
 

@@ -9,8 +9,8 @@ _MOST_S = 1e9
 
 
 class StepPace(NamedTuple):
-    """How long a step takes as of `step`, and took before a drop that lasts (None = there is none); `noise` is of the
-    logarithms; `source`: the log's own figures, or the clock.
+    """How long a step takes as of `step`, and took before a drop that lasts (None = there is none). `noise` is of the
+    logarithms. `source`: the log's own figures, or the clock.
     """
 
     attempt: int

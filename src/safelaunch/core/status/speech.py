@@ -1,4 +1,4 @@
-"""What people are told about, and how: Slurm's word on a run, and the forms of times and node lists."""
+"""What people are told about, and how: what Slurm says of a run, and the forms of times and node lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The state of a run in one word and one sentence.
 
-Two witnesses are heard, the journal and the scheduler, and where they do not agree the answer is "unknown" with what
-each of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
+Two witnesses are heard, the journal and the scheduler. Where they do not agree, the answer is "unknown" with what each
+of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
 supervisor has seen it.
 """
 

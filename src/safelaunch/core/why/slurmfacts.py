@@ -78,7 +78,7 @@ def parse_account(text: str, job: str) -> JobFacts | None:
 
 
 def bad_nodes(text: str, since_t: float, until_t: float) -> tuple[tuple[str, str], ...]:
-    """(node, Slurm's word on it) of those in `scontrol --oneliner show node` that failed within that time.
+    """(node, what Slurm says of it) of those in `scontrol --oneliner show node` that failed within that time.
 
     A node that is down today may have been well then: only a reason that was set at the time counts.
     """

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import shlex
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from submitit.core import core, logger, utils
 
 from safelaunch.integrations.submitit import parameters
 from safelaunch.integrations.submitit.job import SafelaunchJob
 
+if TYPE_CHECKING:
+    from safelaunch.adapters.questions import Questions
+    from safelaunch.views.submitting import Sending
+
+FRESH_S = 1.0   # what git and Slurm have said of submissions: parameters are set just before one
+
 
 @contextlib.contextmanager
-def while_importing() -> Iterator[None]:
-    """Look for no garbage: of what importing makes nothing is any, and looking takes a tenth of the time."""
+def without_collecting() -> Iterator[None]:
+    """Look for no garbage: what imports and a config make stays, and looking takes a tenth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -39,6 +47,8 @@ class SafelaunchExecutor(core.PicklingExecutor):
         super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
         self.python = shlex.quote(sys.executable) if python is None else python
         self._sent: list[str] = []
+        self._questions: Questions | None = None
+        self._sending: Sending | None = None
         self._throttling = 0.0   # submitit's pause between two: each submission here waits for Slurm's answer
 
     @classmethod
@@ -66,15 +76,17 @@ class SafelaunchExecutor(core.PicklingExecutor):
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Keep them if they make a config that safelaunch would submit; else raise ValueError."""
-        with while_importing():
+        with without_collecting():
+            self._ask()
             from safelaunch.adapters.configfiles import read_mapping
             from safelaunch.errors import SafelaunchError
 
-        updated = {**self.parameters, **parameters.read_parameters(kwargs)}
-        try:
-            read_mapping(parameters.config_of(updated, self._submitit_command_str, self._new_run_dir(updated)), (), ())
-        except SafelaunchError as error:
-            raise ValueError(error.message) from error
+            updated = {**self.parameters, **parameters.read_parameters(kwargs)}
+            config = parameters.config_of(updated, self._submitit_command_str, self._new_run_dir(updated))
+            try:
+                read_mapping(config, (), ())
+            except SafelaunchError as error:
+                raise ValueError(error.message) from error
         super()._internal_update_parameters(**updated)
 
     def _internal_process_submissions(
@@ -82,8 +94,14 @@ class SafelaunchExecutor(core.PicklingExecutor):
     ) -> list[core.Job[Any]]:
         """A run for each. Where one is refused, the error names those that are submitted already."""
         self._sent = []
+        with without_collecting():
+            questions = self._ask()
+            from safelaunch.views.submitting import open_submission
+
+        self._questions = None   # they are of this submission
         try:
-            jobs: list[core.Job[Any]] = super()._internal_process_submissions(delayed_submissions)
+            with open_submission(logger.get_logger().info, questions) as self._sending:
+                jobs: list[core.Job[Any]] = super()._internal_process_submissions(delayed_submissions)
         except utils.FailedSubmissionError as error:
             if not self._sent:
                 raise
@@ -92,22 +110,37 @@ class SafelaunchExecutor(core.PicklingExecutor):
                 f"{', '.join(self._sent)}. To end one: safelaunch stop RUN") from error
         return jobs
 
-    def _submit_command(self, command: str) -> core.Job[Any]:
-        with while_importing():
-            from safelaunch import api
-            from safelaunch.errors import SafelaunchError
+    def _ask(self) -> Questions:
+        """What git and Slurm are asked, or have just been, so that they answer while the rest is imported."""
+        from safelaunch.adapters.questions import Questions
 
-        config = parameters.config_of(self.parameters, command, self._new_run_dir(self.parameters))
+        last, cwd = self._questions, str(Path.cwd())
+        if last is None or last.cwd != cwd or time.monotonic() - last.asked_s > FRESH_S:
+            if last is not None:
+                last.close()
+            last = self._questions = Questions(os.environ, cwd)
+        return last
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        from safelaunch.adapters.configfiles import read_mapping
+        from safelaunch.errors import SafelaunchError
+
+        sending = self._sending
+        assert sending is not None   # submitit calls this for each function of a submission
         try:
-            run = api.submit(config, say=logger.get_logger().info)
+            with without_collecting():
+                config = parameters.config_of(self.parameters, command, self._new_run_dir(self.parameters))
+                [resolved] = read_mapping(config, (), ())
+                sending.settle(resolved)
+                run = sending.submit(resolved).run
         except SafelaunchError as error:
             hint = f"\n{error.hint}" if error.hint else ""
             raise utils.FailedSubmissionError(f"{error.message}{hint}") from error
-        self._sent.append(run.run_id)
-        paths = utils.JobPaths(self.folder, job_id=run.run_id)
+        self._sent.append(run.plan.run_id)
+        paths = utils.JobPaths(self.folder, job_id=run.plan.run_id)
         paths.folder.mkdir(parents=True, exist_ok=True)
         paths.submission_file.symlink_to(run.dir / "job.sbatch")   # by it a job finds its run folder
-        return self.job_class(folder=self.folder, job_id=run.run_id, tasks=list(range(self._num_tasks())))
+        return self.job_class(folder=self.folder, job_id=run.plan.run_id, tasks=list(range(self._num_tasks())))
 
     def _new_run_dir(self, given: dict[str, Any]) -> str:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)

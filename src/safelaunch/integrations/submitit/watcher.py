@@ -25,7 +25,7 @@ STATES = {
 
 
 class RunWatcher(core.InfoWatcher):
-    """What submitit calls a watcher: one for all jobs. An end is seen at the next look into the journal; Slurm is asked
+    """What submitit calls a watcher: one for all jobs. An end is seen at the next look into the journal. Slurm is asked
     2, 4, 8 s and so on after the last submission, then each `delay_s`.
     """
 

@@ -19,12 +19,12 @@ if __name__ == "__main__":   # under -I nothing else says where the package is
 
 from safelaunch.node import addresses, children
 from safelaunch.node.bench import work
-from safelaunch.node.checks.answer import CheckRequest, failed, unknown
+from safelaunch.node.checks.answer import CheckRequest, failed, print_answer, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Optional
+    from typing import Any
 
 NAMES = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read")
 EACH_S = {"torch": 90.0, "matmul": 30.0, "memory": 30.0, "disk": 60.0}   # PyTorch from a shared disk: a minute
@@ -105,34 +105,15 @@ def _answer(function: Callable[[], dict[str, dict[str, Any]]], names: tuple[str,
     return json.dumps(told).encode()
 
 
-def answer(words: Any) -> dict[str, Any]:
-    """The node's answer to a request."""
-    host, start_s = os.uname().nodename.split(".")[0], time.monotonic()
-    told = {"v": 1, "node": host, "host": host, "t": time.time(), "took_s": 0.0, "level": "bench", "checks": [],
-            "notes": [], "addresses": addresses.own_addresses()}
-    bench: Optional[Bench] = None
-    try:
-        if not isinstance(words, dict):
-            raise ValueError("not a JSON object")
-        bench = Bench(words)
-        told["node"] = bench.request.node
-        bench.run()
-    except ValueError as error:
-        told["notes"] = ["not a request: %s" % error]
-    except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
-        told["notes"] = ["the measurements failed: %r" % (error,)]
-    return {**told, "checks": bench.rows if bench else [], "took_s": round(time.monotonic() - start_s, 3)}
+def look(bench: Bench, told: dict[str, Any]) -> None:
+    """Measure, and add it to a node's answer."""
+    told.update(addresses=addresses.own_addresses(), checks=bench.rows)
+    bench.run()
 
 
 def main(text: str) -> int:
     """Print the answer to a request, a JSON object; 0, whatever happened."""
-    try:
-        words = json.loads(text)
-    except (ValueError, RecursionError):
-        words = None
-    sys.stdout.write(json.dumps(answer(words), separators=(",", ":")) + "\n")
-    sys.stdout.flush()
-    return 0
+    return print_answer(text, "bench", Bench, look)
 
 
 if __name__ == "__main__":

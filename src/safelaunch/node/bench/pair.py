@@ -14,12 +14,11 @@ import json
 import os
 import socket
 import struct
-import sys
 import time
 
 from safelaunch.node import children
 from safelaunch.node.bench.work import measured
-from safelaunch.node.checks.answer import IMPORT_TORCH, CheckRequest, failed, skipped
+from safelaunch.node.checks.answer import IMPORT_TORCH, CheckRequest, failed, print_answer, skipped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,21 +165,16 @@ def _free_port(address: str) -> int:
         return int(sock.getsockname()[1])
 
 
+def look(request: PairRequest, told: dict[str, Any]) -> None:
+    """Measure, and add it to a node's answer."""
+    start_s = time.monotonic()
+    try:
+        row = measure(request)
+    except OSError as error:
+        row = failed(str(error))
+    told["checks"] = [{"name": "bus", "item": request.peer, "took_s": round(time.monotonic() - start_s, 3), **row}]
+
+
 def main(text: str) -> int:
     """Print the answer to a request, a JSON object; 0, whatever happened."""
-    start_s = time.monotonic()
-    host = os.uname().nodename.split(".")[0]
-    told: dict[str, Any] = {"v": 1, "node": host, "host": host, "checks": [], "notes": []}
-    try:
-        request = PairRequest(json.loads(text))
-        try:
-            row = measure(request)
-        except OSError as error:
-            row = failed(str(error))
-        told["node"] = request.node
-        told["checks"] = [{"name": "bus", "item": request.peer, "took_s": round(time.monotonic() - start_s, 3), **row}]
-    except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
-        told["notes"] = ["the measurement failed: %r" % (error,)]
-    sys.stdout.write(json.dumps(told, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
-    return 0
+    return print_answer(text, "bench", PairRequest, look)

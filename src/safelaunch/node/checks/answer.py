@@ -1,16 +1,23 @@
-"""What is asked of a node, and how one check answers: an outcome, a reason for people, and plain facts.
+"""What is asked of a node, how one check answers (an outcome, a reason for people, plain facts), and the node's line.
 
 Standard library, Python 3.9.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+import time
+
+from safelaunch.node.host import short_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Optional
+    from collections.abc import Callable, Mapping
+    from typing import Any, Optional, TypeVar
+
+    Request = TypeVar("Request")
 
 OK, FAILED, SKIPPED, UNKNOWN = "ok", "failed", "skipped", "unknown"
 LIGHT, FULL, ISOLATE = "light", "full", "isolate"
@@ -52,11 +59,38 @@ def _answer(outcome: str, why: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "why": why[:MOST_WHY], "facts": dict(facts)}
 
 
+def print_answer(text: str, level: str, read: Callable[[dict[str, Any]], Request],
+                 look: Callable[[Request, dict[str, Any]], None]) -> int:
+    """Print the answer to a request, a JSON object; 0, whatever happened. `read` raises ValueError for a request that
+    makes no sense; `look` adds to the answer, which keeps what a look that then fails has found.
+    """
+    start_s, host = time.monotonic(), short_host()
+    told: dict[str, Any] = {"v": 1, "node": host, "host": host, "t": time.time(), "took_s": 0.0, "level": level,
+                            "checks": [], "notes": []}
+    try:
+        words = json.loads(text)
+        if not isinstance(words, dict):
+            raise ValueError("not a JSON object")
+        told["node"] = CheckRequest({"node": words.get("node")}).node
+        request = read(words)
+    except (ValueError, RecursionError) as error:
+        told["notes"] = ["not a request: %s" % error]
+    else:
+        try:
+            look(request, told)
+        except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
+            told["notes"] = ["the look failed: %r" % (error,)]
+    told["took_s"] = round(time.monotonic() - start_s, 3)
+    sys.stdout.write(json.dumps(told, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
 class CheckRequest:
     """What is asked of a node; raises ValueError with words for people for a request that makes no sense."""
 
     def __init__(self, words: Mapping[str, Any]) -> None:
-        self.node = _text(words, "node") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+        self.node = _text(words, "node") or os.environ.get("SLURMD_NODENAME") or short_host()
         self.level = _text(words, "level") or LIGHT
         if self.level not in DEADLINE_S:
             raise ValueError("level: %r is none of light, full and isolate" % self.level[:40])

@@ -157,6 +157,8 @@ def _read(request: CheckRequest, heard: Mapping[str, Outcome]) -> tuple[Optional
     seen = read_seen(heard)
     if not seen.gpus:
         return None, seen.why_not() or skipped(NO_GPU)
+    if "isolate" not in heard:
+        return None, skipped("a process is on a GPU: only those that nobody uses are tried")
     told, why_not = read_program(request, heard["isolate"])
     if told is None:
         return None, why_not

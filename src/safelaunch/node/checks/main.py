@@ -1,6 +1,6 @@
 """Run the checks that a request asks for; one JSON line on stdout. Always exits with 0: the answer says what failed.
 
-Each check runs in a disposable child with a deadline, all at once: what hangs costs its own deadline, and a child that
+Each check runs in a disposable child with a deadline, all at once. What hangs costs its own deadline, and a child that
 sleeps in D state is left behind. As a program: `python3 -I -S main.py '{"paths": ["/scratch"], "level": "light"}'`.
 Standard library, Python 3.9.
 
@@ -19,7 +19,18 @@ if __name__ == "__main__":   # under -I nothing else says where the package is
     sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 
 from safelaunch.node import addresses, children, devices
-from safelaunch.node.checks.answer import OK, CheckRequest, failed, ok, skipped, unknown
+from safelaunch.node.checks.answer import (
+    FAILED,
+    ISOLATE,
+    OK,
+    UNKNOWN,
+    CheckRequest,
+    failed,
+    ok,
+    print_answer,
+    skipped,
+    unknown,
+)
 from safelaunch.node.checks.table import CHECKS, HEAVY, LEFTOVERS, SOURCES, Check
 
 TYPE_CHECKING = False
@@ -30,15 +41,23 @@ if TYPE_CHECKING:
 AT_ONCE = 48   # most of them wait
 
 
-def run(request: CheckRequest) -> dict[str, Any]:
-    """The node's answer, at the latest at the request's deadline and a moment; ValueError for a check to skip that is
-    none.
-    """
+def read(words: dict[str, Any]) -> CheckRequest:
+    """The request; ValueError for one that makes no sense."""
+    request = CheckRequest(words)
     no_checks = set(request.skip) - {check.name for check in CHECKS} - {one["name"] for one in request.programs}
     if no_checks:
         raise ValueError("skip: no check of this name: %s" % ", ".join(sorted(no_checks)))
-    start_s = time.monotonic()
-    until_s = start_s + request.deadline_s
+    return request
+
+
+def look(request: CheckRequest, told: dict[str, Any]) -> None:
+    """Add what the checks found to a node's answer."""
+    told.update(level=request.level, addresses=addresses.own_addresses(), checks=run(request))
+
+
+def run(request: CheckRequest) -> list[dict[str, Any]]:
+    """All rows, at the latest at the request's deadline and a moment."""
+    until_s = time.monotonic() + request.deadline_s
     wanted = [check for check in CHECKS if check.is_wanted(request)]
     items = {check.name: check.items(request) for check in wanted if check.items is not None}
     tasks = [_task(check, item, item, request) for check in wanted if not check.needs
@@ -46,20 +65,20 @@ def run(request: CheckRequest) -> dict[str, Any]:
     programs = [one for one in request.programs if one["name"] not in request.skip and request.has_level(one["level"])]
     own = [children.Task(("plugin", one["name"]), [sys.executable, "-I", "-S", "-c", one["program"]],
                          one["deadline_s"]) for one in programs]
-    heavy = [check for check in wanted if HEAVY.issuperset(check.needs) and check.needs]
+    heavy = [check for check in wanted if HEAVY.intersection(check.needs)]
     light = [check for check in wanted if check not in heavy]
-    # Only where no process is on a GPU do heavy programs run: they would take a training's memory.
+    # Only where no process is on a GPU do heavy programs run: they would take a training's memory. On a GPU whose
+    # processes nothing tells, those run that a person has asked for by name.
     asking = [*light, *([LEFTOVERS] if heavy and LEFTOVERS not in light else [])]
     outcomes = children.run_all([*_questions(asking, request), *tasks, *own], AT_ONCE, until_s)
     outcomes.update(_judge(asking, outcomes, request, until_s))
-    if heavy and _is_ok(outcomes[(LEFTOVERS.name, "")]):
-        outcomes.update(children.run_all(_questions(heavy, request), 1, until_s))
+    idle = _outcome_in(outcomes[(LEFTOVERS.name, "")]) if heavy else OK
+    free = [check for check in heavy if idle == OK or (idle != FAILED and check.level == ISOLATE)]
+    outcomes.update(children.run_all([task for task in _questions(free, request) if task.name in HEAVY], 1, until_s))
     outcomes.update(_judge(heavy, outcomes, request, until_s))
     rows = [row for check in wanted
             for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
-    rows += [_plugin_row(one, outcomes[("plugin", one["name"])], request.deadline_s) for one in programs]
-    return {**_head(request.node), "took_s": round(time.monotonic() - start_s, 3), "level": request.level,
-            "checks": rows, "addresses": addresses.own_addresses()}
+    return rows + [_plugin_row(one, outcomes[("plugin", one["name"])], request.deadline_s) for one in programs]
 
 
 def _judge(checks: list[Check], heard: Mapping[Any, children.Outcome], request: CheckRequest,
@@ -72,16 +91,11 @@ def _judge(checks: list[Check], heard: Mapping[Any, children.Outcome], request: 
     return children.run_all(tasks, AT_ONCE, max(until_s, time.monotonic() + 2.0))
 
 
-def _is_ok(outcome: children.Outcome) -> bool:
+def _outcome_in(outcome: children.Outcome) -> str:
     try:
-        return bool(json.loads(outcome.text)["outcome"] == OK)
+        return str(json.loads(outcome.text)["outcome"])
     except (ValueError, KeyError, TypeError):
-        return False
-
-
-def _head(node: str) -> dict[str, Any]:
-    return {"v": 1, "node": node, "host": os.uname().nodename.split(".")[0], "t": time.time(), "took_s": 0.0,
-            "level": "", "checks": [], "notes": []}
+        return UNKNOWN
 
 
 def _questions(wanted: list[Check], request: CheckRequest) -> list[children.Task]:
@@ -150,18 +164,7 @@ def _late(outcome: children.Outcome, given_s: float) -> dict[str, Any]:
 
 def main(text: str) -> int:
     """Print the answer to a request, a JSON object; 0, whatever happened."""
-    try:
-        words = json.loads(text)
-        if not isinstance(words, dict):
-            raise ValueError("not a JSON object")
-        answer = run(CheckRequest(words))
-    except (ValueError, RecursionError) as error:
-        answer = {**_head(os.uname().nodename.split(".")[0]), "notes": ["not a request: %s" % error]}
-    except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
-        answer = {**_head(os.uname().nodename.split(".")[0]), "notes": ["the checks failed: %r" % (error,)]}
-    sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
-    return 0
+    return print_answer(text, "", read, look)
 
 
 if __name__ == "__main__":

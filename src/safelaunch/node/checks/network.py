@@ -69,7 +69,7 @@ def check_clock(request: CheckRequest, item: str) -> dict[str, Any]:
 
 
 def judge_clock(status: int, most_error_us: int) -> dict[str, Any]:
-    """The same of the kernel's word: adjtimex(2), status and maxerror."""
+    """The same of what the kernel says: adjtimex(2), status and maxerror."""
     if status & _STA_UNSYNC:
         # Without a time service in the node, or in a virtual machine whose host keeps its time.
         return unknown("no time service sets this clock: how far it is off is not known")

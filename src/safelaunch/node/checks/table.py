@@ -68,7 +68,7 @@ SOURCES = (
     Source("nccl_tests", witnesses.nccl_words, 90.0, is_heavy=True),
     Source("python", lambda request: software.python_words(request, software.LIST_MODULES), 30.0, is_by_python=True),
     Source("torch", lambda request: software.python_words(request, software.ASK_TORCH), 120.0, is_by_python=True),
-    Source("isolate", isolate.isolate_words, isolate.DEADLINE_S, is_by_python=True),
+    Source("isolate", isolate.isolate_words, isolate.DEADLINE_S, is_heavy=True, is_by_python=True),
 )
 
 HEAVY = frozenset(source.name for source in SOURCES if source.is_heavy)

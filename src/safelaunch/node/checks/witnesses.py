@@ -81,7 +81,7 @@ def dcgmi_words(request: CheckRequest) -> list[str]:
 
 
 def check_dcgm(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """DCGM's word on the GPUs, where it is installed and its daemon runs."""
+    """What DCGM says of the GPUs, where it is installed and its daemon runs."""
     outcome = heard["dcgmi"]
     if outcome.late:
         return unknown("dcgmi gave no answer in time")
@@ -117,7 +117,7 @@ def nhc_words(request: CheckRequest) -> list[str]:
 
 
 def check_nhc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """NHC's word on the node, where the site has installed it."""
+    """What NHC says of the node, where the site has installed it."""
     outcome = heard["nhc"]
     if outcome.late:
         return unknown("nhc gave no answer in time")
@@ -138,7 +138,7 @@ def burn_words(request: CheckRequest) -> list[str]:
 
 
 def check_burn(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """gpu-burn's word on each GPU: "GPU 0: OK"."""
+    """What gpu-burn says of each GPU: "GPU 0: OK"."""
     outcome, why_not = _heavy(heard, "gpu_burn", "gpu_burn")
     if outcome is None or why_not is not None:
         return why_not or unknown("gpu_burn was not asked")

@@ -3,8 +3,8 @@
 It travels as text in srun's environment (`python3 -I -S -c "$SAFELAUNCH_GUARD" COMMAND…`). So its start needs neither a
 shared folder nor a file on the node, and it then lives in memory only. Standard library, Python 3.9.
 
-Law 1, never worse than plain srun: what fails here before the launcher runs ends in `exec` of the launcher, and what
-fails later in a plain wait for it. The exit code is always the launcher's own.
+Never worse than plain srun: what fails here before the launcher runs ends in `exec` of the launcher. What fails
+later ends in a plain wait for it. The exit code is always the launcher's own.
 
 What it does beside waiting:
 - connection: it tells the leader when the launcher and all its descendants have gone (HMAC-SHA256 both ways over a
@@ -12,10 +12,11 @@ What it does beside waiting:
 - signals: on the leader's order it signals only processes whose SigCgt mask holds the signal; others would die of it;
 - orphan's end: when leader and standby are gone and no watch runs, the job would keep its nodes until its time limit.
   After ORPHAN_S of silence, with a pulse that stands still, it cancels the job, and the run goes on in its next one;
-- last messages: when the launcher has gone and the leader's host does not answer, the first guard of the node stays
-  until it is heard or another supervisor leads, so that one is left to end an orphaned job;
-- fence: it ends its own ranks when it has heard nobody for `lease_s` (late messages do not count) and the attempt's
-  record says "ended" (or, after a lost connection, cannot be read). So they never write beside the next attempt.
+- last messages: when the launcher has gone and the leader's host does not answer, the first guard of the node stays. It
+  waits until it is heard or another supervisor leads, so that one is left to end an orphaned job;
+- fence: it ends its own ranks when it has heard nobody for `lease_s`, and the attempt's record says "ended". Late
+  messages do not count. After a lost connection, a record that cannot be read is enough. So they never write beside the
+  next attempt.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ from safelaunch.node.guard.processes import (
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
+from safelaunch.node.host import short_host
 from safelaunch.node.light import LATER, signal, suppress
 
 TYPE_CHECKING = False
@@ -114,6 +116,12 @@ def task_of(env: Mapping[str, str]) -> int:
     return number
 
 
+def tasks_of(env: Mapping[str, str]) -> int | None:
+    """How many tasks the step of a user's script has; None outside such a step, and where Slurm does not say it."""
+    told = env.get("SLURM_STEP_NUM_TASKS", "") if env.get("SAFELAUNCH_STEP") else ""
+    return int(told) if told.isdigit() else None
+
+
 def import_rest() -> None:
     """Import what a guard needs once its launcher runs."""
     globals().update((name, __import__(name)) for name in LATER)
@@ -123,13 +131,13 @@ class TaskGuard:
     """One task's guard; `run` returns when the launcher and all of its descendants have gone."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.node = env.get("SAFELAUNCH_NODE") or os.uname().nodename.split(".")[0]
+        self.node = env.get("SAFELAUNCH_NODE") or short_host()
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
         lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
         self.record = env["SAFELAUNCH_RECORD"]
         known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
         self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],
-                         {"node": self.node, "task": task_of(env), "attempt": self.attempt})
+                         {"node": self.node, "task": task_of(env), "attempt": self.attempt, "tasks": tasks_of(env)})
         self.launcher = 0
         self.exit_code = 1
         self.ended = False          # the launcher has been reaped

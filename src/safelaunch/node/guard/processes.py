@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from safelaunch.node.host import short_host
 from safelaunch.node.light import signal, suppress
 
 TYPE_CHECKING = False
@@ -162,7 +163,7 @@ def sweep(mark: str, grace_s: float) -> dict[str, Any]:
             break
         time.sleep(0.05)
         left = marked(mark, node)
-    return {"node": node or os.uname().nodename.split(".")[0], "found": len(found), "left": left}
+    return {"node": node or short_host(), "found": len(found), "left": left}
 
 
 def marked(mark: str, node: str) -> list[int]:

@@ -80,9 +80,12 @@ def introduce(token: bytes, who: dict[str, Any], line: bytes) -> tuple[str, byte
 
 
 def check_hello(token: bytes, nonce: str, line: bytes) -> dict[str, Any] | None:
-    """The caller, {"role", "node", "task", "attempt", "nonce", "mac"}; None where that is not proved."""
+    """The caller, {"role", "node", "task", "attempt", "nonce", "mac"}; None where that is not proved.
+
+    A task of a script's srun also tells "tasks", how many its step has; else it is missing or None.
+    """
     hello = _read(line, {"role": ROLES.__contains__, "node": _is_name, "task": _is_small, "attempt": _is_small,
-                         "nonce": _are_nonces, "mac": _is_mac})
+                         "tasks": _is_count, "nonce": _are_nonces, "mac": _is_mac})
     if hello is None or hello["nonce"][NONCE:] != nonce:
         return None
     wanted = mac(token, hello["role"], hello["nonce"] + _name(hello))
@@ -125,7 +128,7 @@ def _read(text: bytes, checks: dict[str, Any], kind: str = "") -> dict[str, Any]
 
 
 def _name(hello: dict[str, Any]) -> str:
-    return "%s|%s|%s" % (hello["node"], hello["task"], hello["attempt"])
+    return "%s|%s|%s|%s" % (hello["node"], hello["task"], hello["attempt"], hello.get("tasks"))
 
 
 def _is_hex(value: object, length: int) -> bool:

@@ -24,13 +24,13 @@ class Switch:
 
     A node that was stopped as a whole wakes as a whole: its ranks would write before any process of ours runs. So the
     kernel acts while they are still stopped. A timer of the guard sends it SIGKILL. Its death closes the write ends of
-    two pipes. Each rank owns read ends that answer with SIGKILL (F_SETOWN, F_SETSIG, O_ASYNC; measured on Linux 6.18,
-    where the higher descriptor closes first; the two pipes cover both orders).
+    two pipes. Each rank owns read ends that answer with SIGKILL (F_SETOWN, F_SETSIG, O_ASYNC). On Linux 6.18 the higher
+    descriptor closes first (measured); the two pipes cover both orders.
 
     A guard in a frozen control group dies only after the thaw: `Fuses` cover that.
 
-    A frozen disk with the guard's own code must end nobody: the timer is armed only when the guard's memory is locked,
-    or its interpreter is the node's own.
+    A frozen disk with the guard's own code must end nobody. So the timer is armed only when the guard's memory is
+    locked, or its interpreter is the node's own.
     """
 
     MAX_RANKS = 128   # two descriptors each; the soft limit is 1024 nearly everywhere

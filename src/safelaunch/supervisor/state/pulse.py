@@ -10,7 +10,7 @@ from safelaunch.core.timing import SETTLE_S
 
 class Urgent(NamedTuple):
     """What of a pulse cannot wait for the next one. Without the next job's number, a guard that ends an orphaned job
-    cannot free that one, which then waits for a dead node (seen in a drill).
+    cannot free that one. Then it waits for a dead node (seen in a drill).
     """
 
     successor: str | None

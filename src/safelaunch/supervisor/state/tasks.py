@@ -33,6 +33,7 @@ class Work(Enum):
     CHECK_RANKS = "sample silent ranks"
     THAW = "wait for a filesystem that ranks sleep on"
     PROBE = "test a silent node by a helper step"          # one a node
+    PROBE_MISSING = "test a node of which no guard has connected by a helper step"   # one a node
     ASK_ALONE = "ask Slurm whether this node is cut off"
     COUNT_STEPS = "count the steps of this job"
     OLD_HOST = "wait for the guards of the leader before"

@@ -13,7 +13,7 @@ from safelaunch.core.why.verdict import Verdict
 
 EARLY_STEPS = 3                    # optimizer states and caches come with the first ones; from the fourth on it is open
 EARLY_BYTES = 16 << 20             # of a log that is longer, its beginning may not have been read
-# Where no line names a step, it may be that none was read: then a log is early while it is short in bytes and in time.
+# Where no line names a step, it may be that none was read. Then a log is early while it is short in bytes and in time.
 EARLY_S, NO_STEPS_BYTES = 1800.0, 4 << 20
 LATE_STEPS = 100                   # sizes that fit so often fit
 LATE_S, LATE_FEW_STEPS = 3600.0, 10   # of trainings with steps of minutes
@@ -22,14 +22,15 @@ LATE_S, LATE_FEW_STEPS = 3600.0, 10   # of trainings with steps of minutes
 ADVICE = {
     ("cuda_oom", False): "It came in the first steps: these sizes do not fit. Smaller micro batch, activation "
     "checkpointing, more sharding. The same again fails the same way, unless another process held memory (nvidia-smi).",
-    ("cuda_oom", True): "It came late, so the sizes fit, and something grew or varied: the longest sample or an "
-    "evaluation at that step, losses kept with their graph (use .item()), fragmentation (reserved much larger than "
-    "allocated: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True). A restart begins with free memory.",
+    ("cuda_oom", True): "It came late, so the sizes fit, and something grew or varied. It may be the longest sample, "
+    "an evaluation at that step, or losses kept with their graph (use .item()). Or it is fragmentation: then reserved "
+    "is much larger than allocated (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True). A restart begins with free "
+    "memory.",
     ("host_oom", False): "It came in the first steps: the job does not fit. More memory (slurm.mem), fewer loader "
     "workers, no whole copy of model or data on each rank.",
-    ("host_oom", True): "It came late, so memory grew: loader workers that keep what they have read, caches, files in "
-    "/dev/shm, a checkpoint gathered on one rank at that step. sacct's MaxRSS of the attempts tells how fast. A "
-    "restart begins with free memory; more of it (slurm.mem) buys time only.",
+    ("host_oom", True): "It came late, so memory grew. It may be loader workers that keep what they have read, caches, "
+    "files in /dev/shm, or a checkpoint gathered on one rank at that step. sacct's MaxRSS of the attempts tells how "
+    "fast. A restart begins with free memory; more of it (slurm.mem) buys time only.",
 }
 
 

@@ -137,8 +137,8 @@ def _killed(signal: int) -> str:
 
 def _uncaught(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """An exception by which a task ended as Python ends programs (exit code 1) was caught by nobody. It is the
-    program's own where it comes from the user's code and is of a type that no node can cause, or where ranks of
-    several nodes have raised the same; `once` acts on that.
+    program's own where it comes from the user's code and is of a type that no node can cause. So it is where ranks of
+    several nodes have raised the same. `once` acts on that.
     """
     cause = verdict.cause
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
@@ -288,7 +288,7 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
 def _rank_of(verdict: Verdict, best: Witness, host: str | None) -> int | None:
     """The witness's own, or that which the log names on the same host.
 
-    Not for a hang, whose ranks were ended there, nor for a kill that the log does not explain: what other ranks say
+    Not for a hang, whose ranks were ended there, nor for a kill that the log does not explain. For what other ranks say
     then came of it.
     """
     if best.rank is not None or best.category in ("hang", "unknown"):

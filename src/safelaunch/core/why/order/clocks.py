@@ -41,8 +41,8 @@ def _with(items: Iterable[Stamped], stamps: Mapping[int, float]) -> tuple[Stampe
 def settle(stamps: Sequence[float], end_t: float | None) -> list[float]:
     """The stamps of one file, in its order, as epoch seconds.
 
-    A date without a year lies in the year that brings it nearest to a whole stamp of the file, or to `end_t`; a time of
-    day on the day nearest to the stamp before it.
+    A date without a year lies in the year that brings it nearest to a whole stamp of the file, or to `end_t`. A time of
+    day lies on the day nearest to the stamp before it.
     """
     whole = [t for t in stamps if t >= YEAR_S]
     about = whole[-1] if whole else end_t

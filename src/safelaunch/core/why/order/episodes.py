@@ -78,7 +78,7 @@ def _is_stamped(log: Log) -> bool:
 
 
 def _in_order(findings: Sequence[Finding], is_timed: bool, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
-    """By time, where a line without a stamp keeps to the one before it in its file, else to the one behind it; a launch
+    """By time. There a line without a stamp keeps to the one before it in its file, else to the one behind it. A launch
     does not, since what comes behind it may be hours later.
     """
     placed = sorted(findings, key=lambda one: (one.file, one.offset))

@@ -1,8 +1,8 @@
 """Which of many literals occur in a text, and where: by ahocorasick_rs, or by one search for each literal.
 
-ahocorasick_rs comes with safelaunch on x86-64 and aarch64: imported in 1 ms, made in 3, 1 MB, 150 MB/s with 1488
-literals on text no two lines of which are alike. Without it 3 MB/s, which matters for such texts alone: of ordinary
-logs only shapes that are new are searched.
+ahocorasick_rs comes with safelaunch on x86-64 and aarch64. It is imported in 1 ms, made in 3, and takes 1 MB. On text
+no two lines of which are alike it reads 150 MB/s with 1488 literals. Without it 3 MB/s, which matters for such texts
+alone: of ordinary logs only shapes that are new are searched.
 """
 
 from __future__ import annotations

@@ -25,9 +25,10 @@ _ANSI = re.compile(rb"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b\n]{0,200
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\x1b")
 
 _HOST = rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
-# Who speaks, by the first byte: "A" for letters and digits. Numbers in order of what they are worth: "rank" is torch's,
-# "place" the launcher's beside the host, "said" what the program calls itself (of a process group, at times), "local" a
-# number on the node, "task" srun's. A blank behind the label goes only where its launcher writes one (indentation).
+# Who speaks, by the first byte: "A" for letters and digits. Numbers in order of what they are worth. "rank" is torch's,
+# "place" the launcher's beside the host. "said" is what the program calls itself (of a process group, at times),
+# "local" a number on the node, "task" srun's. A blank behind the label goes only where its launcher writes one
+# (indentation).
 _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
     b"[": tuple(re.compile(form) for form in (
         rb"\[rank(?P<rank>\d{1,7})\]: ?",                                          # torch ≥ 2.3

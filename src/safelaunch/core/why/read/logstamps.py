@@ -1,7 +1,7 @@
 """Time stamps at the start of a log's line.
 
-Stamps are read as they stand, without zones: within one log nearly all are the local time of one site, some of them
-say so ("+01:00") and most do not. Taking only those with a zone to UTC would put the lines of one second an hour apart.
+Stamps are read as they stand, without zones. Within one log nearly all are the local time of one site; some of them say
+so ("+01:00") and most do not. Taking only those with a zone to UTC would put the lines of one second an hour apart.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which lines of a block can matter: an exact multi-literal search in Python at most of a GB/s.
 
 Most lines of a log have been seen before, numbers aside. So digits, spaces and punctuation are deleted (one pass of
-bytes.translate), the block is split, and the set of its *shapes* is compared with the shapes already judged. Only new
-shapes are searched for the literals (`literals`).
+bytes.translate), and the block is split. Then the set of its *shapes* is compared with the shapes already judged. Only
+new shapes are searched for the literals (`literals`).
 
 Where nearly all lines are new (generated text, binary data), most blocks are searched first, for the literals that are
-rare in this log, and only one that holds such is split. Others (words such as "loss" in a text) are looked for in
+rare in this log. Only a block that holds such is split. Others (words such as "loss" in a text) are looked for in
 sampled blocks.
 
 Measured on a Megatron log (one core, GB/s): shapes 0.8-1.0, ahocorasick_rs 0.4, `grep -F -f` 0.23. See
@@ -85,8 +85,8 @@ class Unseen:
 class Shapes:
     """The prefilter with its memory of shapes; one for each log (or worker), fed block after block.
 
-    Lines of one shape are looked at up to a quota. Then the shape is spent: one of its lines is looked at, and all are
-    counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is looked at, or
+    Lines of one shape are looked at up to a quota. Then the shape is spent: only in every SAMPLED_BLOCK-th block is one
+    of its lines looked at, and all are counted. Of progress the last line of each block is looked at, or
     (`all_progress`) every one. `only`: the literals by which a line is looked at, by default all.
     """
 

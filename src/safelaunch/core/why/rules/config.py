@@ -14,7 +14,7 @@ RULES = (
         rb"|error: (?P<why2>(?:unrecognized|Invalid) (?:--|numeric value |MPI type ).{1,150}))", "cause", "job", 0.92,
         summary="srun does not take its options: {why}{why2}",
         explain="No task was started. The option stands in srun.extra or srun of train.yaml, or in a command of its "
-        "own; options of a plugin, such as --container-image of pyxis, are known only where that is installed.",
+        "own. Options of a plugin, such as --container-image of pyxis, are known only where that is installed.",
         do="Correct srun.extra (srun --help on a login node lists what it takes here).",
         source="srun (Slurm 22.05, measured); glibc, getopt_long", order=3,
         sample="srun: unrecognized option '--container-image=pytorch.sqsh'",

@@ -43,7 +43,7 @@ class LogCourse(NamedTuple):
     ends: tuple[int, ...]
     has_raised: bool
     failed_task: Moment | None   # when srun first reported a task that failed
-    fell_before_end: bool     # a cause and a fall, and only then Slurm's word: the others hung until it came
+    fell_before_end: bool     # a cause and a fall, and only then Slurm's line: the others hung until it came
     is_timed: bool
 
 

@@ -1,0 +1,22 @@
+"""What a submission asks of Slurm and of git, while it does other work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from safelaunch.adapters.clustername import ClusterName, FederatedName
+from safelaunch.adapters.provenance import GitFacts
+
+
+class Questions:
+    """Asked at once; each answer is waited for by whoever needs it. `git` may be asked anew."""
+
+    def __init__(self, env: Mapping[str, str], cwd: str) -> None:
+        self.cwd, self.asked_s = cwd, time.monotonic()
+        self.cluster, self.federated = ClusterName(env), FederatedName(env)
+        self.git = GitFacts(cwd)
+
+    def close(self) -> None:
+        """End git if it still runs. Slurm's commands end by themselves."""
+        self.git.close()

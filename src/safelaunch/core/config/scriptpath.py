@@ -1,0 +1,28 @@
+"""Whether a text is a script, and which one a train.yaml names: all that a config without one needs to know of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from safelaunch.core.config.values import expand
+from safelaunch.core.config.yamlnodes import MappingNode, Scalar
+from safelaunch.core.config.yamltext import parse_document
+
+
+def is_script(text: str) -> bool:
+    """Whether it is a script, as sbatch tells: by its first two characters."""
+    return text.startswith("#!")
+
+
+def script_path(text: str, file: str, environ: Mapping[str, str]) -> str | None:
+    """The path that `script:` of a train.yaml names, ${VAR} filled in; None where it names no sound one."""
+    if not re.search(r"\bscript\b", text):
+        return None
+    tree, _ = parse_document(text, layer="file", file=file)
+    node = tree.entries.get("script") if tree is not None else None
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return None
+    filled, faults = expand(MappingNode({"script": node}, node.origin), environ)
+    node = filled.entries["script"]
+    return node.text if isinstance(node, Scalar) and node.text and not faults else None

@@ -1,0 +1,7 @@
+"""The words of notify.when, apart from what each means (core.notify.words): every submission imports them."""
+
+from __future__ import annotations
+
+NAMES = ("gave_up", "completed", "stopped", "hang", "suspect_node", "restarted", "took_over", "lost_progress",
+         "preserved")
+DEFAULT = ("gave_up", "hang", "suspect_node", "completed")
