@@ -139,13 +139,15 @@ OTHERS = {
     "this user's own, and the site's": (
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
         "adapters/rulepacks.py:_File.__call__",
-        "adapters/sitefiles.py:read_template", "watch/memory.py:load", "commands/policy.py:_layers_below",
+        "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
+        "watch/memory.py:load", "commands/policy.py:_layers_below",
         "views/benchplan.py:_lines",
     ),
     "this node's own disk": (
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
         "adapters/attempt.py:AttemptProcess.poll", "adapters/attempt.py:AttemptProcess.read",
-        "adapters/attempt.py:AttemptProcess.tail", "adapters/outbox.py:Outbox.adopt_all",
+        "adapters/attempt.py:AttemptProcess.sruns", "adapters/attempt.py:AttemptProcess.tail",
+        "adapters/outbox.py:Outbox.adopt_all",
         "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/takeover.py:_note_taken",
         "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.is_sure_of_folder.look",
     ),

@@ -21,7 +21,7 @@ from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
 from tests.users import open_paths
 
-STEPS = 60
+STEPS = 120   # six seconds, of which a busy machine may need some to find a rank
 FLAGS = f"--steps {STEPS} --step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps"
 LONG_FLAGS = FLAGS.replace(str(STEPS), "2000", 1)
 MakeSandbox = Callable[..., Sandbox]
