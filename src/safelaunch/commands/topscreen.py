@@ -138,6 +138,8 @@ class TopScreen(App[None]):
         self.call_from_thread(self._fill, pane, clean_lines(text))
 
     def _chosen(self) -> tuple[str, str | None]:
+        if not self.query(DataTable):   # the screen is being closed
+            return "", None
         row = self.query_one(DataTable).cursor_row
         return self.query_one(TabbedContent).active, self._dirs[row] if 0 <= row < len(self._dirs) else None
 
