@@ -118,21 +118,6 @@ def test_what_a_job_prints_does_nothing_to_the_screen(made: Made) -> None:
     on_screen(check)
 
 
-def test_what_a_verb_has_said_of_a_run_stays_while_the_list_is_read_again(made: Made) -> None:
-    async def check(pilot: Pilot[None]) -> None:
-        await lists(pilot, 1)
-        await pilot.press("5")
-        await shows(pilot, "why", "verdict")
-        assert isinstance(pilot.app, TopScreen)
-        for _ in range(2):
-            await pilot.app.look_at_runs().wait()
-            await pilot.pause()
-            await pilot.pause()
-        assert "verdict" in await shows(pilot, "why", "")
-
-    on_screen(check)
-
-
 def test_a_line_of_ten_megabytes_does_not_hold_up_the_screen(made: Made) -> None:
     async def check(pilot: Pilot[None]) -> None:
         await lists(pilot, 1)
