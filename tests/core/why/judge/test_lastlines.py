@@ -52,3 +52,12 @@ def test_an_exit_that_nothing_explains_is_no_health() -> None:
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    sys.exit(3)\nSystemExit: 3'
     assert judge_text(f"{STEPS}\n{trace}\n").category == "unknown"
     assert judge_text(f"{STEPS}\n{trace}\n" + "a row of a table\n" * 3000).category == "unknown"
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in main\n    go()\nKeyError: \'x\''
+
+
+@pytest.mark.parametrize(("label", "category"), [("[n0:0]:", "user_code"), ("[n0:0]: ", "user_code"),
+                                                 ("{n0} ", "unknown"), ("@@ ", "unknown")])
+def test_a_traceback_behind_labels_that_nobody_knows_is_no_health(label: str, category: str) -> None:
+    assert judge_text("".join(f"{label}{line}\n" for line in f"{STEPS}\n{TRACE}".splitlines())).category == category

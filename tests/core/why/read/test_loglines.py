@@ -19,6 +19,8 @@ WHO = {
     "safelaunch": (b"[gpu-07:3]:hello", "gpu-07", 3, b"hello"),
     "safelaunch keeps indentation": (b"[gpu-07:3]:  File", "gpu-07", 3, b"  File"),
     "host and rank without a colon": (b"[host1:2]  File", "host1", 2, b"  File"),
+    "a blank of another tool's behind it": (b"[gpu-07:3]: Traceback", "gpu-07", 3, b"Traceback"),
+    "... and the indentation of a traceback": (b"[gpu-07:3]:   File", "gpu-07", 3, b"   File"),
     "torchrun --tee": (b"[default3]:hello", None, 3, b"hello"),
     "a role of the user's": (b"[trainer12]:hello", None, 12, b"hello"),
     "torch": (b"[rank17]: hello", None, 17, b"hello"),

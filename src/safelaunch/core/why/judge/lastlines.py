@@ -23,6 +23,8 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
                        r"|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
+# An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
+BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
                       r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
 
@@ -72,7 +74,8 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     for line, is_last in _ends(log):
         if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged
-                and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):
+                and (BAD_WORDS.search(line.text) or BEHIND_LABEL.match(line.text))
+                and not HARMLESS.search(line.text)):
             yield line, is_last
 
 

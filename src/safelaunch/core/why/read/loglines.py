@@ -127,6 +127,8 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
     if labels is not None:
         stream, named, at = _parse_labels(labels[0])
         found.update(named)
+        # Others write a blank behind such a label; behind ours a line with one blank is rare, and indentation has more.
+        at += at > 0 and head[at - 1:at] == b":" and head[at:at + 1] == b" " and head[at + 1:at + 2].strip() != b""
         who_ends = at
     for _ in range(_MAX_FORMS):
         first = head[at:at + 1]
