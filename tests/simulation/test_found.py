@@ -37,6 +37,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                 faults=(Fault("preempt", 5.38, 0.0, 4), Fault("freeze", 8.37, 2.0, 23),
                         Fault("batch_silent", 11.01, 86.4, 20), Fault("wall_jump", 83.8, 0.0, 24),
                         Fault("manners", 137.04, 0.0, 67, ("empty",)))), "completed", 4),
+    "a cancel that could not reach the script before it handed over ends the run": (
+        replace(_PLAIN, seed=81003286, nodes=1, pool=2, steps=70, step_s=0.5, save_every=5, save_s=0.1, load_s=10.0,
+                limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, net_latency_s=0.01, handles_signal=False,
+                preserve_s=120.0, words="26.05", checks=(("n0", "fails_once"), ("n1", "breaks_pairs")),
+                has_checks=True, allreduce=True, after_failure="before", faults=(
+                    Fault("one_way_cut", 13.07, 11.9, 76), Fault("scancel", 14.29, 0.0, 94),
+                    Fault("gpu_dies", 15.16, 0.0, 94))), "stopped", 1),
     "a cancel before the script has begun leaves no trace where nobody looks": (
         replace(_PLAIN, seed=80003186, nodes=4, pool=6, steps=131, step_s=0.5, save_every=5, save_s=5.0, load_s=2.0,
                 limit_min=4, fs_late_s=10.0, fs_clock_s=-600.0, net_latency_s=0.01, watchers=0, via="requeue",

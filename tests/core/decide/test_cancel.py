@@ -33,7 +33,9 @@ from safelaunch.core.model import Event
     (Witnesses(ending=JobEnd.CANCELLED, handed_over=True), Canceller.PERSON),
     (Witnesses(ending=JobEnd.PREEMPTED, state="CANCELLED"), Canceller.NOBODY),
     (Witnesses(is_local=True), Canceller.NOBODY),
-    (Witnesses(handed_over=True, state="CANCELLED"), Canceller.NOBODY),
+    (Witnesses(handed_over=True, state="CANCELLED"), Canceller.PERSON),
+    (Witnesses(handed_over=True, announced=True, state="CANCELLED"), Canceller.NOBODY),
+    (Witnesses(handed_over=True, state="COMPLETING"), Canceller.NOBODY),
     (Witnesses(handed_over=True, ending=JobEnd.UNKNOWN), Canceller.NOBODY),
     (Witnesses(), Canceller.ASK),
     (Witnesses(state="RUNNING"), Canceller.NOBODY),
@@ -51,7 +53,8 @@ from safelaunch.core.model import Event
     (Witnesses(state="NODE_FAIL"), Canceller.NOBODY),
 ], ids=[
     "a guard's word came after the watch's", "a supervisor announced it", "slurmstepd wrote of a scancel",
-    "slurmstepd wrote of a preemption", "a local run", "its supervisor passed the run on, and ended the job",
+    "slurmstepd wrote of a preemption", "a local run", "its supervisor passed the run on, and it was cancelled then",
+    "... and ended the job by a cancel of its own", "... and Slurm has not ended it yet: nobody waits for that",
     "... and nobody could read the line", "nothing is known", "it still runs",
     "... and a step of it was ended by a scancel before", "Slurm waits for a dead node", "... for ever",
     "... and a step of it was ended by a scancel", "a line of a later release, and Slurm is away",
@@ -112,16 +115,18 @@ OUTPUT, BOTH = (CancelWitness.JOB_OUTPUT,), (CancelWitness.JOB_OUTPUT, CancelWit
     (Witnesses(announced=True), (), None),
     (Witnesses(), (), CancelWitness.JOB_OUTPUT),
     (Witnesses(handed_over=True), (), CancelWitness.JOB_OUTPUT),
-    (Witnesses(handed_over=True), OUTPUT, None),
+    (Witnesses(handed_over=True), OUTPUT, CancelWitness.SLURM),
+    (Witnesses(handed_over=True), (*OUTPUT, CancelWitness.SLURM), None),
+    (Witnesses(handed_over=True, is_local=True), OUTPUT, None),
     (Witnesses(ending=JobEnd.PREEMPTED), OUTPUT, None),
     (Witnesses(is_local=True), OUTPUT, None),
     (Witnesses(), OUTPUT, CancelWitness.STEP_OUTPUT),
     (Witnesses(ending=JobEnd.UNKNOWN), OUTPUT, CancelWitness.STEP_OUTPUT),
     (Witnesses(step_end=JobEnd.CANCELLED), BOTH, CancelWitness.SLURM),
 ], ids=["a watch's note is enough", "a supervisor's announcement is enough", "the job's own line comes first",
-        "... also before its handover, behind which a person may have cancelled it", "... which then tells",
-        "the line tells", "a local run has no Slurm", "no line: the standbys' steps", "an unreadable line: the same",
-        "at last Slurm"])
+        "... also before its handover, behind which a person may have cancelled it", "... then Slurm", "... once",
+        "... which a local run has not", "the line tells", "a local run has no Slurm",
+        "no line: the standbys' steps", "an unreadable line: the same", "at last Slurm"])
 def test_the_witnesses_of_a_cancel_are_asked_in_turn(
         seen: Witnesses, asked: tuple[CancelWitness, ...], expected: CancelWitness | None) -> None:
     assert next_witness(seen, asked) is expected

@@ -60,8 +60,8 @@ def judge(seen: Witnesses) -> Canceller:
         return Canceller.NOBODY
     if seen.ending not in (None, JobEnd.UNKNOWN) or seen.is_local:
         return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY
-    if seen.handed_over:
-        return Canceller.NOBODY
+    if seen.handed_over:   # its own cancel is announced: a person's came as the script ended, or could not reach it
+        return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
     if seen.state == jobstates.RUNNING and not (seen.is_likely or seen.is_unread):
         return Canceller.NOBODY   # nobody ends it: its supervisor died between the next job's sbatch and its own end
     if seen.state is None or seen.state in jobstates.ON_NODES:
@@ -89,13 +89,15 @@ def next_witness(seen: Witnesses, asked: Collection[CancelWitness]) -> CancelWit
         return None
     if CancelWitness.JOB_OUTPUT not in asked:
         return CancelWitness.JOB_OUTPUT
+    if seen.handed_over and seen.ending is None and not seen.is_local:
+        return None if CancelWitness.SLURM in asked else CancelWitness.SLURM
     if judge(seen) is not Canceller.ASK:
         return None
     return CancelWitness.SLURM if CancelWitness.STEP_OUTPUT in asked else CancelWitness.STEP_OUTPUT
 
 
 def is_explained_handover(history: Iterable[Event], job: str) -> bool:
-    """Whether a supervisor of that job has handed the run over, and knew why the job ended: then nobody is asked."""
+    """Whether a supervisor of that job has handed the run over, and knew why the job ended: Slurm is asked once."""
     explained = False
     for event in history:
         if event.event == "job_started":
