@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.torch]
 
 def kill_a_rank(submit_local: SubmitLocal, folder: Path, name: str, callback: bool) -> None:
     """Two ranks, one of them killed after step 6, must train as two that nobody disturbs."""
-    run = submit(submit_local, folder, name, f"{SMALL} --step-time 0.3", callback=callback)
+    run = submit(submit_local, folder, name, f"{SMALL} --step-time 0.8", callback=callback)
     run.wait_for(lambda: max(losses(run.log(1)), default=0) >= 6, 180, "step 6 was not reached")
 
     os.kill(max(run.ranks("train.py")), signal.SIGKILL)
@@ -43,7 +43,7 @@ def kill_a_rank(submit_local: SubmitLocal, folder: Path, name: str, callback: bo
     assert (ended.how, ended.exit_code) == ("completed", 0), run.story()
     first, second = run.state().attempts
     assert (first.ended, second.ended) == ("failed", "completed"), run.story()
-    assert second.resume_step in (SAVE_EVERY, 2 * SAVE_EVERY), run.story()
+    assert second.resume_step and second.resume_step in range(SAVE_EVERY, STEPS, SAVE_EVERY), run.story()
     after = losses(run.log(2))
     assert sorted(after) == list(range(second.resume_step + 1, STEPS + 1))
     assert losses(run.log(1)) | after == losses(undisturbed(name))

@@ -168,8 +168,9 @@ class Sandbox:
         """Kill a node's slurmd and start it anew; the steps on the node do not notice."""
         machine = self.machine(node)
         for pid in daemons_on(machine):
-            os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not daemons_on(machine), 10, f"slurmd on {node} does not end")
+            with suppress(ProcessLookupError):   # a child of slurmd's that was about to be another program
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not daemons_on(machine), UP_TIMEOUT_S, f"slurmd on {node} does not end")
         daemons.start(self.dir, (node,))
         port = registry.find(str(self.dir)).port + 1 + self.nodes.index(node)
         wait_for(lambda: machine.is_listening(port), UP_TIMEOUT_S, f"slurmd on {node} does not listen")
