@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -54,6 +55,7 @@ def say(process: subprocess.Popen[str], text: object) -> None:
 
 def hear(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
+    assert select.select([process.stdout], [], [], 300)[0], "it says nothing"
     return process.stdout.readline().strip()
 
 
@@ -67,9 +69,15 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
     """Another user takes the port of a leader that dies, before it is born again, and its guards call there."""
     port = door(run)
     with another_user("tests.relay", str(port), "1") as relay:
-        os.kill(run.leader(), signal.SIGKILL)
+        assert relay.stdout is not None
+        for deaths in range(1, 5):   # the leader may be faster; the fifth death within half a minute is its last
+            os.kill(run.leader(), signal.SIGKILL)
+            run.wait_for(lambda: len(run.events("took_over")) == deaths, 60, "nobody took over")   # noqa: B023
+            if select.select([relay.stdout], [], [], 0.5)[0]:
+                break
+        else:
+            pytest.fail("the leader was faster four times")
         assert hear(relay) == "taken"
-        run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
         run.wait_for(lambda: door(run) != port, 60, "the record names the old port")
         say(relay, door(run))
         yield relay
@@ -84,6 +92,7 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
     ranks = sorted(run.ranks())
 
     with in_the_middle(run) as relay:
+        deaths = len(run.events("took_over"))
         time.sleep(span_s)   # nothing can be waited for: all that happens is to have no effect
         say(relay, "harm no more")
         told = json.loads(hear(relay))
@@ -91,7 +100,7 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
         print(f"\nin the middle: {sum(done.values())} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
         assert told["kept"] == [] and sum(done.values()) >= (150 if IS_LONG else 3), told
         assert sorted(run.ranks()) == ranks and len(run.state().attempts) == 1, run.story()
-        assert len(run.events("took_over")) == 1, f"a leader died of it\n{run.story()}"
+        assert len(run.events("took_over")) == deaths, f"a leader died of it\n{run.story()}"
         took_s = check_guards_and_kill_switch(run, nodes)
     print(f"and the kill switch took {took_s:.1f} s")
 

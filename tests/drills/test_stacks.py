@@ -219,7 +219,7 @@ def test_node_whose_slurmd_is_frozen_holds_nobody_and_is_listed(hang: Hang) -> N
 
 def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(hang: Hang) -> None:
     job = hang(-1, "none", nodes=3)
-    watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "8"], user=ALICE,
+    watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "20"], user=ALICE,
                                 cwd=job.folder, env=job.installation.env)
     wait_until(lambda: bool(helpers(job.nodes[2])), 60, "no helper came to the node")
     wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 60, "a helper did not die")

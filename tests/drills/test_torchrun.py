@@ -90,7 +90,7 @@ def test_rank_killed_at_a_random_step_is_resumed_in_place_and_every_line_names_i
 @needs_torch
 @pytest.mark.torch
 def test_ranks_of_a_killed_torchrun_are_gone_before_the_next_attempt_starts(torchrun: Submit) -> None:
-    drill = torchrun("--steps 170 --step-time 0.05 --save-every 10 --stamp-dir stamps --ignore-term")
+    drill = torchrun("--steps 270 --step-time 0.05 --save-every 10 --stamp-dir stamps --ignore-term")
     drill.wait_step(12, timeout_s=60)
     worker = drill.state().attempts[0].nodes[1]
     assert len(ranks(drill, worker)) == 2
@@ -102,7 +102,7 @@ def test_ranks_of_a_killed_torchrun_are_gone_before_the_next_attempt_starts(torc
 
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 2, drill.story()
     assert max(stamps(drill, 1)) < min(stamps(drill, 2)), "an old rank wrote beside its successor"
-    assert drill.losses() == losses_until(170)
+    assert drill.losses() == losses_until(270)
     assert not ranks(drill)
 
 

@@ -927,10 +927,15 @@ def start_sleeper() -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def fuses() -> Iterator[Fuses]:
-    """Fuses that end what is not renewed for two seconds, after their trial."""
-    made = Fuses(2.0)
-    time.sleep(made.TRIAL_S + 0.1)
-    made.renew([])
+    """Fuses that end what is not renewed for two seconds, after their trial. Where the machine stands still in it, for
+    half a second, they end nobody.
+    """
+    for _ in range(10):
+        made = Fuses(2.0)
+        time.sleep(made.TRIAL_S + 0.1)
+        made.renew([])
+        if made.is_silent:
+            break
     assert made.is_silent
     yield made
     made.remove()
@@ -956,9 +961,12 @@ SELF_LIT = """
 import os, sys, time
 guard = {"__name__": "guard"}
 exec(os.environ["SOURCE"], guard)
-fuses = guard["Fuses"](2.0)
-time.sleep(fuses.TRIAL_S + 0.1)
-fuses.renew([os.getpid()])
+for _ in range(10):
+    fuses = guard["Fuses"](2.0)
+    time.sleep(fuses.TRIAL_S + 0.1)
+    fuses.renew([os.getpid()])
+    if fuses.is_silent:
+        break
 time.sleep(30)
 """
 
@@ -967,7 +975,7 @@ time.sleep(30)
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become somebody else")
 def test_a_fuse_burns_for_an_ordinary_user() -> None:
     done = subprocess.run(["/usr/bin/python3", "-I", "-S", "-c", SELF_LIT], user=65534, group=65534, extra_groups=[],
-                          cwd="/", env={"SOURCE": SOURCE}, capture_output=True, text=True, timeout=40)
+                          cwd="/", env={"SOURCE": SOURCE}, capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
