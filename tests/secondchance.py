@@ -1,9 +1,9 @@
 """Failed tests that may be run once more, alone: `pytest --second-chance FILE`, then `pytest -n 0 @FILE`.
 
 Seven drills at once on two cores can starve a bound in seconds, which says nothing of the code. So where all tests that
-failed are drills or need a real Slurm, and they are few, their names go to FILE and the run ends with 0: whoever asked
-for that runs them again with nothing beside them, and only what fails then has failed. Any other failure ends the run
-with 1, and FILE stays empty.
+failed are drills, need a real Slurm or are marked as `timed`, and they are few, their names go to FILE and the run ends
+with 0. Whoever asked for that runs them again with nothing beside them, and only what fails then has failed. Any other
+failure ends the run with 1, and FILE stays empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST = 5   # more is no bad luck
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--second-chance", metavar="FILE", type=Path,
-                     help="end with 0 where only drills or tests with Slurm failed, five at most; FILE names them")
+                     help="end with 0 where only drills, tests with Slurm or timed ones failed; FILE names them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +36,8 @@ class SecondChance:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failed[report.nodeid] = "slurm" in report.keywords or "drills/" in report.nodeid
+            self._failed[report.nodeid] = (
+                "slurm" in report.keywords or "timed" in report.keywords or "drills/" in report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

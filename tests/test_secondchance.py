@@ -18,7 +18,7 @@ DIES = MARKED + "def test_dies(): import os; os._exit(3)\n"
 
 def run_tests(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(f"import pytest\n{code}")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = slurm: x\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  slurm: x\n  timed: x\n")
     # Without the plugins of other packages, which take most of the time: Hydra's alone imports all of it.
     # With a root of its own for temporary folders: pytest closes the one that it finds to other users, whom tests have.
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -51,6 +51,11 @@ def test_failed_test_that_needs_slurm_is_to_be_run_again(tmp_path: Path, code: s
 def test_other_failures_get_no_second_chance(tmp_path: Path, code: str) -> None:
     status, again, said = first_run(tmp_path, code)
     assert status in (1, 2) and again == [], said
+
+
+def test_failed_test_that_is_marked_as_timed_is_to_be_run_again(tmp_path: Path) -> None:
+    status, again, said = first_run(tmp_path, MARKED.replace("slurm", "timed") + FAILS.format(n=0))
+    assert (status, again) == (0, ["test_it.py::test_fails_0"]), said
 
 
 def test_failed_drill_on_the_local_cluster_is_to_be_run_again(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.localruns import SubmitLocal
 
 each = pytest.mark.parametrize("name", FRAMEWORKS)
 each_with_callback = pytest.mark.parametrize("name", CALLBACKS)
-pytestmark = [pytest.mark.torch]
+pytestmark = [pytest.mark.torch, pytest.mark.timed]
 
 
 def kill_a_rank(submit_local: SubmitLocal, folder: Path, name: str, callback: bool) -> None:

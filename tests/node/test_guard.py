@@ -37,6 +37,7 @@ from safelaunch.node.guard.switch import KNOWN_S, Fuses
 from tests.lease import leased
 
 SOURCE = guard_text()
+pytestmark = pytest.mark.timed   # leases of a second, and timers of the kernel
 TOKEN = "a" * 64
 LEASE_S = 1.0
 DEADLINE_S = 60.0
