@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
 from safelaunch.views.logfollow import wait_for_last_lines
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
+from tests.sandboxes import wait_until
 
 INCIDENTS = load_corpus(OWN_SAMPLES)
 JUNK = b"\x00\xff\xfe\r 10%\r 20%\r\n\x1b[31mred\x1b[0m \xc3\x28\n"
@@ -276,16 +276,14 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     follower.start()
     out = b""
 
-    def wait_for(words: bytes) -> None:
+    def has_shown(words: bytes) -> bool:
         nonlocal out
-        end_s = time.monotonic() + 60
-        while words not in out and time.monotonic() < end_s:
-            out += capfdbinary.readouterr().out
-            time.sleep(0.02)
+        out += capfdbinary.readouterr().out
+        return words in out
 
-    wait_for(b"old 29\n")
+    wait_until(lambda: has_shown(b"old 29\n"), 60, "the end of the log is not shown")
     made.log(1, b"new, and an unfinished li")
-    wait_for(b"unfinished li")
+    wait_until(lambda: has_shown(b"unfinished li"), 60, "nor what is new in it")
     made.failed(1)
     made.attempt(2, resume_step=20)
     made.log(2, b"resumed\n")

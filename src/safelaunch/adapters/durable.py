@@ -51,17 +51,25 @@ def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sh
     """
     draft = write_draft(path, data)
     try:
+        return link(draft, path, lambda: is_ours(path, data))
+    finally:
+        with contextlib.suppress(OSError):  # a leftover draft harms nobody; a won claim called unknown would
+            draft.unlink()
+
+
+def link(draft: Path, path: Path, is_ours: Callable[[], bool]) -> bool:
+    """Whether `path` is a second name of `draft` now. `is_ours` looks at a name that is there already. Raises OSError
+    where nobody knows.
+    """
+    try:
         os.link(draft, path)
     except FileExistsError:
         # Over NFS the answer to a link can be lost, and its repetition says "exists" to the winner: link(2), open(2).
-        return draft.stat().st_nlink == 2 or is_ours(path, data)
+        return draft.stat().st_nlink == 2 or is_ours()
     except OSError:
         if draft.stat().st_nlink == 2:
             return True
         raise
-    finally:
-        with contextlib.suppress(OSError):  # a leftover draft harms nobody; a won claim called unknown would
-            draft.unlink()
     return True
 
 

@@ -138,7 +138,7 @@ class Fencer:
         answer = StepAnswer(
             None if report is None else bool(report["left"]), self._is_frozen, is_unknown=result.is_unknown,
             is_refused=slurmtext.why_no_overlap(stderr) is not None or slurmtext.is_job_over(stderr),
-            is_aborted="Job step aborted" in stderr, is_late=result.returncode is None,
+            is_aborted=slurmtext.has_given_up_node(stderr), is_late=result.returncode is None,
             failed=self._failed.get(node, 0))
         match fence.judge_sweep(answer):
             case Swept.CLEAN:

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result, StartCommand
+from safelaunch.core import slurmtext
 from safelaunch.core.hangs.ranks import Silent
 from safelaunch.errors import ParseError
 
@@ -205,5 +206,5 @@ def _silent(node: str, result: Result) -> Silent:
     if result.returncode == 0:
         return Silent(node, f"its helper gave no report{words}")
     # srun itself failed (a job that has just ended, an unknown option, no srun): that says nothing about the node.
-    is_lost = "Job step aborted" in result.stderr or result.returncode > 128
+    is_lost = slurmtext.has_given_up_node(result.stderr) or result.returncode > 128
     return Silent(node, f"its helper ended with exit code {result.returncode}{words}", is_node_mute=is_lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import grp
 import json
 import os
@@ -248,11 +249,8 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
 
 def _publish(draft: Path, path: Path) -> Path:
     """Give a file that is whole its name; raises FileExistsError where another submission was faster."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:   # over NFS also said to the winner (durable.publish)
-        if draft.stat().st_nlink != 2 and not sharedfile.holds(path, sharedfile.read(draft)):
-            raise
+    if not durable.link(draft, path, lambda: sharedfile.holds(path, sharedfile.read(draft))):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     draft.unlink()
     return path
 

@@ -313,6 +313,11 @@ def is_job_over(stderr: str) -> bool:
     return slurmwords.has_phrase(slurmwords.JOB_OVER, stderr)
 
 
+def has_given_up_node(stderr: str) -> bool:
+    """Whether srun gave up the node of a helper step: slurmctld was heard, and the node was not."""
+    return "Job step aborted" in stderr
+
+
 def is_unknown_node(stderr: str) -> bool:
     """Whether Slurm refuses a list of nodes because it knows no node of some name in it."""
     return slurmwords.has_phrase(slurmwords.UNKNOWN_NODE, stderr)

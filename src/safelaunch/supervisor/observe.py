@@ -278,11 +278,12 @@ def probe(lead: Leader, guard: Guard) -> Step:
 def find_missing(lead: Leader, live: Live) -> None:
     """Test nodes of which no guard has connected. In a script of the user's own nobody knows which nodes a step has."""
     guards = lead.server.guards.values()
-    there = {guard.node for guard in guards} | lead.reach.lost.keys() | {lead.job.host}
-    if not guards or any(guard.is_of_step for guard in guards) or not silence.is_missed(
+    if not silence.is_missed(
             lead.now_s - lead.running.launched_s, lead.now_s - lead.running.grew_s,
-            is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None and not lead.job.is_local):
+            is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None and not lead.job.is_local,
+    ) or not guards or any(guard.is_of_step for guard in guards):
         return
+    there = {guard.node for guard in guards} | lead.reach.lost.keys() | {lead.job.host}
     for node in live.nodes:
         if node not in there:
             lead.tasks.begin(Work.PROBE_MISSING, probe_missing(lead, node, live.number), node)
@@ -294,7 +295,7 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
     overlap.note_result(lead, result)
     is_missing = lead.live is not None and lead.live.number == number and all(
         guard.node != node for guard in lead.server.guards.values())
-    if is_missing and result is not None and "Job step aborted" in result.stderr:   # slurmctld was heard, the node not
+    if is_missing and result is not None and slurmtext.has_given_up_node(result.stderr):
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
         return
