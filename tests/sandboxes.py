@@ -84,8 +84,10 @@ def is_orphan(entry: registry.RegisteredSandbox) -> bool:
     try:
         born_s = (Path(entry.dir) / registry.MARKER).stat().st_mtime
         return psutil.Process(int(owner[1])).create_time() > born_s + CLOCKS_AGREE_S
-    except (psutil.NoSuchProcess, FileNotFoundError):
+    except psutil.NoSuchProcess:
         return True
+    except FileNotFoundError:   # its owner has just ended it
+        return False
 
 
 def is_required() -> bool:

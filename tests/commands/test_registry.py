@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -26,6 +27,11 @@ def made(folder: Path, name: str, run_id: str, job: str = "1") -> Made:
     run = make_run(folder, f"name: {name}\ncommand: x\n", run_id)
     assert registry.register(run.dir, name, run_id, job)
     return run
+
+
+def test_an_id_is_never_to_be_taken_for_a_jobs() -> None:
+    made = [registry.new_id() for _ in range(300)]
+    assert all(re.fullmatch(r"[a-f][0-9a-f]{7}", one) for one in made) and len(set(made)) == 300
 
 
 @pytest.mark.parametrize("text", ["bloom-mini", "bloom", "aaaa1111", "aaaa", "77"],

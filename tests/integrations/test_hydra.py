@@ -72,7 +72,7 @@ def test_a_sweep_goes_on_without_the_program_that_has_submitted_it(own_home: Pat
     point = own_home / "sweep" / "1"
     assert (point / ".hydra" / "overrides.yaml").read_text() == "- +lr=2\n"
     assert (point / ".hydra" / "config.yaml").read_text() == "lr: 2\n"
-    assert f"id: {runs['train-1'].plan.run_id}" in (point / ".hydra" / "hydra.yaml").read_text()
+    assert OmegaConf.load(point / ".hydra" / "hydra.yaml").hydra.job.id == runs["train-1"].plan.run_id
     assert "lr 2 in attempt 1" in (point / "train.log").read_text()
     assert "ValueError: lr is too large" in runs["train-1"].log_files[0].read_text()
 

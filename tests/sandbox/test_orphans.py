@@ -48,3 +48,8 @@ def test_only_what_a_dead_run_has_left_is_an_orphan(
     os.utime(marker, (made_s, made_s))
     name = owner.format(alive=os.getpid(), dead=dead_pid)
     assert is_orphan(registry.RegisteredSandbox(name, str(tmp_path), 0, 1, 1, 0, 0)) == is_left
+
+
+def test_a_sandbox_that_its_living_run_has_just_ended_is_no_orphan(tmp_path: Path) -> None:
+    gone = registry.RegisteredSandbox(f"pytest-{os.getpid()}-0", str(tmp_path), 0, 1, 1, 0, 0)
+    assert not is_orphan(gone)

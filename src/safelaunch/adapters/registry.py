@@ -46,6 +46,14 @@ class RegisteredRun(NamedTuple):
         return ended_t if isinstance(ended_t, float) else None
 
 
+def new_id() -> str:
+    """A new run's or sweep's id: eight hexadecimal digits, the first a letter, so that nobody takes it for a job's id.
+    """
+    while (new := os.urandom(4).hex())[0].isdecimal():   # as secrets does, whose import (OpenSSL) takes 5 ms
+        pass
+    return new
+
+
 def file() -> Path:
     """Where the list is: in $XDG_STATE_HOME (its standard: an absolute path) or ~/.local/state. Raises OSError."""
     state = os.environ.get("XDG_STATE_HOME", "")

@@ -158,7 +158,7 @@ class Sending:
             lane.is_there(unfinished.plan)
             return _go_on(unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say, waits,
                           lane)
-        run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
+        run_id = registry.new_id()
         with self._lock:
             name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
         plan, text = render(resolved, run_id, name)

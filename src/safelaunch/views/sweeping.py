@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder, runpath
+from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import AfterRun, Plan
@@ -73,7 +72,7 @@ def _find_before(points: Sequence[Resolved]) -> tuple[SubmittedSweep, dict[int, 
     if any(state.ended is None for state in states.values()):
         raise RunFolderError(f"the sweep {name} ({id}) has not ended", hint=f"see it: safelaunch status {name}   "
                              f"end it: safelaunch stop {name}")
-    return SubmittedSweep(name, os.urandom(4).hex(), len(points)), {}
+    return SubmittedSweep(name, registry.new_id(), len(points)), {}
 
 
 def base_name(resolved: Resolved) -> str:
