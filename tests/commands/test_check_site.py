@@ -32,22 +32,21 @@ def test_sound_folder_is_fit_and_nothing_is_left_in_it(
     assert list(shared_fs.path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("faults", "row", "verdict"), [
-    ({"clock_s": -300.0}, "clock", "caution"),
-    ({"link_says_exists": True, "attributes_late_s": 30.0}, "link", "ok"),
-    ({"errors": [{"calls": ["link"], "errno": "EPERM"}]}, "link", "not safe"),
-    ({"errors": [{"calls": ["fsync"], "errno": "EIO"}]}, "write", "not safe"),
-    ({"errors": [{"calls": ["flush"], "errno": "EDQUOT"}]}, "write", "not safe"),
-    ({"rename_is_not_atomic": True}, "rename", "not safe"),
-    ({"statfs": {"f_bavail": 0}}, "space", "not safe"),
-    ({"statfs": {"f_files": 1000, "f_ffree": 10}}, "space", "caution"),
-], ids=["clock", "lost-answers", "no-links", "fsync", "quota-at-close", "rename", "full", "inodes"])
+# Faults that two rows tell apart share a folder: a whole check takes 2 s of processor time.
+@pytest.mark.parametrize(("faults", "told"), [
+    ({"clock_s": -300.0, "statfs": {"f_files": 1000, "f_ffree": 10}}, {"clock": "caution", "space": "caution"}),
+    ({"link_says_exists": True, "attributes_late_s": 30.0}, {"link": "ok"}),
+    ({"errors": [{"calls": ["link"], "errno": "EPERM"}]}, {"link": "not safe", "write": "ok"}),
+    ({"errors": [{"calls": ["fsync"], "errno": "EIO"}]}, {"write": "not safe"}),
+    ({"errors": [{"calls": ["flush"], "errno": "EDQUOT"}]}, {"write": "not safe"}),
+    ({"rename_is_not_atomic": True, "statfs": {"f_bavail": 0}}, {"rename": "not safe", "space": "not safe"}),
+], ids=["clock, inodes", "lost-answers", "no-links", "fsync", "quota-at-close", "rename, full"])
 def test_misbehaviour_is_told(
-    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs, faults: dict[str, Any], row: str, verdict: str
+    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs, faults: dict[str, Any], told: dict[str, str]
 ) -> None:
     shared_fs.set(**faults)
     _, rows = check(capsys, shared_fs.path)
-    assert rows[row]["verdict"] == verdict, rows
+    assert {row: rows[row]["verdict"] for row in told} == told, rows
 
 
 def test_names_that_other_hosts_see_late_are_told_with_how_late(

@@ -340,38 +340,35 @@ def test_a_queued_job_of_a_real_slurm_waits_for_resume_and_completes(
     assert state.ended is not None and state.ended.how == "completed"
 
 
-def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
+def test_an_attempt_runs_on_through_hold_and_resume_and_one_that_fails_on_hold_is_followed_by_nothing_until_resume(
     sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
 ) -> None:
-    drill = submit(sandbox)("--steps 130 --step-time 0.1 --die-at 120")   # 12 s for a word
+    drill = submit(sandbox)(FLAGS)   # until it is told: words take seconds on a machine that others use
     drill.wait_for(lambda: drill.state().successor, 60, "no successor was queued")
     successor = drill.state().successor
     assert successor is not None
+    drill.wait_step(3)
+    assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
+    drill.wait_event("request")
+    assert drill.as_user("resume", str(drill.run_dir)).returncode == 0
+    drill.wait_step(max(drill.steps()) + 20)
 
     done = drill.as_user("hold", str(drill.run_dir), "--why", "the disk is being changed")
     assert done.returncode == 0 and f"job {successor} stays in the queue, held" in done.stderr
     assert reasons(drill)[successor] == "PENDING|JobHeldUser"
+    assert len(drill.state().attempts) == 1
+    drill.kill(drill.ranks()[-1])
     drill.wait_for(lambda: drill.job not in reasons(drill), 60, "the job on hold did not end")
     assert reasons(drill) == {successor: "PENDING|JobHeldUser"}
     assert len(drill.state().attempts) == 1
 
     done = drill.as_user("resume", str(drill.run_dir))
     assert done.returncode == 0 and f"job {successor} is released" in done.stderr
+    drill.wait_event("attempt_started", 2)
+    finish(drill)
     state = drill.wait_end()
     assert state.ended is not None and state.ended.how == "completed"
     assert len(state.attempts) == 2
-
-
-def test_an_attempt_runs_on_through_hold_and_resume(sandbox: Sandbox, submit: Callable[[Sandbox], Submit]) -> None:
-    drill = submit(sandbox)(FLAGS)   # until it is told: both words take seconds on a machine that others use
-    drill.wait_for(lambda: drill.state().successor, 60, "no successor was queued")
-    drill.wait_step(3)
-    assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
-    drill.wait_event("request")
-    assert drill.as_user("resume", str(drill.run_dir)).returncode == 0
-    finish(drill)
-    state = drill.wait_end()
-    assert state.ended is not None and state.ended.how == "completed" and len(state.attempts) == 1
 
 
 def test_a_teammate_holds_a_run_whose_jobs_he_may_not_change(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import long_only
+from tests.drills.proofs import IS_LONG, long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation
 from tests.sandboxes import make_workdir
@@ -177,8 +177,10 @@ def lose_a_rank(place: Place, installation: Installation, name: str, *changes: s
 @needs_torch
 @pytest.mark.torch
 def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
-    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}")
-    assert "4 ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
+    # A rank and a torchrun import PyTorch each, in both attempts; torchrun on two nodes: test_torchrun.
+    nodes = 2 if IS_LONG else 1
+    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}", f"slurm.nodes={nodes}")
+    assert f"{2 * nodes} ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
 
 
 @long_only

@@ -104,10 +104,13 @@ def test_where_nodes_have_no_sbatch_the_job_is_requeued_and_keeps_its_id(
     assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
 
 
-def test_scancel_of_a_requeued_job_is_final(strict: Callable[..., Sandbox], submit: Submitter) -> None:
-    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
-    drill.wait_event("via_chosen")
+def test_scancel_of_a_job_that_was_requeued_since_train_yaml_says_so_is_final(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=("restart.via=requeue", QUICK))
+    assert drill.wait_event("via_chosen").data["via"] == "requeue"
     drill.wait_step(30)
+    assert list(queue(drill)) == [drill.job]
     end_soon(drill)
     drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
     wait_restarted(drill)
@@ -161,23 +164,11 @@ def test_without_a_watcher_the_run_says_what_it_needs(strict: Callable[..., Sand
     assert "safelaunch watch" in drill.story()
 
 
-@pytest.mark.parametrize("via", ["resubmit", "requeue"])
-def test_the_way_that_train_yaml_names_is_taken(sandbox: Sandbox, submit: Submitter, via: str) -> None:
-    drill = submit(sandbox)(FLAGS, overrides=(f"restart.via={via}", QUICK))
-    assert drill.wait_event("via_chosen").data["via"] == via
-    drill.wait_step(30)
-    assert list(queue(drill)) == [drill.job]
-
-    end_soon(drill)
-    if via == "requeue":
-        drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "not requeued")
-        wait_restarted(drill)
-    finishes(drill)
-
-
 def test_a_slurmctld_that_is_away_at_the_hand_over_gets_one_job(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)(FLAGS, overrides=("restart.via=resubmit", QUICK))
+    assert drill.wait_event("via_chosen").data["via"] == "resubmit"
     drill.wait_step(30)
+    assert list(queue(drill)) == [drill.job]
     sandbox.crash("ctl", silent=True)
     end_soon(drill)
     while not [event for event in drill.events("intent") if event.data["act"] == "hand_over"]:
