@@ -19,7 +19,7 @@ from _pytest.mark import ParameterSet
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 from tests.runs import Drill
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 IS_LONG = os.environ.get("SAFELAUNCH_LONG") == "1"
 rounds = pytest.mark.parametrize("turn", range(3 if IS_LONG else 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
 from tests.runs import Drill, Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 from tests.users import open_paths
 
 FAILING = "--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync"

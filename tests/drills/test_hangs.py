@@ -25,7 +25,7 @@ from tests.localruns import LocalRun, SubmitLocal
 from tests.runs import Drill, Installation, Submitter, comm_of, environ_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 SHORT_FREEZE_S, LONG_FREEZE_S = 35.0, 600.0   # longer than two leases, and than a new standby takes
 GAP_S = 2.0

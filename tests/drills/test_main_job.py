@@ -10,7 +10,7 @@ import pytest
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import in_long
 from tests.runs import Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 
 @pytest.mark.parametrize("seed", [1, in_long(2)])

@@ -18,7 +18,7 @@ from tests.drills.proofs import check_nothing_left, long_only, wait_standby
 from tests.drills.test_via import watch_hurried
 from tests.runs import ALICE, Drill, Submitter
 from tests.sandboxes import make_workdir
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 from tests.users import open_paths
 
 STEPS = 120   # six seconds, of which a busy machine may need some to find a rank

@@ -16,7 +16,7 @@ from tests import admin
 from tests.drills.proofs import note
 from tests.drills.test_watch import HURRY
 from tests.runs import ALICE, Drill, Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 STEPS = 300
 QUICK = "kill_switch.grace=1s"   # the training saves at the warning, and goes on until it is killed

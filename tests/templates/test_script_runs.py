@@ -20,7 +20,7 @@ from tests.core.test_script import TEMPLATE, plan_of
 from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until
 from tests.torchbin import needs_torch
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
 PYTHON = "/usr/bin/python3"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.checkpoints import find
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
 
