@@ -39,6 +39,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(20_000, 20, 20)   # a tenth of what the simulation takes
 
 
 @pytest.fixture(autouse=True)

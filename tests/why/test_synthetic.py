@@ -15,6 +15,7 @@ from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
+from tests.tables import each
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant
 
@@ -76,7 +77,7 @@ def hash_of(plant: Plant) -> int:
     return sum(map(ord, plant.name))
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@each("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_a_healthy_log_has_no_cause(shape: Shape) -> None:
     verdict = explain(make_log(None, shape, seed=7))
     assert verdict.category == "none" or (shape.cut_bytes and verdict.confidence < CONFIDENT), describe(verdict)

@@ -178,7 +178,7 @@ def test_a_log_of_a_node_reads_as_people_know_it() -> None:
         "Check Finished, 5 ok, 2 failed, 1 skipped")]
 
 
-@pytest.mark.parametrize(("results", "said"), [
+@each(("results", "said"), [
     ((("gpu_alone", "ok"), ("gpu_together", "ok")), "n1: the GPUs do known work right. Look at the program next"),
     ((("gpu_alone", "ok"), ("gpu_together", "skipped"), ("rw", "failed")), "do known work right"),
     ((("gpu_alone", "skipped"), ("gpu_together", "skipped")), "no GPU was tried"),

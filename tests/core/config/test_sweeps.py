@@ -12,6 +12,7 @@ from safelaunch.core.config import sweeps
 from safelaunch.core.config.keys import NAME_PATTERN
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 
 def read(text: str, *overrides: str) -> list[Resolved]:
@@ -63,7 +64,7 @@ def test_the_command_line_can_change_a_sweep_or_take_it_away() -> None:
     assert found[0].point is None
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@each(("text", "said"), [
     ("sweep: 3", "expected names and their values"),
     ("sweep: []", "expected 1 to 1000 points, got 0"),
     ("sweep: {lr: []}", "lr: expected at least one value"),
