@@ -21,7 +21,8 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.commands import demo
 from safelaunch.sandbox import users
-from tests.test_package import ROOT, fresh_venv
+from tests.test_package import Archives, fresh_venv
+from tests.test_package import archives as archives
 
 ARGV = [sys.executable, "-m", "safelaunch", "demo"]
 END = ("safelaunch status", "Your own training: safelaunch init")
@@ -153,12 +154,12 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.root
 def test_an_ordinary_user_sees_it_from_a_fresh_installation_where_there_is_no_slurm(
-    open_folder: Path, path_without_slurm: str
+    open_folder: Path, path_without_slurm: str, archives: Archives
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     (open_folder / "venv").mkdir()
-    bin_dir = fresh_venv(open_folder / "venv", ROOT)
+    bin_dir = fresh_venv(open_folder / "venv", archives.wheel)
     users.ensure_users()
     account = pwd.getpwnam("sl-alice")
     home = open_folder / "home"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import IS_LONG, long_only
+from tests.drills.proofs import IS_LONG, in_long, long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation
 from tests.sandboxes import make_workdir
@@ -80,7 +80,13 @@ def on_slurm(sandbox: Sandbox, installation: Installation) -> Place:
     return Place(work, {**installation.env, "PATH": f"{work}/bin:/usr/local/bin:/usr/bin:/bin"}, sandbox)
 
 
-@pytest.fixture(params=["this machine", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.root])])
+THIS_MACHINE = "this machine"
+SLURM = pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.root])
+# Each example where its README begins, in the short form; the other place needs the long one.
+IN_LONG = {"slurm": pytest.param("slurm", marks=[*SLURM.marks, long_only]), THIS_MACHINE: in_long(THIS_MACHINE)}
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     found: Place = request.getfixturevalue("on_slurm" if request.param == "slurm" else "on_this_machine")
     yield found
@@ -101,6 +107,7 @@ def losses(log: str) -> dict[int, str]:
     return {int(step): loss for step, loss in re.findall(r"step (\d+) loss (\d+\.\d+)", log)}
 
 
+@pytest.mark.parametrize("place", [SLURM, IN_LONG[THIS_MACHINE]], indirect=True)
 def test_minimal_is_killed_with_kill_9_and_goes_on_from_its_checkpoint(place: Place) -> None:
     said = place.run("\n".join(commands_of("minimal")))
     run = place.example("minimal", "train")
@@ -117,6 +124,7 @@ def test_minimal_is_killed_with_kill_9_and_goes_on_from_its_checkpoint(place: Pl
     assert sorted(losses(run.log(2))) == list(range(second.resume_step + 1, 61))
 
 
+@pytest.mark.parametrize("place", [THIS_MACHINE, IN_LONG["slurm"]], indirect=True)
 def test_quickstart_shows_what_its_readme_promises(place: Place) -> None:
     said = place.run("\n".join(commands_of("quickstart")))
     run = place.example("quickstart", "quickstart")

@@ -61,6 +61,7 @@ def test_trainer_that_fails_alike_on_every_node_is_stopped_with_the_proof_and_no
 
 def test_restarts_of_a_trainer_that_makes_progress_are_counted_too(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 400 --step-time 0.005 --save-every 5 --die-attempt 0 --die-at 12 --exit-code 3",
+                            nodes=1,
                             overrides=("restart.max_restarts=2", "restart.max_without_progress=9"))
 
     state = drill.wait_end()

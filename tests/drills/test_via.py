@@ -87,23 +87,6 @@ def test_where_dependencies_are_forbidden_the_next_job_is_submitted_when_this_on
     assert len(jobs) == 2 and jobs[0] != jobs[1]
 
 
-def test_where_nodes_have_no_sbatch_the_job_is_requeued_and_keeps_its_id(
-    strict: Callable[..., Sandbox], submit: Submitter
-) -> None:
-    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
-    assert drill.wait_event("via_chosen").data["via"] == "requeue"
-    drill.wait_step(30)
-
-    end_soon(drill)
-    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
-    assert drill.state().ended is None
-    wait_restarted(drill)
-
-    finishes(drill)
-    starts = drill.events("job_started")
-    assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
-
-
 def test_scancel_of_a_job_that_was_requeued_since_train_yaml_says_so_is_final(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
@@ -122,18 +105,24 @@ def test_scancel_of_a_job_that_was_requeued_since_train_yaml_says_so_is_final(
     assert "scancel" in state.ended.why
 
 
-def test_a_requeued_run_on_hold_waits_for_resume(strict: Callable[..., Sandbox], submit: Submitter) -> None:
+def test_where_nodes_have_no_sbatch_the_job_is_requeued_waits_for_resume_where_it_is_on_hold_and_keeps_its_id(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
     drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
-    drill.wait_event("via_chosen")
+    assert drill.wait_event("via_chosen").data["via"] == "requeue"
     drill.wait_step(30)
     assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
 
     end_soon(drill)
     drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|JobHeldUser"), 60, "it is not held")
+    assert drill.state().ended is None
     done = drill.as_user("resume", str(drill.run_dir))
     assert done.returncode == 0 and f"job {drill.job} is released" in done.stderr, done.stderr
     wait_restarted(drill)
+
     finishes(drill)
+    starts = drill.events("job_started")
+    assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
 
 
 def test_where_nodes_have_neither_a_watcher_queues_the_next_job(
