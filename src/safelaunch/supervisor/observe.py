@@ -293,9 +293,10 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
     """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
     result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
     overlap.note_result(lead, result)
-    is_missing = lead.live is not None and lead.live.number == number and all(
-        guard.node != node for guard in lead.server.guards.values())
-    if is_missing and result is not None and slurmtext.has_given_up_node(result.stderr):
+    if silence.is_missing_by_probe(
+            is_same_attempt=lead.live is not None and lead.live.number == number,
+            has_guard=any(guard.node == node for guard in lead.server.guards.values()),
+            has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
         return
