@@ -135,6 +135,8 @@ def check_job_end(lead: Leader) -> Generator[Command, Result | None, bool | None
     get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
     """
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    if result is not None and result.is_broken_off:   # as by a TERM for all of the job: that is no word of Slurm
+        result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
         return None
     is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
