@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -48,7 +49,13 @@ def test_a_spare_replaces_a_node_that_fails_its_check_before_the_first_step(
     assert {attempt.job for attempt in state.attempts} == {state.jobs[0].id}, "no other job was needed"
     assert [event.data["nodes"] for event in drill.events("checks_failed")] == [["n1"]], drill.story()
     assert drill.events("node_suspected")[0].data["kind"] == "checks_failed"
-    assert (drill.run_dir / runfolder.attempt_folder(1) / "checks.json").stat().st_mode & 0o777 == 0o600
+    kept = drill.run_dir / runfolder.attempt_folder(1) / "checks.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    port = drill.events("attempt_started")[0].data["port"]
+    tried = {one["node"]: check["why"] for one in json.loads(kept.read_text())["nodes"] for check in one["checks"]
+             if check["name"] == "port"}
+    reached = f"port {port} of n0 can be reached"
+    assert tried == {"n0": f"the other nodes try port {port} of this one", "n1": reached, "n2": reached}
     assert "n1 gpu_count: failed" in output(drill) and "Check Finished" in output(drill), output(drill)
 
 

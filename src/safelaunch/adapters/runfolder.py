@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import grp
 import json
 import os
@@ -11,7 +12,7 @@ import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
@@ -234,17 +235,28 @@ def _begin(run_dir: Path, made: list[Path]) -> None:
     one may live.
     """
     mark, host = run_dir / BEGUN, os.uname().nodename
-    if mark.exists():
-        who, _, pid = sharedfile.read(mark).decode(errors="replace").partition(" ")
-        if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
-            raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
-                                 hint=f"if that one has ended: rm {mark}")
-        for name in _BEFORE_RUN_JSON:
-            (run_dir / name).unlink(missing_ok=True)
     draft = run_dir / f"{BEGUN}.{os.getpid()}"
     draft.unlink(missing_ok=True)   # of a dead process with this pid
     _write(draft, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or an empty one
-    made.append(_publish(draft, mark))
+    try:
+        with mark.open("rb+") as old:
+            _take_over(mark, old, host)
+            for name in _BEFORE_RUN_JSON[:-1]:
+                (run_dir / name).unlink(missing_ok=True)
+            made.append(draft.replace(mark))
+    except FileNotFoundError:
+        made.append(_publish(draft, mark))
+
+
+def _take_over(mark: Path, old: BinaryIO, host: str) -> None:
+    """Keep others from a dead submission's mark while it is open; raises RunFolderError where that one may live."""
+    with contextlib.suppress(OSError):   # not every filesystem has locks
+        fcntl.flock(old, fcntl.LOCK_EX)
+    who, _, pid = old.read().decode(errors="replace").partition(" ")
+    is_another = not os.path.samestat(os.fstat(old.fileno()), mark.stat())   # one that was faster
+    if is_another or (who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists())):
+        maker = "another process" if is_another else f"process {pid} of {who}"
+        raise RunFolderError(f"{mark.parent} is being made by {maker}", hint=f"if that one has ended: rm {mark}")
 
 
 def _publish(draft: Path, path: Path) -> Path:
@@ -386,10 +398,3 @@ def _owner(path: Path) -> str:
         return name_of(path.stat().st_uid)
     except OSError:
         return "somebody else"
-
-
-def newest_below(folder: Path) -> Path | None:
-    """The newest run in or below `folder` (this folder, runs/*, */run.json); None = none."""
-    candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
-                  for path in folder.glob(pattern)]
-    return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 REAP_WITHIN_S = 0.05     # from the end of its output to the end of the child: its exit takes 0.2 ms
 MOST_STUCK = 16          # children left behind; each more says nothing new, and counts against the user's processes
 MOST_BYTES = 8 << 20     # of one child's output
+LEAST_SHARE = 1 / 3      # of its deadline: who got less, because all had to end, is not called late for it
+NO_TIME = b"no time was left"
 
 
 class Outcome:
@@ -31,6 +33,11 @@ class Outcome:
 
     def __init__(self, out: bytes, err: bytes, code: Optional[int], late: bool) -> None:
         self.out, self.err, self.code, self.late = out, err, code, late
+
+    @property
+    def had_no_time(self) -> bool:
+        """Whether it did not begin, or was ended long before its own deadline: then being late says nothing of it."""
+        return self.late and self.err == NO_TIME
 
     @property
     def text(self) -> str:
@@ -49,6 +56,7 @@ class Child:
     """One running child."""
 
     def __init__(self, work: Work, deadline_s: float, env: Optional[Mapping[str, str]] = None) -> None:
+        self.is_short = False
         self.start_s = time.monotonic()
         self.until_s = self.start_s + deadline_s
         self.parts: dict[int, list[bytes]] = {}
@@ -89,7 +97,7 @@ class Child:
         out, err = (b"".join(parts) for parts in self.parts.values())
         for fd in self.parts:
             os.close(fd)
-        return Outcome(out, err, None if late else code, late)
+        return Outcome(out, NO_TIME if late and self.is_short else err, None if late else code, late)
 
 
 class Task:
@@ -110,6 +118,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             task = waiting.pop(0)
             try:
                 child = Child(task.work, min(task.deadline_s, until_s - now_s), task.env)
+                child.is_short = until_s - now_s < LEAST_SHARE * task.deadline_s
             except OSError as error:
                 outcomes[task.name] = Outcome(b"", ("cannot fork: %s" % error.strerror).encode(), 1, False)
                 continue
@@ -117,7 +126,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             for fd in child.open:
                 poll.register(fd, select.POLLIN)
         if now_s >= until_s:
-            outcomes.update((task.name, Outcome(b"", b"no time was left", None, True)) for task in waiting)
+            outcomes.update((task.name, Outcome(b"", NO_TIME, None, True)) for task in waiting)
             waiting = []
         if not running:
             continue
