@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.notify.notices import Notices
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
 from safelaunch.core.slow.search import SlowSearch
 from safelaunch.core.slow.steppace import StepPace
