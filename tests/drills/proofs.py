@@ -94,7 +94,7 @@ def finish(drill: Drill) -> int:
     """Tell the training to end some steps from now; the last step, once its ranks have said which."""
     tell_last(drill.folder, max(drill.steps(), default=0) + AHEAD)
     agreed = drill.folder / "last.agreed"   # the log tells late how far they are
-    drill.wait_for(agreed.exists, 120, "no rank was told its last step")
+    drill.wait_for(agreed.exists, 180, "no rank was told its last step")
     return int(agreed.read_text())
 
 

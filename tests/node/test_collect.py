@@ -310,6 +310,38 @@ def test_walk_goes_on_behind_an_item_that_kills_its_child() -> None:
     assert children.walk(range(3), look, 60.0, time.monotonic() + 60) == ({0: 0, 2: 2}, [1])
 
 
+def test_walk_does_not_take_a_child_that_computes_for_one_that_hangs() -> None:
+    """As one that waits for a processor, on a node whose cores are all busy."""
+    def look(item: int) -> int:
+        end_s = time.process_time() + 0.3 * (item == 1)
+        while time.process_time() < end_s:
+            pass
+        return item
+
+    assert children.walk(range(3), look, 0.1, time.monotonic() + 60) == ({0: 0, 1: 1, 2: 2}, [])
+
+
+def test_child_that_has_answered_in_time_is_not_late_where_its_parent_stood_still(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = children._receive
+
+    def stand_still(*words: Any) -> None:
+        time.sleep(1.0)
+        receive(*words)
+
+    monkeypatch.setattr(children, "_receive", stand_still)
+    task = children.Task("long", lambda: b"x" * 65_000, 0.5)   # what a pipe holds: it has ended by then
+    outcome = children.run_all([task], 1, time.monotonic() + 60)["long"]
+    assert (len(outcome.out), outcome.code, outcome.late) == (65_000, 0, False)
+
+
+def test_exit_code_of_a_child_is_waited_for_that_ends_a_moment_after_its_output() -> None:
+    task = children.Task("slow", ["sh", "-c", "echo said; exec >&- 2>&-; sleep 0.3; exit 3"], 30)
+    outcome = children.run_all([task], 1, time.monotonic() + 60)["slow"]
+    assert (outcome.text, outcome.code, outcome.late) == ("said\n", 3, False)
+
+
 def test_child_holds_no_file_of_its_parent() -> None:
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)

@@ -10,6 +10,7 @@ ways real trainings fail. Standard library only; runs under any python3 >= 3.9, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -123,17 +124,15 @@ class Trainer:
 
     def last_step(self) -> int:
         """The step to end after, once somebody has told it. The first rank that sees it tells the others, and names a
-        later step where one of them may be that far already: in lockstep a rank is ahead of another by one step at most.
+        later step where one of them may be that far already: in lockstep none is ahead of another by more than a step.
         """
         if self.args.until and os.path.exists(self.args.until):
             with open(self.args.until) as file:
                 wanted = int(file.read())
             agreed, draft = f"{self.args.until}.agreed", f"{self.args.until}.{self.attempt}.{self.rank}"
             append(draft, str(max(wanted, self.step + 2)))
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.link(draft, agreed)
-            except FileExistsError:
-                pass
             os.unlink(draft)
             with open(agreed) as file:
                 self.args.steps, self.args.until = int(file.read()), None
