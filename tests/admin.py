@@ -83,7 +83,7 @@ def freeze_slurmd(sandbox: Sandbox, node: str) -> None:
     machine = sandbox.machine(node)
     for pid in daemons_on(machine):
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: all(map(is_stopped, daemons_on(machine))), 10, f"slurmd on {node} does not stop")
+    wait_until(lambda: all(map(is_stopped, daemons_on(machine))), 60, f"slurmd on {node} does not stop")
 
 
 def thaw_slurmd(sandbox: Sandbox, node: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Work = Union[Sequence[str], Callable[[], bytes]]
 
 REAP_WITHIN_S = 0.05     # for one that was killed
-EXIT_WITHIN_S = 2.0      # from the end of its output to the end of the child: 0.2 ms, and more where it waits for a core
+EXIT_WITHIN_S = 2.0      # from the end of its output to its own: 0.2 ms, and more where it waits for a processor
 MOST_STUCK = 16          # children left behind; each more says nothing new, and counts against the user's processes
 MOST_BYTES = 8 << 20     # of one child's output
 
@@ -191,7 +191,7 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
         poll.register(fd, select.POLLIN)
     while child.open:
         ready = poll.poll(stall_s * 1000)
-        if time.monotonic() >= child.until_s or not ready and not _runs(child.pid):
+        if time.monotonic() >= child.until_s or not (ready or _runs(child.pid)):
             break
         for fd, _ in ready:
             child.receive(fd)
