@@ -46,6 +46,12 @@ def queue(drill: Drill) -> dict[str, str]:
     return {row.split("|")[0]: row.partition("|")[2] for row in rows}
 
 
+def wait_requeued(drill: Drill) -> None:
+    """It waits in the queue by Slurm's order (BeginTime), or runs again: its supervisor asks for a start soon."""
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime")
+                   or drill.events("job_started")[-1].data["restart_count"], 60, "it was not requeued")
+
+
 def wait_restarted(drill: Drill) -> None:
     """The requeued job runs: its supervisor has asked for a start within seconds; Slurm itself lets it wait for 121 s,
     which is what comes of it on a machine so slow that the job is not over by then.
@@ -95,7 +101,7 @@ def test_scancel_of_a_job_that_was_requeued_since_train_yaml_says_so_is_final(
     drill.wait_step(30)
     assert list(queue(drill)) == [drill.job]
     end_soon(drill)
-    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
+    wait_requeued(drill)
     wait_restarted(drill)
     drill.wait_event("attempt_started", 2)
 
@@ -160,8 +166,8 @@ def test_a_slurmctld_that_is_away_at_the_hand_over_gets_one_job(sandbox: Sandbox
     assert list(queue(drill)) == [drill.job]
     sandbox.crash("ctl", silent=True)
     end_soon(drill)
-    while not [event for event in drill.events("intent") if event.data["act"] == "hand_over"]:
-        time.sleep(0.05)
+    drill.wait_for(lambda: [event for event in drill.events("intent") if event.data["act"] == "hand_over"], 60,
+                   "nothing is handed over")
     time.sleep(12)   # a client gives up after 10 s
     sandbox.heal("ctl")
     finishes(drill)

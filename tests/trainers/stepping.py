@@ -66,7 +66,8 @@ class Options:
     handle_usr2: bool = False        # on SIGUSR2: save, exit 0
     handle_term: bool = False        # on SIGTERM: the same
     watch_kill_file: bool = False    # once $SAFELAUNCH_KILL_FILE exists: the same
-    until: str | None = None         # once this file exists, the step in it is the last one
+    until: str | None = None         # once this file exists, the step in it is the last one, or one soon after:
+                                     # FILE.agreed says which
     shards: int = 0                  # checkpoints are folders of so many files, laid out as DeepSpeed's
     refuse_load: int | None = None   # fail when told to load this step's checkpoint
     spoil: str | None = None         # what befalls the checkpoint of ... (SPOILS)
@@ -139,9 +140,20 @@ class Trainer:
         return 0
 
     def last_step(self) -> int:
-        """The step to end after. Whoever writes the file is some steps ahead of all ranks, and renames it there."""
+        """The step to end after, once somebody has told it. The first rank that sees it tells the others, and names a
+        later step where one of them may be that far already: in lockstep none is ahead of another by more than a step.
+        """
         if self.args.until and os.path.exists(self.args.until):
             with open(self.args.until) as file:
+                wanted = int(file.read())
+            agreed, draft = f"{self.args.until}.agreed", f"{self.args.until}.{self.attempt}.{self.rank}"
+            append(draft, str(max(wanted, self.step + 2)))
+            try:   # noqa: SIM105 - contextlib takes 3 ms
+                os.link(draft, agreed)
+            except FileExistsError:
+                pass
+            os.unlink(draft)
+            with open(agreed) as file:
                 self.args.steps, self.args.until = int(file.read()), None
         return int(self.args.steps)
 
