@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal, runfolder, runpath
+from safelaunch.adapters import journal, runfolder, runmaking, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.core import plan as plans
@@ -118,7 +118,7 @@ def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
     assert direct.publish("claims/2", b"{}\n")
     assert runfolder.request(run.dir, "hold", "for a look")
     controls.touch(run.dir / "control" / "kill", "enough")
-    runfolder.keep_git(run.dir, {"commit": "1"})
+    runmaking.keep_git(run.dir, {"commit": "1"})
     shared = SharedFolder(run.dir, tmp_path / "spool")   # the leader's way: by its courier
     shared.put("attempts/0001/exit.json", b"{}\n")
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
@@ -148,7 +148,7 @@ def test_an_environment_and_a_folder_in_another_encoding_are_kept_as_they_are(tm
     plan = make_run(tmp_path / "other").run.plan
     env = {"LATIN": "caf\udce9", "LINES": "a\nb=c", "EMPTY": ""}
     meta = {**runfolder.load(tmp_path / "other").meta, "cwd": "/home/caf\udce9"}
-    runfolder.create(tmp_path / "run", meta, plan, "#!/bin/bash\n", env)
+    runmaking.create(tmp_path / "run", meta, plan, "#!/bin/bash\n", env).keep()
     assert runfolder.read_env(tmp_path / "run") == env
     assert b"LATIN=caf\xe9" in (tmp_path / "run" / "submit.env").read_bytes()
     loaded = runfolder.load(tmp_path / "run")
@@ -165,7 +165,7 @@ def test_a_closed_run_of_somebody_else_is_said_to_be_theirs_and_a_way_round_is_t
         with pytest.raises(RunFolderError) as reading:
             runfolder.load(made.dir)
         with pytest.raises(RunFolderError) as making:
-            runfolder.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
+            runmaking.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
 
     assert reading.value.message == f"you may not read the run in {made.dir}: it is root's"
     assert "Permission denied" in making.value.message and "run_dir=" in str(making.value.hint)

@@ -26,6 +26,7 @@ from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.notify import Delivery
 from safelaunch.adapters.porttrial import PortTrial
+from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.checks.results import CheckReport
@@ -142,7 +143,9 @@ class World:
         """
         from safelaunch.adapters import diagnosis  # as in make_ready
 
-        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready())
+        folder = attempt_folder(process.number)
+        kept = {str(path): f"{folder}/system/{path.name}" for path in more} | {str(process.spool): f"{folder}/main.log"}
+        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready(), kept)
 
     def make_ready(self) -> Ready:
         """The rules, imported and compiled while a training runs: no start and no restart waits for them."""

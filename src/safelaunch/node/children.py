@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     Work = Union[Sequence[str], Callable[[], bytes]]
 
-REAP_WITHIN_S = 0.05     # from the end of its output to the end of the child: its exit takes 0.2 ms
+REAP_WITHIN_S = 0.05     # for one that was killed
+EXIT_WITHIN_S = 2.0      # from the end of its output to its own: 0.2 ms, and more where it waits for a processor
 MOST_STUCK = 16          # children left behind; each more says nothing new, and counts against the user's processes
 MOST_BYTES = 8 << 20     # of one child's output
 LEAST_SHARE = 1 / 3      # of its deadline: who got less, because all had to end, is not called late for it
@@ -76,24 +77,34 @@ class Child:
         self.open = set(self.parts)
         self.size = 0
 
-    def receive(self, fd: int) -> None:
-        """Take what has come on one of its pipes."""
+    def receive(self, fd: int) -> bool:
+        """Take what has come on one of its pipes; False where nothing has."""
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
-            return
+            return False
         self.size += len(data)
         if data and self.size <= MOST_BYTES:
             self.parts[fd].append(data)
         else:
             self.open.discard(fd)
+        return True
+
+    def is_late(self) -> bool:
+        """Whether its time is up. What it has said by now counts, however late this process itself comes to look."""
+        if time.monotonic() < self.until_s:
+            return False
+        for fd in list(self.open):
+            while fd in self.open and self.receive(fd):
+                pass
+        return bool(self.open)
 
     def end(self, late: bool) -> Outcome:
         """Its outcome; a late one is killed, and left behind where that does not help."""
         if late:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        code = _reap(self.pid, REAP_WITHIN_S)
+        code = _reap(self.pid, REAP_WITHIN_S if late else EXIT_WITHIN_S)
         out, err = (b"".join(parts) for parts in self.parts.values())
         for fd in self.parts:
             os.close(fd)
@@ -132,9 +143,9 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             continue
         _receive(poll, running)
         for name, child in list(running.items()):
-            late = time.monotonic() >= child.until_s
+            open_before, late = set(child.open), child.is_late()
             if late or not child.open:
-                for fd in child.open:
+                for fd in open_before:
                     poll.unregister(fd)
                 outcomes[name] = running.pop(name).end(late)
     return outcomes
@@ -155,7 +166,8 @@ def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until
     """({index: what `look` says of the item}, indexes that hang), looked at one after another by as few children as do.
 
     /proc/PID/{environ,cmdline,maps} wait for the process's memory lock, which one in D state may hold for ever: `ps`
-    hangs then. A child that stalls on an item is killed, and the next one goes on behind it.
+    hangs then. A child that stalls on an item is killed, and the next one goes on behind it. One that waits for a
+    processor does not hang.
     """
     found: dict[int, Any] = {}
     stuck: list[int] = []
@@ -188,7 +200,7 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
         poll.register(fd, select.POLLIN)
     while child.open:
         ready = poll.poll(stall_s * 1000)
-        if not ready or time.monotonic() >= child.until_s:
+        if time.monotonic() >= child.until_s or not (ready or _runs(child.pid)):
             break
         for fd, _ in ready:
             child.receive(fd)
@@ -201,6 +213,15 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
             found[last] = answer
     child.end(late=bool(child.open))
     return last
+
+
+def _runs(pid: int) -> bool:
+    """Whether a child computes, or would if it had a processor."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False
 
 
 def _be_the_child(work: Work, env: Optional[Mapping[str, str]], out: int, err: int) -> None:
