@@ -37,7 +37,7 @@ MOST_SHOWN = 4        # nodes whose checks the job's output shows one by one: th
 # `setup:` may be what brings the training's Python, so its absence before that says nothing.
 NEVER = ("python", "torch")
 # Of a run on one node, which needs no network: a port may never have had a cable, and a host no name with an address.
-ALONE = ("infiniband", "name")
+ALONE = ("infiniband", "name", "port")
 
 
 class CheckRound(NamedTuple):
