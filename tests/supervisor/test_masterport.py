@@ -34,7 +34,7 @@ def leader(chances: list[float], taken: set[int]) -> Any:
 @pytest.mark.parametrize(("taken", "first", "wanted", "port", "is_held"), [
     (set(), "n0", None, 21100, True), ({21100}, "n0", None, 21200, True), ({21700}, "n0", 21700, 21100, True),
     (set(), "n0", 21700, 21700, True), ({21100}, "n1", None, 21100, False), ({21700}, "n1", 21700, 21700, False),
-], ids=["free", "taken", "the tried one is taken since", "the tried one", "the first node is another", "tried, another"])
+], ids=["free", "taken", "the tried one is taken since", "the tried one", "the first node is another", "and tried"])
 def test_a_port_is_drawn_until_one_is_free_where_the_supervisor_runs_on_the_first_node(
     taken: set[int], first: str, wanted: int | None, port: int, is_held: bool
 ) -> None:
