@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ class _LanePlace(Lane):
         from concurrent.futures import Future  # a run of its own has no time for it
 
         self.point, self.is_followed, self._last = point, is_followed, last
+        self.is_begun = False
         self._plan: Future[Plan | None] = Future()   # None: it has ended
         self._job: Future[str] = Future()
 
@@ -157,11 +159,21 @@ class _Sweep:
             places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
         with ThreadPoolExecutor(AT_ONCE) as pool:   # it begins them in order: none waits for one that is not begun
             try:
-                list(pool.map(self._submit_point, places))
-            finally:
+                sent = []
+                with suppress(RuntimeError):   # no more threads are to be had (ulimit -u)
+                    for place in places:
+                        sent.append(pool.submit(self._submit_point, place))
+                for one in sent:
+                    one.result()
+            except BaseException:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
+                raise
+        for place in places:
+            if not place.is_begun:
+                self._submit_point(place)
 
     def _submit_point(self, place: _LanePlace) -> None:
+        place.is_begun = True
         try:
             if not self._is_over:
                 number = _number(place.point)

@@ -36,11 +36,12 @@ def status(points: Sequence[RegisteredRun], ask: Callable[[bool], SchedulerAnswe
     dirs = [str(entry.dir) for entry in points]
     found, silent = runlist.visit(dirs, lambda dir: _look(dir, word, jobs, now))
     rows = [{"point": _point(entry), **found[str(entry.dir)]} for entry in points if found.get(str(entry.dir))]
+    gone = [entry.name for entry in points if found.get(str(entry.dir)) is None and str(entry.dir) not in silent]
     first = points[0].sweep or {}
     is_asked = any(row["ended_t"] is None and row["cluster"] != "local" for row in rows)
     return {"v": VERSION, "sweep": first.get("name"), "sweep_id": first.get("id"), "now_t": round(now, 3),
             "counts": sweeptable.counts(rows), "points": rows, "causes": sweeptable.causes(rows), "silent": silent,
-            "trouble": word.trouble if is_asked else ""}
+            "gone": gone, "trouble": word.trouble if is_asked else ""}
 
 
 def _point(entry: RegisteredRun) -> int | None:

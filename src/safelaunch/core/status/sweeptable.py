@@ -42,14 +42,15 @@ def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | 
     cells = [_cells(row, varied, speech) for row in rows]
     kept = [column for column in range(len(head) - 1) if any(row[column] for row in cells)]
     widths = [max(len(head[column]), *(len(row[column]) for row in cells)) for column in kept]
-    lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")]
+    lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")] if rows else []
     for row, one in zip(cells, rows, strict=True):
         text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
         lines.append((cut(text, width), STYLES.get(one["state"], "")))
     told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
     if left := len(seen["points"]) - len(rows):
         lines.append((cut(f"and {left} more: a larger window shows them", width), "dim"))
-    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {len(seen['points'])} runs: {told}", width), "")]
+    all_of = "1 run" if len(seen["points"]) == 1 else f"{len(seen['points'])} runs"
+    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {all_of}{told and f': {told}'}", width), "")]
 
 
 def render_causes(seen: dict[str, Any]) -> list[str]:
