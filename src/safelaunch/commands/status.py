@@ -80,8 +80,10 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     ask = every(ASK_EVERY_S, sharedqueue.ask)
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
-            lines = [terminal.coloured(*line) for line in runlist.text(listing, terminal.width(), with_team)]
-            live.update(Text.from_ansi("\n".join([*lines, *runlist.notes(listing)])), refresh=True)
+            notes = runlist.notes(listing)
+            room = live.console.size.height - len(notes) - 1
+            lines = [terminal.coloured(*line) for line in runlist.text(listing, terminal.width(), with_team, room)]
+            live.update(Text.from_ansi("\n".join([*lines, *notes])), refresh=True)
             time.sleep(REFRESH_S)
             listing = runlist.collect(is_all, with_team, ask)
 

@@ -62,9 +62,9 @@ def ask_slurm(of_all: bool) -> SchedulerAnswer:
     return runs.ask_squeue((), TEAM_FORMAT) if of_all else runs.ask_squeue(("--me",), STATUS_FORMAT)
 
 
-def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Line]:
+def text(listing: Listing, width: int | None, with_owner: bool, most_lines: int | None = None) -> list[table.Line]:
     """The table as lines, without control codes."""
-    lines = table.render(listing.briefs, SPEECH, width, with_owner)
+    lines = table.render(listing.briefs, SPEECH, width, with_owner, most_lines)
     return [(talk.clean(line), style) for line, style in lines]
 
 
