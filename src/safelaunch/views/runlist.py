@@ -117,9 +117,7 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            SchedulerAnswer(None,
-                            word.trouble) if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name,
-                                                                                                   ()))))
+            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         return brief(run, own, now)
     except FAULTS as error:
         return None if isinstance(error, FileNotFoundError) else {"error": str(error)}

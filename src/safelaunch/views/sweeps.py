@@ -53,7 +53,7 @@ def _look(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            word if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name, ()))))
+            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         line = overview.brief(run, own, now)
         values = dict(run.meta["config"].get("sweep") or {})
         return {**line, "cluster": run.plan.cluster, "values": values, **_cause(run)}
