@@ -25,6 +25,7 @@ from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.notify import Delivery
+from safelaunch.adapters.porttrial import PortTrial
 from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
@@ -157,6 +158,10 @@ class World:
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A collection of what all ranks do, started (adapters.collect); poll it."""
         return start(target, env, depth, begin=self.command)
+
+    def listen(self, port: int) -> PortTrial:
+        """This port of this host, listened on; raises OSError where it is taken."""
+        return PortTrial(port)
 
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""

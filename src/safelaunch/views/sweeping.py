@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
@@ -15,6 +14,9 @@ from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
 from safelaunch.views.submitting import Agree, Lane, Sending, Submitted, Waits
 from safelaunch.views.talk import Say
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 AT_ONCE = 16   # points under way: the next ones are written while sbatch and the disk work on these
 
@@ -106,10 +108,11 @@ class _LanePlace(Lane):
     """
 
     def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
-        from concurrent.futures import Future  # a run of its own has no time for it
+        from concurrent.futures import Future  # a run of its own has no time for them
+        from threading import Lock
 
         self.point, self.is_followed, self._last = point, is_followed, last
-        self.is_begun = False
+        self.is_free = Lock()   # whoever takes it sends it
         self._plan: Future[Plan | None] = Future()   # None: it has ended
         self._job: Future[str] = Future()
 
@@ -147,6 +150,7 @@ class _Sweep:
     def __init__(self, sending: Sending, sweep: SubmittedSweep, before: dict[int, Run], waits: Waits) -> None:
         self._sending, self._sweep, self._before, self._waits = sending, sweep, before, waits
         self._is_over = False
+        self._sent: list[Future[None]] = []
 
     def submit(self, points: Sequence[Resolved]) -> None:
         """Raises nothing of its own: `failed` says what stopped it."""
@@ -157,40 +161,63 @@ class _Sweep:
         for number, point in enumerate(points):
             last = places[number - lanes] if number >= lanes else None
             places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
-        with ThreadPoolExecutor(AT_ONCE) as pool:   # it begins them in order: none waits for one that is not begun
+        # The beginner is not this thread, which Ctrl-C would end in the middle of a folder.
+        with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beginner:
             try:
-                sent = []
-                with suppress(RuntimeError):   # no more threads are to be had (ulimit -u)
-                    for place in places:
-                        sent.append(pool.submit(self._submit_point, place))
-                for one in sent:
-                    one.result()
-            except BaseException:
+                self._begin_all(beginner, pool, places)
+                for sent in self._sent:
+                    sent.result()
+            finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
-                raise
-        for place in places:
-            if not place.is_begun:
-                self._submit_point(place)
 
-    def _submit_point(self, place: _LanePlace) -> None:
-        place.is_begun = True
+    def _begin_all(self, beginner: Executor, pool: Executor, places: Sequence[_LanePlace]) -> None:
         try:
-            if not self._is_over:
-                number = _number(place.point)
-                self._sweep.runs[number] = self._keep(place, self._before[number]) if number in self._before else (
-                    self._send(place, number))
+            begun = [beginner.submit(self._begin, pool, place) for place in places]
+        except RuntimeError:   # no thread is to be had (ulimit -u): then this one does it
+            for place in places:
+                self._begin(pool, place)
+            return
+        for one in begun:
+            one.result()
+
+    def _begin(self, pool: Executor, place: _LanePlace) -> None:
+        """Make the run of a point, and have it sent. In the order of the points: each waits for earlier ones only."""
+        if len(self._sent) >= AT_ONCE:
+            self._sent[-AT_ONCE].exception()   # waits for it
+        number = _number(place.point)
+        try:
+            if self._is_over:
+                place.give_up()
+            elif number in self._before:
+                self._keep(place, self._before[number])
+            else:
+                sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
+                                         "of": self._sweep.of}
+                send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
+                try:
+                    self._sent.append(pool.submit(self._send, place, send))
+                except RuntimeError:   # the same; the pool's queue has it all the same, for a thread that there is
+                    self._send(place, send)
         except SafelaunchError as error:
-            self._is_over, self._sweep.failed = True, self._sweep.failed or error
+            self._fail(place, error)
+
+    def _send(self, place: _LanePlace, send: Callable[[], Submitted]) -> None:
+        if not place.is_free.acquire(blocking=False):
+            return
+        try:
+            self._sweep.runs[_number(place.point)] = send()
+        except SafelaunchError as error:
+            self._fail(place, error)
         finally:
             place.give_up()
 
-    def _keep(self, place: _LanePlace, there: Run) -> Submitted:
+    def _fail(self, place: _LanePlace, error: SafelaunchError) -> None:
+        self._is_over, self._sweep.failed = True, self._sweep.failed or error
+        place.give_up()
+
+    def _keep(self, place: _LanePlace, there: Run) -> None:
         state = there.state()
         job = "" if state.ended is not None else state.jobs[-1].id
         place.is_there(there.plan if job else None)
         place.is_sent(job)
-        return Submitted(there, job)
-
-    def _send(self, place: _LanePlace, number: int) -> Submitted:
-        sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number, "of": self._sweep.of}
-        return self._sending.submit(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
+        self._sweep.runs[_number(place.point)] = Submitted(there, job)
