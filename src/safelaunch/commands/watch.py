@@ -150,7 +150,7 @@ class _WatchPrinter:
             word = {"pulse": "PULSE", "act": "ACT", "blind": "BLIND"}[kind]
             is_verb = text.startswith(("is ", "has ", "belongs ", "cannot "))
             subject = f"{name}{' ' if is_verb else ': '}" if name else ""
-            click.echo(talk.clean(f"[{talk.clock(time.time())}] {word}: {subject}{text}"))
+            click.echo(talk.clean(f"[{talk.stamp(time.time())}] {word}: {subject}{text}"))
         sys.stdout.flush()
 
     def tell_rest(self, watcher: Watcher) -> None:
