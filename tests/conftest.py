@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import patience as waits
 from tests import ramdisk
 
 # These machines are shared: how long an example takes says nothing of the code.
@@ -36,3 +37,9 @@ def umask() -> Iterator[None]:
     os.umask(before)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No deadline of a verb runs out in this process, nor in its forks."""
+    waits.be_patient(monkeypatch.setattr)

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,12 +141,3 @@ def nodes() -> Iterator[list[Node]]:
     yield made
     for node in made:
         node.close()
-
-
-def wait_for(node: Node, expression: str, wanted: Any, within_s: float) -> float:
-    """Seconds until a node sees it so; fails where it does not within the time."""
-    begun_s = time.monotonic()
-    while (said := node.value(expression)) != wanted:
-        assert time.monotonic() - begun_s < within_s, f"still {said!r} after {within_s} s"
-        time.sleep(0.05)
-    return time.monotonic() - begun_s
