@@ -13,7 +13,9 @@ from tests import patience as waits
 from tests import ramdisk
 
 # These machines are shared: how long an example takes says nothing of the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in each run: others are for those who look for faults (SAFELAUNCH_LONG=1), and not for who lands work.
+settings.register_profile("shared", deadline=None, derandomize=os.environ.get("SAFELAUNCH_LONG") != "1",
+                          suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 # A run of the tests in the background ignores what Ctrl-C sends, one under nohup a hang-up, and so would all that the

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from hydra_plugins.safelaunch_launcher import GENERAL, SafelaunchLauncher, SafelaunchLauncherConf
 from safelaunch.adapters import runfolder
 from safelaunch.integrations.submitit import parameters
+from safelaunch.views.logfollow import wait_for_last_lines
 from tests.integrations.submitits import own_home as own_home
 
 # Its own argument parser does not start there: the help of --shell-completion is no text.
@@ -58,6 +59,8 @@ def wait_for_ends(runs: dict[str, runfolder.Run]) -> dict[str, str]:
     while None in (ends := {name: run.state().ended for name, run in runs.items()}).values():
         assert time.monotonic() < end_s
         time.sleep(0.05)
+    for run in runs.values():   # the end of a log comes after the journal's
+        wait_for_last_lines(run)
     return {name: str(ended.how) for name, ended in ends.items() if ended is not None}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.checkpoints import find
+from tests.ports import free_port
+from tests.sandboxes import wait_until
 from tests.trainers.steps import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
@@ -166,16 +167,16 @@ def test_in_lockstep_no_rank_is_ahead_by_more_than_a_step(tmp_path: Path) -> Non
 
 
 def test_over_tcp_no_rank_goes_on_without_the_others(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port, stamps = free_port(), tmp_path / "rank_0000"
     flags = ("--steps", 5, "--lockstep", "tcp", "--die-at", 4, "--die-rank", 1, "--stamp-dir", tmp_path)
     ranks = [start(*flags, RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port) for rank in (0, 1)]
     ranks[1].communicate(timeout=60)
+    wait_until(lambda: stamps.exists() and stamps.read_text().count("\n") >= 3, 60, "rank 0 has not come so far")
     with pytest.raises(subprocess.TimeoutExpired):
         ranks[0].wait(0.5)
     ranks[0].kill()
     ranks[0].communicate(timeout=60)
-    assert len((tmp_path / "rank_0000").read_text().splitlines()) == 3
+    assert len(stamps.read_text().splitlines()) == 3
 
 
 @pytest.mark.torch
