@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from tests import patience as waits
 from tests import ramdisk
 
-# These machines are shared: how long an example takes says nothing of the code.
-# The same examples in each run: others are for those who look for faults (SAFELAUNCH_LONG=1), and not for who lands work.
+# These machines are shared: how long an example takes says nothing of the code. The same examples in each run: others
+# are for those who look for faults (SAFELAUNCH_LONG=1), and not for those who land their work.
 settings.register_profile("shared", deadline=None, derandomize=os.environ.get("SAFELAUNCH_LONG") != "1",
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
