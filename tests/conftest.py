@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import patience as waits
-from tests import ramdisk
+from tests import deadlines, ramdisk
 
 # These machines are shared: how long an example takes says nothing of the code. The same examples in each run: others
 # are for those who look for faults (SAFELAUNCH_LONG=1), and not for those who land their work.
@@ -42,6 +41,6 @@ def umask() -> Iterator[None]:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """No deadline of a verb runs out in this process, nor in its forks."""
-    waits.be_patient(monkeypatch.setattr)
+    deadlines.lift(monkeypatch.setattr)

@@ -1,54 +1,39 @@
-"""Verbs that wait longer than a person would: on a machine that stands still for half a minute a command of Slurm, git,
-bash, or a child that reads a folder is late, and "late" is another answer. Most tests are about the answer.
+"""How long a test waits: in time during which the machine ran.
 
-Fixture `patience` (tests/conftest.py), and `python tests/patience.py VERB …` for a `safelaunch VERB …` in a process of
-its own. A test of a deadline sets it anew.
+A shared machine stands still for 10 to 30 s now and then, and what is waited for stands still with it. So a turn of a
+loop counts as MOST_S at most, however long it was.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable
+import time
 
-LONG_S = 120.0
-# Module of safelaunch and the deadlines in it.
-DEADLINES = {
-    "adapters.bashtext": ("_DEADLINE_S",),
-    "adapters.clustername": ("DEADLINE_S",),
-    "adapters.diagnosis": ("DEADLINE_S",),
-    "adapters.logs.linenumbers": ("BUDGET_S",),
-    "adapters.notify": ("DEADLINE_S", "STEP_S"),
-    "adapters.plugins": ("LOAD_S",),
-    "adapters.registry": ("LOCK_S",),
-    "adapters.sitefolder": ("DEADLINE_S",),
-    "commands.nodes": ("ASK_SLURM_S",),
-    "views.livecheckpoint": ("DEADLINE_S",),
-    "views.runlist": ("DEADLINE_S",),
-    "views.runs": ("FOLDER_DEADLINE_S", "SQUEUE_DEADLINE_S", "COMPLETION_S"),
-    "views.sharedqueue": ("HOME_S",),
-    "views.stopping": ("QUICK_S",),
-    "views.submitplan": ("START_S", "LEDGER_S", "GIT_S"),
-    "views.submitting": ("GIT_AGREED_S", "GIT_AFTER_S", "CLUSTER_S"),
-    "views.teamruns": ("SQUEUE_DEADLINE_S", "FOLDERS_DEADLINE_S"),
-    "views.whyevidence": ("SLURM_DEADLINE_S", "LEDGER_DEADLINE_S"),
-    "views.whysubject": ("FOLDER_DEADLINE_S",),
-    "watch.memory": ("HOME_S",),
-    "watch.reading": ("DEADLINE_S",),
-}
+MOST_S = 3.0    # a look at Slurm, or at all processes, beside many others
+TURN_S = 0.02
 
 
-def be_patient(change: Callable[[object, str, object], None]) -> None:
-    """Set all of them, as `setattr` does."""
-    for name, deadlines in DEADLINES.items():
-        module = importlib.import_module(f"safelaunch.{name}")
-        for deadline in deadlines:
-            change(module, deadline, LONG_S)
+class Patience:
+    """So many seconds, counted from one look at it to the next."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left_s = seconds
+        self._looked_s = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether it is used up; what is waited for was looked at since the last question."""
+        now_s = time.monotonic()
+        self._left_s -= min(now_s - self._looked_s, MOST_S)
+        self._looked_s = now_s
+        return self._left_s < 0
 
 
-if __name__ == "__main__":
-    del sys.path[0]   # this folder, whose names are common
-    from safelaunch.cli import main
-
-    be_patient(setattr)
-    main(sys.argv[1:])
+def stand(seconds: float) -> tuple[float, float]:
+    """Sleep so long; the longest time for which this process got no turn meanwhile, and all such times together."""
+    end_s = time.monotonic() + seconds
+    longest_s = total_s = 0.0
+    while (before_s := time.monotonic()) < end_s:
+        time.sleep(min(TURN_S, end_s - before_s))
+        late_s = time.monotonic() - before_s - TURN_S
+        longest_s = max(longest_s, late_s)
+        total_s += max(0.0, late_s)
+    return longest_s, total_s

@@ -1,27 +1,31 @@
-"""Ports for programs that cannot be told to take any: the kernel hands none of these out by itself.
+"""Ports for tests that must name one before anybody listens there.
 
-A port that was free a moment ago is one of an outgoing connection now, if it is of the kernel's own range (32768 on).
+One of the kernel's choice can be given to any outgoing connection of this machine between the question and its use.
+These lie below its range (ip_local_port_range) and below those of the sandboxes (safelaunch.sandbox.ports). An abstract
+unix socket of its name keeps each for this process.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 import socket
+from contextlib import suppress
 
-FIRST, LAST = 30_000, 32_767   # above those of attempts (20000 to 29999), below the kernel's
-_turns = itertools.count()
+from safelaunch.sandbox.ports import FIRST_PORT
+
+_held: list[socket.socket] = []
 
 
-def free_port() -> int:
-    """A port of loopback on which nobody listens; others of this process, and processes beside it, get other ones."""
-    count = LAST - FIRST + 1
-    for number in range(count):
-        port = FIRST + (os.getpid() * 37 + next(_turns) + number) % count
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise OSError("no port is free")
+def free_ports(count: int) -> list[int]:
+    """So many ports on which nobody listens, and which no other test is given while this process lives."""
+    found: list[int] = []
+    for port in range(FIRST_PORT - 2000, FIRST_PORT):
+        if len(found) == count:
+            return found
+        name = socket.socket(socket.AF_UNIX)
+        with suppress(OSError), socket.socket() as probe:
+            name.bind(f"\0safelaunch-test-port-{port}")
+            _held.append(name)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # one in TIME_WAIT will do
+            probe.bind(("", port))
+            found.append(port)
+    raise OSError(f"no {count} free ports below {FIRST_PORT}")

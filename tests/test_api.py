@@ -37,7 +37,7 @@ DEPENDENCIES = ("yaml", "click", "rich", "psutil", "filelock", "tenacity", "Clus
 
 
 @pytest.fixture
-def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: None) -> Made:
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_deadlines: None) -> Made:
     return make_running(tmp_path, monkeypatch)
 
 

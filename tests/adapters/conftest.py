@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _waits(patience: None) -> None:
-    """See tests/patience.py."""
+def _waits(no_deadlines: None) -> None:
+    """See tests/deadlines.py."""

@@ -10,7 +10,7 @@ import pytest
 
 from safelaunch.adapters import registry
 from safelaunch.cli import VERBS, run
-from tests import patience
+from tests import deadlines
 
 COMPLETE = """\
 PATH={bin}:$PATH
@@ -31,7 +31,7 @@ def in_bash(folder: Path, words: str) -> list[str]:
     """What a bash offers, whose safelaunch waits for the list of runs as long as it takes."""
     program = folder / "bin" / "safelaunch"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {patience.__file__} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {deadlines.__file__} "$@"\n')
     program.chmod(0o755)
     script = COMPLETE.format(bin=program.parent, words=words)
     done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60)

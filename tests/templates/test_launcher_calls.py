@@ -16,7 +16,7 @@ from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from tests.core.test_script import TEMPLATE, plan_of
-from tests.ports import free_port
+from tests.ports import free_ports
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.
@@ -200,7 +200,7 @@ until [[ -e $HOME/joined ]]; do sleep 0.02; done
 
 
 def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is_gone(tmp_path: Path) -> None:
-    port = str(free_port())
+    port = str(free_ports(1)[0])
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "python3").write_text(NO_RAY)
     (tmp_path / "own" / "python3").chmod(0o755)

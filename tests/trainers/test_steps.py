@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,18 +13,17 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.checkpoints import find
-from tests.ports import free_port
-from tests.sandboxes import wait_until
+from tests.lease import leased
 from tests.trainers.steps import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
 
 
 def start(*flags: object, **env: object) -> subprocess.Popen[str]:
-    """A trainer of one rank, with its output in a pipe."""
+    """A trainer of one rank, with its output in a pipe; what a failed test leaves of it ends with the test run."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "RANK", "WORLD_SIZE"))}
     argv = [sys.executable, str(STEPS), "--step-time", "0.001", *map(str, flags)]
-    environment = clean | {key: str(value) for key, value in env.items()}
+    environment = clean | leased() | {key: str(value) for key, value in env.items()}
     return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -99,11 +99,28 @@ def test_last_step_can_be_told_while_it_runs(tmp_path: Path) -> None:
     assert trainer.stdout is not None
     while not trainer.stdout.readline().startswith("step 3"):
         pass
-    (tmp_path / "draft").write_text("3000")
-    (tmp_path / "draft").rename(tmp_path / "last")
+    tell(tmp_path, 3000)
     said, _ = trainer.communicate(timeout=60)
     assert trainer.returncode == 0
     assert said.endswith("done after step 3000\n")
+
+
+def test_ranks_in_lockstep_that_are_told_a_step_behind_them_end_at_the_same_one(tmp_path: Path) -> None:
+    flags = ("--steps", 100_000, "--step-time", 0.001, "--until", tmp_path / "last", "--lockstep", tmp_path / "meet")
+    ranks = [start(*flags, RANK=rank, WORLD_SIZE=3) for rank in range(3)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        while not rank.stdout.readline().startswith("step 3"):
+            pass
+    tell(tmp_path, 1)
+    last = {rank.communicate(timeout=60)[0].splitlines()[-1] for rank in ranks}
+    assert last == {f"done after step {(tmp_path / 'last.agreed').read_text()}"}
+    assert not list(tmp_path.glob("last.1.*"))
+
+
+def tell(folder: Path, step: int) -> None:
+    (folder / "draft").write_text(str(step))
+    (folder / "draft").rename(folder / "last")
 
 
 def test_rank_and_world_come_from_the_launcher() -> None:
@@ -167,16 +184,16 @@ def test_in_lockstep_no_rank_is_ahead_by_more_than_a_step(tmp_path: Path) -> Non
 
 
 def test_over_tcp_no_rank_goes_on_without_the_others(tmp_path: Path) -> None:
-    port, stamps = free_port(), tmp_path / "rank_0000"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     flags = ("--steps", 5, "--lockstep", "tcp", "--die-at", 4, "--die-rank", 1, "--stamp-dir", tmp_path)
     ranks = [start(*flags, RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port) for rank in (0, 1)]
     ranks[1].communicate(timeout=60)
-    wait_until(lambda: stamps.exists() and stamps.read_text().count("\n") >= 3, 60, "rank 0 has not come so far")
     with pytest.raises(subprocess.TimeoutExpired):
         ranks[0].wait(0.5)
     ranks[0].kill()
     ranks[0].communicate(timeout=60)
-    assert len(stamps.read_text().splitlines()) == 3
+    assert len((tmp_path / "rank_0000").read_text().splitlines()) == 3
 
 
 @pytest.mark.torch
