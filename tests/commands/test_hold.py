@@ -15,7 +15,7 @@ import pytest
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import FLAGS, finish
+from tests.drills.proofs import AHEAD, FLAGS, finish, tell_last
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.localruns import SubmitLocal
 from tests.runs import Drill, Submit
@@ -301,8 +301,7 @@ def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: Submi
     os.kill(local.ranks()[0], signal.SIGKILL)
     local.wait_for(lambda: any(event.data.get("row") == "held" for event in local.events("decision")), 60, "no wait")
     assert local.state().ended is None and len(local.state().attempts) == 1
-    last = max(map(int, re.findall(r"step (\d+) loss", local.log(1)))) + 5
-    (local.folder / "last").write_text(str(last))
+    tell_last(local.folder, max(map(int, re.findall(r"step (\d+) loss", local.log(1)))) + AHEAD)
     assert local.type("resume", str(local.run_dir)).returncode == 0
     assert local.wait_end().how == "completed"
     assert len(local.state().attempts) == 2
@@ -364,7 +363,7 @@ def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
     assert reasons(drill) == {successor: "PENDING|JobHeldUser"}
     assert len(drill.state().attempts) == 1
 
-    finish(drill)   # the next attempt, some steps on
+    tell_last(drill.folder, max(drill.steps()) + AHEAD)   # of the next attempt
     done = drill.as_user("resume", str(drill.run_dir))
     assert done.returncode == 0 and f"job {successor} is released" in done.stderr
     state = drill.wait_end()
