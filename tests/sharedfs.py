@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 
 from tests import frozen
-from tests.patience import Patience
 
 
 @dataclass
@@ -138,12 +136,3 @@ def nodes() -> Iterator[list[Node]]:
     yield made
     for node in made:
         node.close()
-
-
-def wait_for(node: Node, expression: str, wanted: Any, within_s: float) -> float:
-    """Seconds until a node sees it so; fails where it does not within the time."""
-    begun_s, patience = time.monotonic(), Patience(within_s)
-    while (said := node.value(expression)) != wanted:
-        assert not patience.is_over(), f"still {said!r} after {within_s} s"
-        time.sleep(0.05)
-    return time.monotonic() - begun_s

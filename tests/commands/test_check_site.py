@@ -11,6 +11,7 @@ import pytest
 
 from safelaunch.adapters import sitefolder
 from safelaunch.cli import run
+from safelaunch.core import sitefolder as judged
 from tests.sharedfs import SharedFs
 
 BESIDE = "unshare --uts --"   # another client of tests/sharedfs.py
@@ -24,8 +25,10 @@ def check(capsys: pytest.CaptureFixture[str], folder: Path, *more: str) -> tuple
 
 
 def test_sound_folder_is_fit_and_nothing_is_left_in_it(
-    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs
+    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for bound in ("SLOW_S", "SEEN_S"):   # a machine that stands still for a moment looks like a slow folder
+        monkeypatch.setattr(judged, bound, 60.0)
     code, rows = check(capsys, shared_fs.path, "--from", BESIDE)
     assert code == 0, rows
     assert {row["verdict"] for name, row in rows.items() if name != "space"} == {"ok"}, rows
@@ -52,7 +55,7 @@ def test_misbehaviour_is_told(
 def test_names_that_other_hosts_see_late_are_told_with_how_late(
     capsys: pytest.CaptureFixture[str], shared_fs: SharedFs
 ) -> None:
-    shared_fs.set(late_s=3.0)
+    shared_fs.set(late_s=10.0)   # from before the file is made; a second later is late
     _, rows = check(capsys, shared_fs.path, "--from", BESIDE)
     assert rows["other host: new file"]["verdict"] == "caution"
     assert rows["other host: looking afresh"]["verdict"] == "ok"

@@ -13,6 +13,7 @@ import pytest
 
 from safelaunch.adapters import runfolder
 from safelaunch.integrations.submitit import parameters
+from safelaunch.views.logfollow import wait_for_last_lines
 from tests.integrations.submitits import own_home as own_home
 
 # Its own argument parser does not start there: the help of --shell-completion is no text.
@@ -55,6 +56,8 @@ def wait_for_ends(runs: dict[str, runfolder.Run]) -> dict[str, str]:
     while None in (ends := {name: run.state().ended for name, run in runs.items()}).values():
         assert time.monotonic() < end_s
         time.sleep(0.05)
+    for run in runs.values():   # the end of a log comes after the journal's
+        wait_for_last_lines(run)
     return {name: str(ended.how) for name, ended in ends.items() if ended is not None}
 
 
