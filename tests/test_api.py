@@ -182,7 +182,7 @@ def public_signatures() -> str:
             elif callable(value):
                 found.append(f"{name}{inspect.signature(value)}")
     for value in (LogLine, StopAnswer, RunStatus, RunSummary, RunTable, HoldAnswer, Verdict, Event, Ended):
-        found.append(f"{value.__name__}({', '.join(inspect.signature(value).parameters)})")
+        found.append(f"{value.__name__}({', '.join(getattr(value, '_fields', inspect.signature(value).parameters))})")
     text = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", "\n".join(found))
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text) + "\n"
 

@@ -32,7 +32,6 @@ SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 10
 SINFO_FORMAT = "%T|%N"
 
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
-_CLUSTER = r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)"
 _ACCOUNT = r"(\d[^|]{0,200})\|([A-Z_]{1,40})(?: by ([^\s|]{1,64}))?(?![A-Z_])[^|]{0,200}\|(\d{1,4}):\d{1,4}"
 # sinfo(1), NODE STATE CODES; "error" and "no_respond" are words of older releases.
 _UNUSABLE = ("down", "drain", "error", "fail", "future", "inval", "no_respond", "perfctrs", "power", "unk")
@@ -350,8 +349,12 @@ def has_too_few_nodes(stderr: str) -> bool:
 
 def parse_cluster(text: str) -> str:
     """The ClusterName of slurm.conf or of `scontrol show config`, in small letters as Slurm has it; "" = none."""
-    found = re.search(_CLUSTER, text, re.MULTILINE | re.IGNORECASE)
-    return found[1].lower() if found else ""
+    for line in text.split("\n"):   # a pattern takes longer to compile than this
+        key, _, value = line.partition("=")
+        value = value.lstrip(" \t").removeprefix('"').partition('"')[0].partition("#")[0]
+        if key.strip(" \t").lower() == "clustername" and value[:1].strip():
+            return value.split()[0].lower()
+    return ""
 
 
 def parse_federation(text: str) -> str:
