@@ -18,14 +18,24 @@ else:
         def _getter(index, doc):
             return property(itemgetter(index), doc=doc)
 
-    def _first_new(name, fields, defaults):
-        """A constructor that compiles the real one when it is first called, and leaves its place to it."""
+    FEW = 3   # of most classes a program makes no more
+
+    def _first_new(name, fields, given):
+        """A constructor of the first few records, which then compiles the real one and leaves its place to it."""
+        left, made = FEW, None
+
         def new(cls, /, *values, **named):
+            nonlocal left
+            left -= 1
+            known = {**given, **dict(zip(fields, values, strict=False)), **named}
+            is_sound = len(known) == len(fields) and len(values) + len(named) <= len(fields)
+            if left >= 0 and is_sound and named.keys().isdisjoint(fields[:len(values)]):
+                return tuple.__new__(cls, [known[field] for field in fields])
             words = ", ".join(fields)
             real = eval(   # noqa: S307 - names of fields
                 f"lambda _cls, {words}: _new(_cls, ({words},))", {"_new": tuple.__new__, "__builtins__": {}})
-            real.__defaults__, real.__name__, real.__annotations__ = defaults, "__new__", made.__annotations__
-            real.__qualname__ = f"{name}.__new__"
+            real.__defaults__, real.__annotations__ = tuple(given.values()), made.__annotations__
+            real.__name__, real.__qualname__ = "__new__", f"{name}.__new__"
             made.__new__ = staticmethod(real)
             return real(cls, *values, **named)
 
@@ -33,7 +43,6 @@ else:
             nonlocal made
             made = cls
 
-        made = None
         new.__name__ = "__new__"
         return new, belongs_to
 
@@ -63,7 +72,7 @@ else:
         def __new__(cls, name, bases, space):
             fields = tuple(space.get("__annotations__", ()))   # text in their order: from __future__ import annotations
             given = {field: space[field] for field in fields if field in space}
-            new, belongs_to = _first_new(name, fields, tuple(given.values()))
+            new, belongs_to = _first_new(name, fields, given)
             made = type(name, (tuple,), {
                 "__doc__": f"{name}({', '.join(fields)})", "__slots__": (), "_fields": fields, "_field_defaults": given,
                 "__match_args__": fields, "__new__": new, "_make": classmethod(_make), "_replace": _replace,
