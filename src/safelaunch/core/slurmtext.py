@@ -29,7 +29,7 @@ WATCH_FORMAT = "%i|%T|%u|%r|%N|%B|%x|%E|%P|%S|%M|%j"
 # The same of a job that squeue has forgotten: with --parsable2, the command line of its sbatch last (from 20.11 on).
 ENDED_FORMAT = "JobIDRaw,User,State,JobName,SubmitLine"
 SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 1001|0:15"
-SINFO_FORMAT = "%T|%N"
+SINFO_FORMAT, _CLUSTER = "%T|%N", "clustername"
 
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
 _ACCOUNT = r"(\d[^|]{0,200})\|([A-Z_]{1,40})(?: by ([^\s|]{1,64}))?(?![A-Z_])[^|]{0,200}\|(\d{1,4}):\d{1,4}"
@@ -349,12 +349,9 @@ def has_too_few_nodes(stderr: str) -> bool:
 
 def parse_cluster(text: str) -> str:
     """The ClusterName of slurm.conf or of `scontrol show config`, in small letters as Slurm has it; "" = none."""
-    for line in text.split("\n"):   # a pattern takes longer to compile than this
-        key, _, value = line.partition("=")
-        value = value.lstrip(" \t").removeprefix('"').partition('"')[0].partition("#")[0]
-        if key.strip(" \t").lower() == "clustername" and value[:1].strip():
-            return value.split()[0].lower()
-    return ""
+    found = (value.lstrip(" \t").removeprefix('"').partition('"')[0].partition("#")[0]   # a pattern takes longer
+             for key, _, value in (one.partition("=") for one in text.split("\n")) if key.strip().lower() == _CLUSTER)
+    return next((value.split()[0].lower() for value in found if value[:1].strip()), "")
 
 
 def parse_federation(text: str) -> str:

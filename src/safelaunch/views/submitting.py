@@ -18,7 +18,6 @@ from typing import Any
 
 from safelaunch.adapters import (
     bashtext,
-    local,
     ownership,
     registry,
     rulepacks,
@@ -108,8 +107,11 @@ def render(
     """The plan of a config, and the script that submit sends to this cluster; raises TemplateError. `given`: what is
     read once for all points of a sweep.
     """
-    plan, given = plans.make(resolved.config, run_id), given or read_surroundings()
-    srun = local.srun_words() if plan.cluster == "local" else ("srun",)
+    plan, given, srun = plans.make(resolved.config, run_id), given or read_surroundings(), ("srun",)
+    if plan.cluster == "local":
+        from safelaunch.adapters import local  # what Slurm's runs do not need
+
+        srun = local.srun_words()
     text = script.render(given.template, plan, python=sitefiles.python(), library=sitefiles.library(), srun=srun,
                          umask=given.umask, is_complete=_is_complete, cluster=cluster)
     return plan, text
