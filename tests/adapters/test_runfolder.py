@@ -179,3 +179,35 @@ def test_submitting_where_somebody_elses_run_is_names_the_way_round(open_folder:
     with acting_as(65534), pytest.raises(RunFolderError) as refused:
         submitting.free_folder(made.dir)
     assert "root's" in refused.value.message and "run_dir=" in str(refused.value.hint)
+
+
+def _make_once(gate: tuple[int, int], folder: Path, run_id: str) -> int:
+    """A child that makes a run in `folder` once the gate is closed; it ends with 0 where that worked."""
+    child = os.fork()
+    if child:
+        return child
+    os.close(gate[1])
+    os.read(gate[0], 1)
+    try:
+        make_run(folder, YAML, run_id)
+    except RunFolderError:
+        os._exit(1)
+    finally:
+        os._exit(0)
+
+
+def test_of_two_that_find_the_mark_of_a_dead_submission_one_makes_the_run(tmp_path: Path) -> None:
+    for number in range(20):
+        folder, gate = tmp_path / f"run{number}", os.pipe()
+        for name in ("journal", "attempts", "claims", "control"):
+            (folder / name).mkdir(parents=True)
+        (folder / "job.sbatch").write_text("half of it")
+        (folder / ".begun").write_text(f"{os.uname().nodename} 99999999")
+        children = [_make_once(gate, folder, run_id) for run_id in ("1a2b3c4d", "5e6f7a8b")]
+        os.close(gate[1])
+        codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+        os.close(gate[0])
+        assert codes == [0, 1], f"round {number}: {codes}"
+        left = {path.name for path in folder.iterdir() if path.is_file()}
+        assert left == {"job.sbatch", "submit.env", "run.json"}, f"round {number}: {left}"
+        assert (folder / "job.sbatch").read_text() == "#!/bin/bash\n" and runfolder.load(folder).plan

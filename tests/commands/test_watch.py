@@ -34,6 +34,7 @@ from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
+from tests.runs import is_so_within
 
 MINUTE_S = 60.0
 RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"
@@ -436,6 +437,28 @@ def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: 
     assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
 
 
+def test_what_a_watch_that_is_killed_has_done_is_told_by_the_next_one(cluster: Cluster, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        """SIGKILL, as far as Python can play it."""
+
+    def die_at_its_message(seconds: float) -> None:
+        if seconds:
+            raise Killed
+
+    made = telling(tmp_path, f"cat >{tmp_path}/mail$(ls {tmp_path} | grep -c mail)")
+    (made.dir / "control" / "kill").touch()
+    watching, file = cluster.watcher(), tmp_path / "memory.json"
+    with pytest.raises(Killed):
+        while True:
+            cluster.clock.at_s += 130.0
+            watch.drive(watching, file, die_at_its_message)
+    assert is_so_within((tmp_path / "mail0").exists, 20, 0.05), "its child lives on, and nobody knows"
+    assert state(made).ended is not None
+    cluster.tick(cluster.watcher(memory=watchmemory.load(file)), 130.0)
+    assert (tmp_path / "mail1").read_text().startswith("safelaunch: bloom was stopped\n")
+    assert not state(made).notices.waiting
+
+
 def test_a_message_is_told_later_where_the_folder_gives_an_error_for_a_moment(cluster: Cluster, tmp_path: Path) -> None:
     made = telling(tmp_path, f"cat >>{tmp_path}/mail")
     (made.dir / "control" / "kill").touch()
@@ -809,21 +832,26 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
 @given(st.lists(st.sampled_from([
     b'{"v":1,"seq":%d,"event":"progress","x":1}\n', b'{"v":1,"seq":%d,"event":"other","x":1}\n',
     b'{"v":1,"seq":%d,"event":"progress","x":1} \n', b"\n", b"torn %d\n"]), max_size=30),
-       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20))
+       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20), st.booleans())
 def test_a_journal_is_thinned_alike_in_blocks_and_line_by_line(
-    kinds: list[bytes], kept: int, block_bytes: int, torn: int
+    kinds: list[bytes], kept: int, block_bytes: int, torn: int, with_course: bool
 ) -> None:
+    def thinned(steps: list[bytes]) -> list[bytes]:
+        return [one for index, one in enumerate(steps) if index >= len(steps) - kept
+                or (with_course and (index < 4 or index % 3 == 1))]
+
     content = b"".join(kind % number if b"%d" in kind else kind for number, kind in enumerate(kinds))
     content = content[:len(content) - torn]
     expected: list[bytes] = []
     steps: list[bytes] = []
     for one in content.split(b"\n"):
         is_step = one.startswith(b'{"v":1,') and b'"event":"progress",' in one and one.endswith(b"}")
-        expected += [] if is_step else [*steps[-kept:], one]
+        expected += [] if is_step else [*thinned(steps), one]
         steps = [*steps, one] if is_step else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "BLOCK_BYTES", block_bytes)
-        assert journal._thin(content, kept) == b"\n".join([*expected, *steps[-kept:]])
+        for name, value in (("BLOCK_BYTES", block_bytes), ("COURSE_FIRST", 4), ("COURSE_EVERY", 3)):
+            patch.setattr(journal, name, value)
+        assert journal._thin(content, kept, with_course) == b"\n".join([*expected, *thinned(steps)])
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------

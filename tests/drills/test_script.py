@@ -47,6 +47,7 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
         echo "captured <$head> $SLURM_NNODES attempt $SAFELAUNCH_ATTEMPT token <${SAFELAUNCH_TOKEN-}>"
         train() { srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
         train
+        echo "ended at $(date)"
         """, shell="/bin/bash")
     drill.wait_step(3, 1)
     assert "captured <head of 1> 2 attempt 1 token <>" in drill.log(1), drill.story() + drill.log(1)
@@ -58,9 +59,12 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
     marks = [environ_of(pid).count(b"SAFELAUNCH_MARK=") for pid in ranks]
     assert marks == [1, 1]
 
-    drill.kill(ranks[0])
+    drill.kill(next(pid for pid in ranks if b"\0SLURMD_NODENAME=n1\0" in environ_of(pid)))
 
     drill.wait_step(1, 2)
+    assert "ended at " in drill.log(1), drill.log(1)   # with 0: no word on the training's end
+    verdict = drill.wait_event("verdict").data
+    assert (verdict["node"], verdict["task"], verdict["suspects"]) == ("n1", 1, ["n1"]), drill.story()
     assert "]:step 1 " in drill.log(2), drill.log(2)
     assert "guarded+guarded\n" in drill.log(2), drill.log(2)   # what the fence knows of the first attempt's sruns
     (drill.run_dir / "control" / "kill").touch()

@@ -23,6 +23,7 @@ class Guard:
     closed_s: float | None = None   # since when it is not connected
     code: int | None = None
     signal: int | None = None
+    ended_s: float = 0.0            # when it told so
     gone: bool = False              # the launcher and all that came of it have left the node
     sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
     kernel: tuple[tuple[float, str], ...] = ()   # kernel lines of its node until its task ended badly: when, text

@@ -299,7 +299,7 @@ class ControlServer:
                 self._say(guard.connection, json.dumps(answer).encode(), now_s)
             return
         if kind == "exited" and guard.code is None:
-            guard.code, guard.signal = message["code"], message.get("signal")
+            guard.code, guard.signal, guard.ended_s = message["code"], message.get("signal"), now_s
             guard.kernel = tuple((float(said_s), text) for said_s, text in message.get("kernel") or ())
         elif kind == "gone":
             guard.gone = True

@@ -211,10 +211,3 @@ def _owner(path: Path) -> str:
         return name_of(path.stat().st_uid)
     except OSError:
         return "somebody else"
-
-
-def newest_below(folder: Path) -> Path | None:
-    """The newest run in or below `folder` (this folder, runs/*, */run.json); None = none."""
-    candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
-                  for path in folder.glob(pattern)]
-    return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import grp
 import json
 import os
@@ -35,24 +36,29 @@ class Mark(contextlib.AbstractContextManager["Mark"]):
         """Note that this process makes the run, and delete what one that was killed meanwhile has left. Raises
         RunFolderError where that one may live, and FileExistsError where another submission was faster.
         """
-        mark, host = run_dir / BEGUN, os.uname().nodename
-        if not is_new and mark.exists():
-            who, _, pid = sharedfile.read(mark).decode(errors="replace").partition(" ")
-            if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
-                raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
-                                     hint=f"if that one has ended: rm {mark}")
-            for name in _BEFORE_RUN_JSON:
-                (run_dir / name).unlink(missing_ok=True)
-        text = f"{host} {os.getpid()}".encode()
-        if self._draft is None or not _name(self._draft, mark, text):
-            self.close()
-            draft = _mark_draft(run_dir)
-            draft.unlink(missing_ok=True)   # of a dead process with this pid
-            _write(draft, text, made, is_lasting=False)   # a power cut leaves no mark, or an empty one
-            self._draft = draft
-            if not _name(draft, mark, text):
-                raise OSError(errno.EPERM, "this filesystem has no second names for files", str(mark))
+        mark, text = run_dir / BEGUN, f"{os.uname().nodename} {os.getpid()}".encode()
+        with contextlib.ExitStack() as held:
+            if is_new or not _take_over(mark, held):
+                self._name(mark, text, run_dir, made)
+            else:
+                for name in _BEFORE_RUN_JSON[:-1]:
+                    (run_dir / name).unlink(missing_ok=True)
+                following = run_dir / f"{BEGUN}.{os.getpid()}.next"
+                following.unlink(missing_ok=True)   # of a dead process with this pid
+                self._name(following, text, run_dir, made)
+                following.replace(mark)
         made.append(mark)
+
+    def _name(self, path: Path, text: bytes, run_dir: Path, made: list[Path]) -> None:
+        if self._draft is not None and _is_named(self._draft, path, text):
+            return
+        self.close()
+        draft = _mark_draft(run_dir)
+        draft.unlink(missing_ok=True)   # of a dead process with this pid
+        _write(draft, text, made, is_lasting=False)   # a power cut leaves no mark, or an empty one
+        self._draft = draft
+        if not _is_named(draft, path, text):
+            raise OSError(errno.EPERM, "this filesystem has no second names for files", str(path))
 
     def close(self) -> None:
         """Delete the file's own name."""
@@ -137,7 +143,26 @@ def _mark_draft(run_dir: Path) -> Path:
     return run_dir / f"{BEGUN}.{os.getpid()}"
 
 
-def _name(draft: Path, mark: Path, text: bytes) -> bool:
+def _take_over(mark: Path, held: contextlib.ExitStack) -> bool:
+    """Whether there is a dead submission's mark. Nobody else takes that over while `held` is open. Raises
+    RunFolderError where its maker may live.
+    """
+    try:
+        old = held.enter_context(mark.open("rb+"))
+    except FileNotFoundError:
+        return False
+    with contextlib.suppress(OSError):   # not every filesystem has locks
+        fcntl.flock(old, fcntl.LOCK_EX)
+    who, _, pid = old.read().decode(errors="replace").partition(" ")
+    is_another = not os.path.samestat(os.fstat(old.fileno()), mark.stat())   # one that was faster
+    is_here = who == os.uname().nodename and pid.isdecimal()
+    if is_another or (who and (not is_here or Path(f"/proc/{pid}").exists())):
+        maker = "another process" if is_another else f"process {pid} of {who}"
+        raise RunFolderError(f"{mark.parent} is being made by {maker}", hint=f"if that one has ended: rm {mark}")
+    return True
+
+
+def _is_named(draft: Path, mark: Path, text: bytes) -> bool:
     """Whether the mark is there now, as another name of the draft; False = this draft can have none there. Raises
     FileExistsError where the mark is another's.
     """

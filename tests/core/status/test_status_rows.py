@@ -103,6 +103,12 @@ def test_a_run_that_looks_for_no_checkpoint_says_what_follows() -> None:
     assert row("checkpoint", checkpoint=None, ended={"how": "completed"}) == ""
 
 
+@pytest.mark.parametrize(("restarts", "most", "said"), [
+    (2, 30, "2 of 30 used; "), (31, 30, "30 of 30 used; "), (1, 0, "none allowed (restart.max_restarts); ")])
+def test_more_restarts_than_allowed_are_never_told(restarts: int, most: int, said: str) -> None:
+    assert row("restarts", restarts=restarts, max_restarts=most).startswith(said)
+
+
 def test_restarts_are_told_with_what_each_of_the_last_three_has_cost() -> None:
     told = [text for _, text, _ in rows(seen(lost={**LOST, "restarts": [
         {**RESTART, "attempt": number} for number in (2, 3, 4, 5)]}), SPEECH)]
@@ -188,6 +194,12 @@ def test_a_wish_for_a_checkpoint_has_no_time_of_its_own() -> None:
 ])
 def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
     assert next_lines(seen(state=state))[0].startswith(f"safelaunch {first}")
+
+
+def test_where_a_supervisor_is_not_heard_a_look_from_outside_comes_first() -> None:
+    silent = {"is_stale": True, "age_s": 300.0, "host": "n0", "hang_t": None, "attempt": 1}
+    assert next_lines(seen(state="running", pulse=silent, cluster="slurm"))[0] == "safelaunch watch --once"
+    assert next_lines(seen(state="running", pulse=silent, cluster="local"))[0].startswith("safelaunch logs")
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])

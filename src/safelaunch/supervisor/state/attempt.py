@@ -99,9 +99,9 @@ class RunningAttempt:
         if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
             self.live, self.exit_s = replace(live, exits=(*live.exits, exit)), now_s
 
-    def is_fenced(self) -> None:
-        """Nothing of it is left anywhere."""
-        self.live = replace(self.now, fenced=True)
+    def is_fenced(self, exits: tuple[Exit, ...]) -> None:
+        """Nothing of it is left anywhere; its tasks have ended so."""
+        self.live = replace(self.now, fenced=True, exits=exits)
 
     def is_closed(self) -> None:
         """It has its verdict."""
