@@ -107,7 +107,8 @@ def render(
     """The plan of a config, and the script that submit sends to this cluster; raises TemplateError. `given`: what is
     read once for all points of a sweep.
     """
-    plan, given, srun = plans.make(resolved.config, run_id), given or read_surroundings(), ("srun",)
+    plan, given = plans.make(resolved.config, run_id), given or read_surroundings()
+    srun: tuple[str, ...] = ("srun",)
     if plan.cluster == "local":
         from safelaunch.adapters import local  # what Slurm's runs do not need
 
