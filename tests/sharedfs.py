@@ -96,11 +96,6 @@ class Node:
         if uid is not None:
             self.run(f"import os; os.setgroups({groups or []}); os.setgid({gid or uid}); os.setuid({uid}); print(0)")
 
-    @property
-    def client(self) -> int:
-        """Its number for the faults."""
-        return os.stat(f"/proc/{self._process.pid}/ns/uts").st_ino
-
     def send(self, code: str) -> None:
         """Let it run code that prints one line of JSON."""
         assert self._process.stdin is not None
