@@ -169,6 +169,24 @@ def test_what_slurm_refuses_leaves_nothing_behind_and_is_submitted_later(
     all_is_right(parallel)
 
 
+def test_what_holds_for_all_points_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "no-absolute-path")
+    assert run(words(None)) == 0
+    said = capsys.readouterr().err
+    assert said.count("no place for the ledger") == 1, said
+
+
+def test_the_folders_of_all_points_are_marked_by_one_file_that_is_gone_at_the_end() -> None:
+    """A file of its own for each would be deleted with it, and every new file is dearer for seconds then."""
+    Path("bin", "sbatch").write_text(SBATCH.replace("exec 9>", 'ls -i runs/*/.begun* >>begun\nexec 9>', 1))
+    assert run(words(None)) == 0
+    seen = Path("begun").read_text().split()
+    assert len(set(seen[::2])) == 1, "inodes"
+    assert list(Path("runs").rglob(".*")) == []
+
+
 def test_an_sbatch_that_is_killed_may_have_been_heard_so_its_job_is_looked_for() -> None:
     Path("bin", "sbatch").write_text(SBATCH.replace("echo $number\n", "kill -9 $$\n"))
     assert run(["submit", "train.yaml"]) == 0
