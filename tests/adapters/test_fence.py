@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import ALL_NODES, Fencer
 from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.slurm import Result
+from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.timing import FENCE_MARGIN_S
 from safelaunch.node.guard.protocol import STEP_TASKS
@@ -104,7 +104,8 @@ def test_nodes_of_a_script_are_asked_where_a_step_went_past_the_wrapper_or_nobod
     plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
                    "slurm: {nodes: 2, time: 30}\n")
     with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
-        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "", lambda *_, **__: None)
+        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "",
+                      lambda *_, **__: cast(Command, None))
         server.guards = {("n0", 0): Guard("n0", 0, 1, gone=True)}
         assert [node for _, node in made.advance(LIVE, 100.0, {}, lambda: True, sruns=[])] == [ALL_NODES]
         made.swept(ALL_NODES, said)

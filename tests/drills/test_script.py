@@ -45,7 +45,8 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
         cat ${SAFELAUNCH_WRAPPER%/bin/srun}/attempt-0001.sruns | paste -sd+
         head=$(srun -N1 -n1 bash -c 'echo head of $SLURM_STEP_NUM_TASKS')
         echo "captured <$head> $SLURM_NNODES attempt $SAFELAUNCH_ATTEMPT token <${SAFELAUNCH_TOKEN-}>"
-        train() { timeout 1h srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
+        train() { timeout 1h srun --export=ALL bash -c \\
+          "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
         train
         echo "ended at $(date)"
         """)   # its login shell sets PATH anew

@@ -75,7 +75,8 @@ class Fencer:
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
                 is_record_moved: Callable[[], bool], is_frozen: bool = False,
                 sruns: Sequence[str] | None = None) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes, or a question to Slurm for ALL_NODES. `sruns`: those of a script (core.decide.fence.has_script_gone).
+        """Sweeps to start now, with their nodes, or a question to Slurm for ALL_NODES. `sruns`: those of a script
+        (core.decide.fence.has_script_gone).
 
         `is_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
         that sleep in it blame no node, and nothing can be launched anyhow.

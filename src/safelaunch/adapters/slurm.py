@@ -281,7 +281,8 @@ def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:
 
 
 def _beside(job: str, node: str) -> tuple[str, ...]:
-    return ("srun", f"--jobid={job}", f"--job-name={OWN_STEP}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}")
+    return ("srun", f"--jobid={job}", f"--job-name={OWN_STEP}", "--overlap", "--nodes=1", "--ntasks=1",
+            f"--nodelist={node}")
 
 
 def scrubbed(env: Mapping[str, str], program: str = "") -> dict[str, str]:
