@@ -93,7 +93,7 @@ audit:  ## known vulnerabilities of what the lock names; says so where nobody co
 lock: $(TEST_VENV)/installed  ## requirements/*.txt anew: the newest releases that pyproject.toml allows, with their hashes
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check uv
 	$(TEST_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
-		--custom-compile-command 'make lock' --extra dev --extra bench --extra hydra --extra stacks \
+		--custom-compile-command 'make lock' --extra dev --extra bench --extra hydra --extra notify --extra stacks \
 		--output-file requirements/test.txt pyproject.toml requirements/test.in
 	$(TEST_VENV)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --extra dev --constraint requirements/test.txt \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from safelaunch.sandbox import daemons, sites
@@ -58,16 +59,22 @@ def _forbid_dependencies(folder: Path) -> None:
     conf = folder / "slurm.conf"
     text = conf.read_text()
     if PLUGIN not in text.splitlines():
-        fresh = conf.with_suffix(".new")  # whole or not at all: every command reads it at any moment
-        fresh.write_text(f"{text}{PLUGIN}\n")
-        fresh.replace(conf)
+        put_conf(conf, f"{text}{PLUGIN}\n")
+
+
+def put_conf(conf: Path, text: str) -> None:
+    """Another slurm.conf, whole or not at all: every command reads it at any moment."""
+    fresh = conf.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(conf)
 
 
 def stop_ctl(sandbox: Sandbox) -> None:
     """End slurmctld properly: it saves its state first, so no job is forgotten. `heal("ctl")` starts it again."""
     machine = sandbox.machine(daemons.CONTROLLER)
     for pid in daemons_on(machine):
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):   # a child that has ended with its parent
+            os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not machine.pids(), 60, "slurmctld did not end")
 
 
@@ -76,7 +83,7 @@ def freeze_slurmd(sandbox: Sandbox, node: str) -> None:
     machine = sandbox.machine(node)
     for pid in daemons_on(machine):
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: all(map(is_stopped, daemons_on(machine))), 10, f"slurmd on {node} does not stop")
+    wait_until(lambda: all(map(is_stopped, daemons_on(machine))), 60, f"slurmd on {node} does not stop")
 
 
 def thaw_slurmd(sandbox: Sandbox, node: str) -> None:

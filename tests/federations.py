@@ -18,7 +18,9 @@ def make_federation(own_sandbox: Callable[..., Sandbox], nodes: int) -> tuple[Sa
         "AuthInfo": f"socket={here.dir}/munge/socket",
         "AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "localhost",
         "AccountingStoragePort": str(entry.dbd_port), "AccountingStoragePass": f"{here.dir}/munge/socket"})
-    for argv in accounting.enrol_argv(other.name)[1:]:   # slurmctld has made its cluster known
+    clusters = ["sacctmgr", "-n", "-P", "list", "cluster", "format=Cluster"]
+    wait_until(lambda: other.name in here.slurm(clusters).split(), 60, "slurmctld did not make its cluster known")
+    for argv in accounting.enrol_argv(other.name)[1:]:
         here.slurm(argv)
     here.slurm(["sacctmgr", "-i", "add", "federation", f"of-{here.name}", f"clusters={here.name},{other.name}"])
     for sandbox in (here, other):
@@ -35,4 +37,7 @@ def occupy(sandbox: Sandbox, cluster: str, nodes: int) -> str:
     done = sandbox.run(["sbatch", "--parsable", f"--clusters={cluster}", f"--nodes={nodes}", "--exclusive",
                         "--output=/dev/null", "--wrap=exec sleep 600"])
     assert done.returncode == 0, done.stderr
-    return done.stdout.partition(";")[0].strip()
+    job = done.stdout.partition(";")[0].strip()
+    asked = ["squeue", "-h", f"--clusters={cluster}", "-j", job, "-o", "%T"]
+    wait_until(lambda: "RUNNING" in sandbox.slurm(asked), 60, "the job does not start")
+    return job

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from safelaunch.node.guard import protocol
 from tests.doorplay import WORDS, odd_word
 
-CLOSED_S = 20.0    # a stranger that has said something odd is closed at once, one that says nothing after 5 s
+CLOSED_S = 60.0    # a stranger that has said something odd is closed at once, one that says nothing after 5 s
 A_TURN = 100       # connections that are opened between two looks at those that are there
 LORIS = b'{"node": "local0", "task": 0, "attempt": 1, "role": "guard", '
 RESET = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import runmaking
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import plan as plans
 from safelaunch.core.config.resolve import ConfigLayer, resolve
@@ -82,7 +82,7 @@ def make_run(folder: Path, yaml: str = YAML, run_id: str = "1a2b3c4d", *override
     wanted = [f"run_dir={folder}", f"cluster={cluster}", *overrides]
     config = resolve([ConfigLayer("file", "train.yaml", yaml)], wanted, os.environ, base_dir=str(folder.parent)).config
     meta = {"v": 1, "run_id": run_id, "name": config["name"], "cwd": str(folder.parent), "config": config}
-    run = runfolder.create(folder, meta, plans.make(config, run_id), "#!/bin/bash\n", dict(os.environ))
+    run = runmaking.create(folder, meta, plans.make(config, run_id), "#!/bin/bash\n", dict(os.environ)).keep()
     return Made(run, time.time())
 
 

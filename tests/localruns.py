@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import pytest
 
 from safelaunch.core.model import Event
 from safelaunch.core.state import Ended, State
-from tests.runs import events_of, is_so_within, journal_files, plan_of, state_of
+from tests.runs import by_age, events_of, has_each_rank, is_so_within, journal_files, parent_of, plan_of, state_of
 
 ROOT = Path(__file__).parent.parent
 TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"
@@ -54,7 +54,7 @@ class LocalRun:
     run_dir: Path
     env: dict[str, str]
 
-    def type(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def type(self, *words: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
         """`safelaunch WORDS` in the run's folder."""
         return type_safelaunch(words, self.folder, self.env, timeout_s)
 
@@ -92,6 +92,10 @@ class LocalRun:
         """Return when a rank has printed this step."""
         self.wait_for(lambda: f"step {step} loss" in self.log(attempt), 60, f"step {step} was not reached")
 
+    def wait_ranks(self, count: int, attempt: int = 1) -> None:
+        """Return when each of so many ranks has printed a step: it has its handlers by then."""
+        self.wait_for(lambda: has_each_rank(self.log(attempt), count), 60, f"not all {count} ranks made a step")
+
     def wait_end(self) -> Ended:
         """How the run ended, once nothing of it is left."""
         self.wait_for(lambda: self.state().ended, 120, "the run did not end")
@@ -117,7 +121,19 @@ class LocalRun:
     def leader(self) -> int:
         """The leader's pid: it waits on children of the same command line, so the oldest is it."""
         self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 60, "no leader lives")
-        return min(self.pids("from safelaunch.loop import main", "-S"))
+        return by_age(self.pids("from safelaunch.loop import main", "-S"))[0]
+
+    @contextmanager
+    def leader_dies(self) -> Iterator[None]:
+        """The leader is killed, and the shell that starts it again is held back meanwhile."""
+        leader = self.leader()
+        shell = parent_of(leader)
+        os.kill(shell, signal.SIGSTOP)
+        try:
+            os.kill(leader, signal.SIGKILL)
+            yield
+        finally:
+            os.kill(shell, signal.SIGCONT)
 
     def ranks(self, script: str = "steps.py") -> list[int]:
         """The trainer's own processes."""
@@ -146,7 +162,7 @@ def _words(pid: int) -> list[bytes]:
 
 
 def type_safelaunch(
-    words: Sequence[str], folder: Path, env: dict[str, str], timeout_s: float = 60.0
+    words: Sequence[str], folder: Path, env: dict[str, str], timeout_s: float = 180.0
 ) -> subprocess.CompletedProcess[str]:
     """`safelaunch WORDS` in a folder."""
     return subprocess.run([sys.executable, "-m", "safelaunch", *words], cwd=folder, env=env, text=True,

@@ -1,9 +1,9 @@
-"""python -m tests.relay PORT [SEED]: stands between guards and their leader and harms what they say.
+"""python -m tests.relay PORT SEED LEAST: stands between guards and their leader and harms what they say.
 
 It takes PORT as soon as a leader's death sets it free, says so, reads the new leader's port from stdin, and then passes
 on what is said. On each connection it does one harm, drawn by the seed; the ends have HANG_UP_S to end the connection.
-With the next line of stdin it says, as JSON, how often which harm was done ("repeat, down": to the guard), and after
-which of them nobody has hung up; from then on it harms nothing, until stdin ends.
+With the next line of stdin, and LEAST harms, it says, as JSON, how often which harm was done ("repeat, down": to the
+guard), and after which of them nobody has hung up; from then on it harms nothing, until stdin ends.
 
 It keeps no guard waiting: one that is cut off for 2 s counts as dead, with or without an attack (docs/security.md).
 """
@@ -20,6 +20,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+
+from tests.patience import Patience
 
 DOWN, UP = "down", "up"   # to the guard, to the leader
 GREETING = {DOWN: 2, UP: 1}   # lines of the greeting
@@ -75,16 +77,17 @@ class Relay:
 
     def _play_back(self, sock: socket.socket, way: str) -> None:
         """All that an end has said on another connection; one that answers more than its first line has believed it."""
-        sock.settimeout(HANG_UP_S)
-        said, is_ended = b"", False
-        with contextlib.suppress(TimeoutError), sock:
+        said, is_ended, patience = b"", False, Patience(HANG_UP_S)
+        with sock:
             try:
                 sock.sendall(b"".join(line + b"\n" for line in self.dice.choice(self.recorded)[way]))
-                while data := sock.recv(4096):
-                    said += data
+                while not is_ended and not patience.is_over():
+                    if select.select([sock], [], [], 0.2)[0]:
+                        data = sock.recv(4096)
+                        said += data
+                        is_ended = not data
             except (ConnectionResetError, BrokenPipeError):
-                pass
-            is_ended = True
+                is_ended = True
         self.count(f"playback, {way}", is_ended and said.count(b"\n") <= 1)
 
     def count(self, harm: str, is_ended: bool) -> None:
@@ -107,16 +110,16 @@ class Middle:
         is_early = self.harm not in NOT_IN_A_GREETING and self.dice.random() < 0.3 and relay.may_harm_greeting()
         self.at = self.dice.randrange(GREETING[self.way]) if is_early else GREETING[self.way] + self.dice.randrange(3)
         self.held: bytes | None = None
-        self.done_s: float | None = None
+        self.patience: Patience | None = None   # once the harm is done
 
     def run(self) -> None:
         """Pass on what is said until somebody hangs up."""
         is_ended = False
         with self.socks[DOWN], self.socks[UP]:
-            while not is_ended and (self.done_s is None or time.monotonic() < self.done_s + HANG_UP_S):
+            while not is_ended and (self.patience is None or not self.patience.is_over()):
                 for sock in select.select([*self.socks.values()], [], [], 0.2)[0]:
                     is_ended = is_ended or not self._pass_on(UP if sock is self.socks[DOWN] else DOWN)
-        if self.done_s is not None:
+        if self.patience is not None:
             self.relay.count(f"{self.harm}, {self.way}", is_ended)
         if all(len(self.said[way]) > GREETING[way] for way in self.said):
             self.relay.recorded.append(self.said)
@@ -135,11 +138,11 @@ class Middle:
 
     def _harmed(self, way: str, line: bytes) -> list[bytes]:
         self.said[way].append(line)
-        if way != self.way or self.done_s is not None or self.relay.is_quiet or len(self.said[way]) <= self.at:
+        if way != self.way or self.patience is not None or self.relay.is_quiet or len(self.said[way]) <= self.at:
             return [line]
         lines = HARMS[self.harm](self, line)
         if self.held is None or len(lines) > 1:
-            self.done_s = time.monotonic()
+            self.patience = Patience(HANG_UP_S)
         return lines
 
     def _swap(self, line: bytes) -> list[bytes]:
@@ -194,14 +197,16 @@ def _take(port: int) -> socket.socket:
 
 def main() -> int:
     """0."""
-    port, *seed = map(int, sys.argv[1:])
-    relay = Relay(random.Random(*seed))
+    port, seed, least = map(int, sys.argv[1:])
+    relay = Relay(random.Random(seed))
     listener = _take(port)
     threading.Thread(target=relay.serve, args=(listener,), daemon=True).start()
     print("taken", flush=True)
     relay.upstream = int(sys.stdin.readline())
     relay.is_known.set()
     sys.stdin.readline()
+    while sum(list(relay.done.values())) < least:
+        time.sleep(0.02)
     relay.is_quiet = True
     print(json.dumps({"done": dict(sorted(relay.done.items())), "kept": relay.kept}), flush=True)
     sys.stdin.read()

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from safelaunch.core.state import State
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.cluster import Sandbox
 from tests import ramdisk
+from tests.patience import Patience
 from tests.sandboxes import make_workdir
 
 ROOT = Path(__file__).parent.parent
@@ -133,15 +135,14 @@ def is_so_within(what: Callable[[], object], timeout_s: float, every_s: float) -
     """Whether `what()` is true within a time. It is asked the less often, the longer it takes: a squeue or a search of
     all of /proc, 20 times a second, would take most of a core.
     """
-    end = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while True:
         begun = time.monotonic()
         if what():
             return True
-        now = time.monotonic()
-        if now > end:
+        if patience.is_over():
             return False
-        time.sleep(min(max(every_s, 4 * (now - begun)), MOST_REST_S))
+        time.sleep(min(max(every_s, 4 * (time.monotonic() - begun)), MOST_REST_S))
 
 
 @dataclass
@@ -180,6 +181,10 @@ class Drill:
     def wait_step(self, step: int, attempt: int | None = None, timeout_s: float = 60.0) -> None:
         """Return when a rank has printed this step (or a later one)."""
         self.wait_for(lambda: max(self.steps(attempt), default=0) >= step, timeout_s, f"step {step} was not reached")
+
+    def wait_ranks(self, count: int, attempt: int = 1) -> None:
+        """Return when each of so many ranks has printed a step: it has its handlers by then."""
+        self.wait_for(lambda: has_each_rank(self.log(attempt), count), 60, f"not all {count} ranks made a step")
 
     def wait_end(self, timeout_s: float = 120.0) -> State:
         """The state after the run's end, once no job of it is left."""
@@ -269,10 +274,24 @@ class Drill:
         assert pid is not None, self.story()
         os.kill(pid, number)
 
-    def as_user(self, *words: str, user: str = ALICE, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def as_user(self, *words: str, user: str = ALICE, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
         """`safelaunch WORDS` typed by a user in the run's folder."""
         return self.sandbox.run([*self.installation.argv, *words], user=user, cwd=self.folder, timeout_s=timeout_s,
                                 env=self.env if user == ALICE else self.installation.env)
+
+
+def has_each_rank(log: str, count: int) -> bool:
+    """Whether a line of a step of each rank is there."""
+    return set(map(str, range(count))) <= set(re.findall(r"step \d+ loss \S+ rank (\d+)$", log, re.MULTILINE))
+
+
+def by_age(pids: Iterable[int]) -> list[int]:
+    """Those that live, the oldest first. Their numbers do not tell: they begin anew, here after each 32,768."""
+    ages = {}
+    for pid in pids:
+        with suppress(OSError):
+            ages[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])   # proc(5): starttime
+    return sorted(ages, key=lambda pid: (ages[pid], pid))
 
 
 def _parent_name(pid: int) -> str:

@@ -27,11 +27,13 @@ from typing import Any
 import psutil
 import pytest
 
+from safelaunch.adapters import durable
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import cgroups, daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 from tests import ramdisk
+from tests.patience import Patience
 
 RESET_TIMEOUT_S = 20.0      # it takes less than one; a new sandbox takes four
 SOON_IDLE_S = 3.0           # without jobs; a node that is drained never is
@@ -214,15 +216,16 @@ def take_job_ids() -> int:
         file = registry.ROOT / "next-job"
         first = int(file.read_text()) if file.exists() else FIRST_JOB
         following = first + JOBS_EACH
-        file.write_text(str(following if following + JOBS_EACH <= LAST_JOB else FIRST_JOB))
+        # Whole or not at all: a run that is killed here must not leave an empty file to all later ones.
+        durable.put(file, str(following if following + JOBS_EACH <= LAST_JOB else FIRST_JOB).encode(), 0o644)
     return first
 
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float, complaint: str, every_s: float = 0.02) -> None:
     """Return as soon as `is_so` is true; AssertionError with the complaint when it does not become so in time."""
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while not is_so():
-        assert time.monotonic() < deadline, f"{complaint} within {timeout_s:.0f} s"
+        assert not patience.is_over(), f"{complaint} within {timeout_s:.0f} s"
         time.sleep(every_s)
 
 
@@ -231,9 +234,9 @@ def reset(sandbox: Sandbox) -> None:
     daemons.machine(sandbox.dir, daemons.LOGIN).kill()
     for name in reversed(sandbox.machines):  # servers first: a node comes back when slurmctld says so
         sandbox.heal(name)
-    deadline = time.monotonic() + RESET_TIMEOUT_S
+    patience = Patience(RESET_TIMEOUT_S)
     while jobs := sandbox.slurm(["squeue", "-h", "-o", "%A"]).split():
-        if time.monotonic() > deadline:
+        if patience.is_over():
             raise SandboxError(f"jobs that do not end: {' '.join(jobs)}")
         sandbox.run(["scancel", *jobs], user="root", cwd=sandbox.dir)  # fails for a job that has just ended: no matter
         for node in sandbox.nodes:

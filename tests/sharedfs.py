@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests import frozen
+from tests.patience import Patience
 
 
 @dataclass
@@ -146,8 +147,8 @@ def nodes() -> Iterator[list[Node]]:
 
 def wait_for(node: Node, expression: str, wanted: Any, within_s: float) -> float:
     """Seconds until a node sees it so; fails where it does not within the time."""
-    begun_s = time.monotonic()
+    begun_s, patience = time.monotonic(), Patience(within_s)
     while (said := node.value(expression)) != wanted:
-        assert time.monotonic() - begun_s < within_s, f"still {said!r} after {within_s} s"
+        assert not patience.is_over(), f"still {said!r} after {within_s} s"
         time.sleep(0.05)
     return time.monotonic() - begun_s

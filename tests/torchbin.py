@@ -44,9 +44,10 @@ import atexit, importlib, json, os, runpy, socket, sys, tempfile, traceback
 for line in sys.stdin:
     asked, files, pids = json.loads(line), [], []
     importlib.import_module(asked["package"])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    held = socket.socket()   # until the ranks have ended: nobody else is given its port, and who listens may share it
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    port = held.getsockname()[1]
     for rank in range(asked["count"]):
         files.append((tempfile.TemporaryFile(), tempfile.TemporaryFile()))
         pids.append(os.fork())
@@ -75,6 +76,7 @@ for line in sys.stdin:
         sys.stderr.flush()
         os._exit(code)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    held.close()
     said = ["", ""]
     for pair in files:
         for index, file in enumerate(pair):

@@ -56,6 +56,9 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
+HELP = ("-h", "--help", "help")
+
+
 def _help() -> str:
     width = max(map(len, VERBS)) + 2
     rows = "\n".join(f"  {verb:<{width}}{line}" for verb, (_, line) in VERBS.items())
@@ -67,6 +70,7 @@ def _help() -> str:
         "  safelaunch VERB --help    what a verb takes\n"
         "  safelaunch help TOPIC     a page of the documents\n"
         "  safelaunch help --pages   the names of all pages\n"
+        "  safelaunch help --man DIR man pages of all verbs\n"
         "  safelaunch --version\n"
     )
 
@@ -110,9 +114,9 @@ def run(argv: list[str]) -> int:
         from safelaunch.commands import completion
 
         return completion.complete(VERBS, asked)
-    if argv[:1] == ["help"] and len(argv) > 1:
+    if argv[:1] == ["help"] and len(argv) > 1 and argv[1] not in HELP:
         return _run_help(argv[1:])
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if not argv or argv[0] in HELP:
         sys.stdout.write(_help())
         return 0
     if argv[0] == "--version":
@@ -134,7 +138,7 @@ def _refuse(kind: str, word: str, known: Iterable[str], where: str) -> int:
 
 
 def _run_help(words: list[str]) -> int:
-    """`help VERB`, `help TOPIC`, `help --pages`, `help --man FOLDER`."""
+    """`help VERB`, `help TOPIC`, `help --page TOPIC`, `help --pages`, `help --man FOLDER`."""
     from safelaunch.commands import help as pages
 
     if words[0] == "--man":
@@ -155,6 +159,8 @@ def _run_help(words: list[str]) -> int:
         return code
     if pages.show_page(topic):
         return 0
+    if words[0] == "--page":
+        return _refuse("page", topic, pages.pages(), "safelaunch help --pages")
     return _refuse("verb or page", topic, [*VERBS, *pages.pages()], "safelaunch --help, safelaunch help --pages")
 
 

@@ -91,6 +91,7 @@ def test_one_run_uses_a_plugin_of_each_group(home: Path, tmp_path: Path, local_e
         assert f"[local{node}:{local}]:rank {node * 2 + local} of 4, here {local}, from 9\n" in log
     told = json.loads((run_dir / "attempts" / "0001" / "verdict.json").read_text())["verdict"]
     assert told["summary"] == "the cooling loop of rack7 has failed"
+    assert {one["file"] for one in told["evidence"]} == {"attempts/0001/main.log"}, "no path of the leader's own disk"
     checked = json.loads((run_dir / "attempts" / "0001" / "checks.json").read_text())
     assert ("licence", "ok", "the licence server answers") in {
         (one["name"], one["outcome"], one["why"]) for one in checked["nodes"][0]["checks"]}

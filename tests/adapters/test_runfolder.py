@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal, runfolder, runpath
+from safelaunch.adapters import journal, runfolder, runmaking, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.core import plan as plans
@@ -118,7 +118,7 @@ def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
     assert direct.publish("claims/2", b"{}\n")
     assert runfolder.request(run.dir, "hold", "for a look")
     controls.touch(run.dir / "control" / "kill", "enough")
-    runfolder.keep_git(run.dir, {"commit": "1"})
+    runmaking.keep_git(run.dir, {"commit": "1"})
     shared = SharedFolder(run.dir, tmp_path / "spool")   # the leader's way: by its courier
     shared.put("attempts/0001/exit.json", b"{}\n")
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
@@ -148,7 +148,7 @@ def test_an_environment_and_a_folder_in_another_encoding_are_kept_as_they_are(tm
     plan = make_run(tmp_path / "other").run.plan
     env = {"LATIN": "caf\udce9", "LINES": "a\nb=c", "EMPTY": ""}
     meta = {**runfolder.load(tmp_path / "other").meta, "cwd": "/home/caf\udce9"}
-    runfolder.create(tmp_path / "run", meta, plan, "#!/bin/bash\n", env)
+    runmaking.create(tmp_path / "run", meta, plan, "#!/bin/bash\n", env).keep()
     assert runfolder.read_env(tmp_path / "run") == env
     assert b"LATIN=caf\xe9" in (tmp_path / "run" / "submit.env").read_bytes()
     loaded = runfolder.load(tmp_path / "run")
@@ -165,7 +165,7 @@ def test_a_closed_run_of_somebody_else_is_said_to_be_theirs_and_a_way_round_is_t
         with pytest.raises(RunFolderError) as reading:
             runfolder.load(made.dir)
         with pytest.raises(RunFolderError) as making:
-            runfolder.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
+            runmaking.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
 
     assert reading.value.message == f"you may not read the run in {made.dir}: it is root's"
     assert "Permission denied" in making.value.message and "run_dir=" in str(making.value.hint)
@@ -179,3 +179,35 @@ def test_submitting_where_somebody_elses_run_is_names_the_way_round(open_folder:
     with acting_as(65534), pytest.raises(RunFolderError) as refused:
         submitting.free_folder(made.dir)
     assert "root's" in refused.value.message and "run_dir=" in str(refused.value.hint)
+
+
+def _make_once(gate: tuple[int, int], folder: Path, run_id: str) -> int:
+    """A child that makes a run in `folder` once the gate is closed; it ends with 0 where that worked."""
+    child = os.fork()
+    if child:
+        return child
+    os.close(gate[1])
+    os.read(gate[0], 1)
+    try:
+        make_run(folder, YAML, run_id)
+    except RunFolderError:
+        os._exit(1)
+    finally:
+        os._exit(0)
+
+
+def test_of_two_that_find_the_mark_of_a_dead_submission_one_makes_the_run(tmp_path: Path) -> None:
+    for number in range(20):
+        folder, gate = tmp_path / f"run{number}", os.pipe()
+        for name in ("journal", "attempts", "claims", "control"):
+            (folder / name).mkdir(parents=True)
+        (folder / "job.sbatch").write_text("half of it")
+        (folder / ".begun").write_text(f"{os.uname().nodename} 99999999")
+        children = [_make_once(gate, folder, run_id) for run_id in ("1a2b3c4d", "5e6f7a8b")]
+        os.close(gate[1])
+        codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+        os.close(gate[0])
+        assert codes == [0, 1], f"round {number}: {codes}"
+        left = {path.name for path in folder.iterdir() if path.is_file()}
+        assert left == {"job.sbatch", "submit.env", "run.json"}, f"round {number}: {left}"
+        assert (folder / "job.sbatch").read_text() == "#!/bin/bash\n" and runfolder.load(folder).plan

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 import pytest
 
+from safelaunch.adapters import registry
 from safelaunch.cli import run
 from safelaunch.commands import demo
 from safelaunch.sandbox import users
@@ -114,6 +115,10 @@ def test_on_a_narrow_terminal_no_line_is_cut_in_a_word_and_the_second_demo_has_a
     tmp_path: Path, name: str, no_color: bool
 ) -> None:
     (tmp_path / "safelaunch-demo").mkdir()
+    earlier = tmp_path / "elsewhere" / name
+    earlier.mkdir(parents=True)
+    (earlier / "run.json").write_text("{}")
+    assert registry.register(earlier, name, "ab", "1"), "another run of that name"
     env = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", "NO_COLOR": "1"}
     if not no_color:
         del env["NO_COLOR"]

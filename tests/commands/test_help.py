@@ -42,6 +42,16 @@ def test_a_word_that_is_neither_gets_the_nearest_one(capsys: pytest.CaptureFixtu
     assert "no verb or page 'hang'. Did you mean 'hangs'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["--help", "-h", "help"])
+def test_help_about_help_is_the_list_of_verbs(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", word]) == 0 and "safelaunch help --pages" in capsys.readouterr().out
+
+
+def test_a_verb_without_a_page_is_no_guess_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "--page", "status"]) == 2
+    assert "no page 'status'" in (said := capsys.readouterr().err) and "Did you mean 'status'" not in said
+
+
 def test_where_no_documents_are_installed_verbs_still_have_their_help(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "FOLDERS", ())

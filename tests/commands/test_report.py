@@ -49,10 +49,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     made.event("completed", exit_code=0, why=HOSTILE, ago_s=290)
     lines = "".join(f"step {step} loss: {9 / step:.3f} step_time: 0.5 {HOSTILE}\n" for step in range(1, 61))
     log = made.log(1, lines.encode())
-    evidence = [{"file": "/tmp/sl/attempt-0001.log", "line_number": 7, "text": HOSTILE, "role": "cause"},
-                {"file": str(log), "line_number": 8, "text": HOSTILE, "role": "symptom"}]
+    evidence = [{"file": "attempts/0001/main.log", "line_number": 7, "text": HOSTILE, "role": "cause"},
+                {"file": "attempts/0001/main.log", "line_number": 8, "text": HOSTILE, "role": "symptom"}]
     (log.parent / "verdict.json").write_text(json.dumps({"verdict": {"evidence": evidence, "changes": HOSTILE}}))
-    check = log.parent / "stacks" / "2026-11-01T120000"
+    check = log.parent / "stacks" / "2026-11-01T120000+0100"
     check.mkdir(parents=True)
     groups = [{"count": 3, "kind": "python", "stack": [HOSTILE], "ranks": "0-2", "nodes": ["n0", HOSTILE]}]
     (check / "verdict.json").write_text(json.dumps({"verdict": {"kind": "hang", "summary": HOSTILE}, "groups": groups}))

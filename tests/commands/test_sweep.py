@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 import pytest
 
-from safelaunch.adapters import journal, runfolder, sitefiles, submission
+from safelaunch.adapters import journal, runmaking, sitefiles, submission
 from safelaunch.adapters.slurm import Result
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
@@ -229,7 +229,7 @@ def test_of_two_submissions_at_once_neither_replaces_the_others_run(tmp_path: Pa
 
     folder, made, one = tmp_path / "runs" / "twice", list[int](), make_run(tmp_path / "run").run
     with pytest.raises(RunFolderError, match="File exists"):
-        runfolder.create(folder, one.meta, one.plan, "#!/bin/sh\n", Slow())
+        runmaking.create(folder, one.meta, one.plan, "#!/bin/sh\n", Slow())
     assert made and (folder / "run.json").read_text() == "the other's"
     assert {path.name for path in folder.iterdir()} == {"run.json"}
 

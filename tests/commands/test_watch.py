@@ -809,21 +809,26 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
 @given(st.lists(st.sampled_from([
     b'{"v":1,"seq":%d,"event":"progress","x":1}\n', b'{"v":1,"seq":%d,"event":"other","x":1}\n',
     b'{"v":1,"seq":%d,"event":"progress","x":1} \n', b"\n", b"torn %d\n"]), max_size=30),
-       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20))
+       st.integers(1, 3), st.integers(1, 200), st.integers(0, 20), st.booleans())
 def test_a_journal_is_thinned_alike_in_blocks_and_line_by_line(
-    kinds: list[bytes], kept: int, block_bytes: int, torn: int
+    kinds: list[bytes], kept: int, block_bytes: int, torn: int, with_course: bool
 ) -> None:
+    def thinned(steps: list[bytes]) -> list[bytes]:
+        return [one for index, one in enumerate(steps) if index >= len(steps) - kept
+                or (with_course and (index < 4 or index % 3 == 1))]
+
     content = b"".join(kind % number if b"%d" in kind else kind for number, kind in enumerate(kinds))
     content = content[:len(content) - torn]
     expected: list[bytes] = []
     steps: list[bytes] = []
     for one in content.split(b"\n"):
         is_step = one.startswith(b'{"v":1,') and b'"event":"progress",' in one and one.endswith(b"}")
-        expected += [] if is_step else [*steps[-kept:], one]
+        expected += [] if is_step else [*thinned(steps), one]
         steps = [*steps, one] if is_step else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "BLOCK_BYTES", block_bytes)
-        assert journal._thin(content, kept) == b"\n".join([*expected, *steps[-kept:]])
+        for name, value in (("BLOCK_BYTES", block_bytes), ("COURSE_FIRST", 4), ("COURSE_EVERY", 3)):
+            patch.setattr(journal, name, value)
+        assert journal._thin(content, kept, with_course) == b"\n".join([*expected, *thinned(steps)])
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------

@@ -262,6 +262,17 @@ def test_a_node_that_is_kept_out_no_more_stays_a_suspect() -> None:
     assert (state.excluded, state.suspects) == ((), (("n1", "silent"),))
 
 
+def test_a_node_that_failed_its_checks_is_remembered_in_later_jobs_until_it_passes_or_the_run_advances() -> None:
+    pen = started().write("checks_failed", job="11", nodes=["n1", "n2"], why="its disk is full", unused=True)
+    assert (dict(pen.state.unfit), pen.state.unfit_before) == (
+        {"n1": "its disk is full", "n2": "its disk is full"}, ())
+    pen.next_gen().write("job_started", job="12", nodes=["n0", "n1"], batch_host="n0")
+    assert (pen.state.unfit, pen.state.unfit_before) == ((), ("n1", "n2"))
+    pen.write("checks_passed", job="12", nodes=["n0", "n1"])
+    assert pen.state.unfit_before == ("n2",)
+    assert pen.write("checkpoint", attempt=1, step=10).state.unfit_before == ()
+
+
 def test_a_node_that_the_cluster_does_not_know_is_left_out_until_it_is_kept_out_again() -> None:
     pen = started().write("node_excluded", node="n1", why="silent").write("node_left_out", node="n1", why="gone")
     assert (pen.state.excluded, pen.state.left_out) == ((), (("n1", "gone"),))

@@ -26,7 +26,7 @@ long_only = pytest.mark.skipif(not IS_LONG, reason="minutes long; run with SAFEL
 silences = pytest.mark.parametrize("silent", [False, True], ids=["killed", "silent"])
 # Ranks wait for each other each step, as a collective does; `last` says when the training is to end.
 FLAGS = "--steps 100000 --step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps --until last"
-AHEAD = 20       # steps from now to the end: the ranks are within one step of each other
+AHEAD = 20       # steps from now to the end
 LEAVE_S = 60.0   # for what an ended run leaves behind: KillWait (30 s), and a guard's last words
 
 
@@ -91,13 +91,19 @@ def role_on(drill: Drill, node: str) -> str:
 
 
 def finish(drill: Drill) -> int:
-    """Tell the training to end some steps from now; the last step."""
-    last = max(drill.steps(), default=0) + AHEAD
-    draft = drill.folder / "draft"
-    draft.write_text(str(last))
+    """Tell the training to end some steps from now; the last step, once its ranks have said which."""
+    tell_last(drill.folder, max(drill.steps(), default=0) + AHEAD)
+    agreed = drill.folder / "last.agreed"   # the log tells late how far they are
+    drill.wait_for(agreed.exists, 180, "no rank was told its last step")
+    return int(agreed.read_text())
+
+
+def tell_last(folder: Path, step: int) -> None:
+    """Tell a training that runs `--until last` in this folder its last step; it takes a later one if it is beyond."""
+    draft = folder / "draft"
+    draft.write_text(str(step))
     draft.chmod(0o644)
-    draft.rename(drill.folder / "last")
-    return last
+    draft.rename(folder / "last")
 
 
 def check_completes(drill: Drill, timeout_s: float = 60.0, *, has_lost_log_end: bool = False) -> None:

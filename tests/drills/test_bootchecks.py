@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import tell_last
 from tests.drills.test_nodechecks import SKIP
 from tests.runs import Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
@@ -17,6 +19,7 @@ SAID = Path(__file__).parent.parent / "node/checks/said/smi-h100.xml"
 SKIPPED = ", ".join(word for word in SKIP.split() if word != "--skip")
 CHECKS = f"checks: {{boot: true, timeout: 30s, skip: [{SKIPPED}]}}\n"
 FLAGS = "--steps 20 --step-time 0.05 --save-every 10"
+UNTIL_TOLD = "--steps 100000 --step-time 0.2 --save-every 5 --until last"
 
 
 def broken_gpu(work: Path, node: str) -> dict[str, str]:
@@ -48,7 +51,13 @@ def test_a_spare_replaces_a_node_that_fails_its_check_before_the_first_step(
     assert {attempt.job for attempt in state.attempts} == {state.jobs[0].id}, "no other job was needed"
     assert [event.data["nodes"] for event in drill.events("checks_failed")] == [["n1"]], drill.story()
     assert drill.events("node_suspected")[0].data["kind"] == "checks_failed"
-    assert (drill.run_dir / runfolder.attempt_folder(1) / "checks.json").stat().st_mode & 0o777 == 0o600
+    kept = drill.run_dir / runfolder.attempt_folder(1) / "checks.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    port = drill.events("attempt_started")[0].data["port"]
+    tried = {one["node"]: check["why"] for one in json.loads(kept.read_text())["nodes"] for check in one["checks"]
+             if check["name"] == "port"}
+    reached = f"port {port} of n0 can be reached"
+    assert tried == {"n0": f"the other nodes try port {port} of this one", "n1": reached, "n2": reached}
     assert "n1 gpu_count: failed" in output(drill) and "Check Finished" in output(drill), output(drill)
 
 
@@ -78,7 +87,7 @@ def test_a_node_whose_helper_gives_no_answer_costs_the_timeout_and_is_used(
     shell.write_text('#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] && [ "$3" = helper ] && { trap "" TERM; sleep 600; }\n'
                      'exec /bin/bash "$@"\n')
     shell.chmod(0o755)
-    drill = submit(sandbox)(FLAGS, folder=work, extra=CHECKS.replace("30s", "5s"), env=env,
+    drill = submit(sandbox)(FLAGS, folder=work, extra=CHECKS.replace("30s", "15s"), env=env,
                             overrides=("slurm.nodelist=n[0-1]", "slurm.gpus_per_node=2"))
 
     state = drill.wait_end()
@@ -94,7 +103,7 @@ def test_a_suspect_whose_place_a_spare_has_taken_is_checked_fully_beside_the_nex
 ) -> None:
     work = make_workdir(sandbox)
     # Rank 2 dies on n1, whose log then has the driver's words. Nobody has looked at a node before.
-    command = (f"{installation.trainer} --steps 45 --step-time 0.2 --save-every 5 --die-at 8 --die-rank 2 --ckpt ckpt "
+    command = (f"{installation.trainer} {UNTIL_TOLD} --die-at 8 --die-rank 2 --ckpt ckpt "
                "${RESUME_ARGS} || { [[ $SLURM_PROCID != 2 ]] || echo 'NVRM: Xid (PCI:0000:90:00): 79, pid=42, "
                "name=python, GPU has fallen off the bus.'; exit 1; }")
     drill = submit(sandbox)(
@@ -102,6 +111,8 @@ def test_a_suspect_whose_place_a_spare_has_taken_is_checked_fully_beside_the_nex
         extra=CHECKS.replace("boot: true", "boot: false, after_failure: beside"),
         overrides=("spare_nodes=1", "slurm.nodelist=n[0-2]", "slurm.gpus_per_node=2"))
 
+    drill.wait_event("checks_failed", timeout_s=120)
+    tell_last(work, 1)
     state = drill.wait_end()
 
     assert state.ended and state.ended.how == "completed", drill.story()
@@ -144,7 +155,7 @@ def test_a_suspect_that_the_next_job_did_not_get_is_checked_fully_by_a_short_job
     sandbox: Sandbox, submit: Submitter, installation: Installation
 ) -> None:
     work = make_workdir(sandbox)
-    command = (f"{installation.trainer} --steps 60 --step-time 0.2 --save-every 5 --die-at 8 --die-rank 1 --ckpt ckpt "
+    command = (f"{installation.trainer} {UNTIL_TOLD} --die-at 8 --die-rank 1 --ckpt ckpt "
                "${RESUME_ARGS} || { [[ $SLURM_PROCID != 1 ]] || echo 'NVRM: Xid (PCI:0000:90:00): 79, pid=42, "
                "name=python, GPU has fallen off the bus.'; exit 1; }")
     drill = submit(sandbox)(
@@ -152,7 +163,9 @@ def test_a_suspect_that_the_next_job_did_not_get_is_checked_fully_by_a_short_job
         extra=CHECKS.replace("boot: true", "boot: false, after_failure: beside"),
         overrides=("slurm.gpus_per_node=2",))
 
-    state = drill.wait_end(timeout_s=120)
+    drill.wait_event("checks_failed", timeout_s=180)
+    tell_last(work, 1)
+    state = drill.wait_end()
 
     assert state.ended and state.ended.how == "completed", drill.story()
     first, second = state.attempts

@@ -25,7 +25,7 @@ def retire_last_node(sandbox: Sandbox) -> str:
 def configure(sandbox: Sandbox, conf: str) -> None:
     """Another slurm.conf, with slurmctld restarted."""
     admin.stop_ctl(sandbox)
-    sandbox.conf.write_text(conf)
+    admin.put_conf(sandbox.conf, conf)
     sandbox.heal("ctl")
 
 

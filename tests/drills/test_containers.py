@@ -61,6 +61,7 @@ def test_ranks_in_containers_are_restarted_seen_and_stopped(
 
     drill.kill(ranks[0])
     drill.wait_step(20, 2)
+    drill.wait_ranks(2, 2)
     assert "]:step 11 " in drill.log(2) or drill.state().attempts[1].resume_step, drill.log(2)
     (drill.run_dir / "control" / "kill").touch()
 

@@ -10,7 +10,6 @@ import json
 import os
 import resource
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -24,8 +23,9 @@ from tests.localruns import ROOT, LocalRun, SubmitLocal
 
 ENDLESS = "--steps 1000000 --step-time 0.05 --handle-usr2 --save-every 1000000"
 MALLORY = 60002 if os.geteuid() == 0 else None   # no account: a kernel needs none
-KILL_S = 6.0 if IS_LONG else 30.0   # beside other tests each command waits for a processor
+KILL_S = 6.0 if IS_LONG else 100.0   # beside others each command waits for a processor; the grace is 15 minutes
 DESCRIPTORS = 12_000
+HARMS = 150 if IS_LONG else 3   # at least, however slow the machine is
 
 
 @contextlib.contextmanager
@@ -68,16 +68,10 @@ def door(run: LocalRun) -> int:
 def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
     """Another user takes the port of a leader that dies, before it is born again, and its guards call there."""
     port = door(run)
-    with another_user("tests.relay", str(port), "1") as relay:
-        assert relay.stdout is not None
-        for deaths in range(1, 5):   # the leader may be faster; the fifth death within half a minute is its last
-            os.kill(run.leader(), signal.SIGKILL)
-            run.wait_for(lambda: len(run.events("took_over")) == deaths, 60, "nobody took over")   # noqa: B023
-            if select.select([relay.stdout], [], [], 0.5)[0]:
-                break
-        else:
-            pytest.fail("the leader was faster four times")
-        assert hear(relay) == "taken"
+    with another_user("tests.relay", str(port), "1", str(HARMS)) as relay:
+        with run.leader_dies():
+            assert hear(relay) == "taken"
+        run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
         run.wait_for(lambda: door(run) != port, 60, "the record names the old port")
         say(relay, door(run))
         yield relay
@@ -87,20 +81,18 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
     """Of lines that are repeated, swapped, left out, altered, made up, of other connections, and turned back."""
     nodes, span_s = (12, 120.0) if IS_LONG else (3, 6.0)
     run = submit_local(ENDLESS, nodes=nodes)
-    run.wait_step(3)
-    run.wait_for(lambda: len(run.ranks()) == nodes, 60, "not all ranks started")
+    run.wait_ranks(nodes)
     ranks = sorted(run.ranks())
 
     with in_the_middle(run) as relay:
-        deaths = len(run.events("took_over"))
         time.sleep(span_s)   # nothing can be waited for: all that happens is to have no effect
         say(relay, "harm no more")
         told = json.loads(hear(relay))
         done = told["done"]
         print(f"\nin the middle: {sum(done.values())} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
-        assert told["kept"] == [] and sum(done.values()) >= (150 if IS_LONG else 3), told
+        assert told["kept"] == [] and sum(done.values()) >= HARMS, told
         assert sorted(run.ranks()) == ranks and len(run.state().attempts) == 1, run.story()
-        assert len(run.events("took_over")) == deaths, f"a leader died of it\n{run.story()}"
+        assert len(run.events("took_over")) == 1, f"a leader died of it\n{run.story()}"
         took_s = check_guards_and_kill_switch(run, nodes)
     print(f"and the kill switch took {took_s:.1f} s")
 
@@ -119,10 +111,9 @@ def test_floods_cost_no_guard_no_supervisor_and_no_kill_switch(
     """
     nodes = 2
     run = submit_local(ENDLESS, nodes=nodes)
-    run.wait_step(3)
-    run.wait_for(lambda: len(run.ranks()) == nodes, 60, "not all ranks started")
+    run.wait_ranks(nodes)
     leader, ranks, port = run.leader(), sorted(run.ranks()), door(run)
-    (control,) = Path(local_env["SAFELAUNCH_LOCAL_DIR"]).rglob("control.json")
+    (control,) = Path(local_env["SAFELAUNCH_LOCAL_DIR"]).glob("safelaunch-*/*/control.json")
     token = json.loads(control.read_text())["token"]
 
     with contextlib.ExitStack() as stack:

@@ -19,7 +19,7 @@ import pytest
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import long_only
 from tests.localruns import LocalRun
-from tests.runs import ALICE, ROOT, Installation
+from tests.runs import ALICE, ROOT, Installation, by_age
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_accelerate, needs_torch
 
@@ -46,7 +46,7 @@ class Place:
     def run(self, script: str) -> str:
         """What lines of bash print; they must all succeed."""
         process = self.start(script)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, out + err
         return out
 
@@ -157,9 +157,9 @@ def lose_a_rank(place: Place, installation: Installation, name: str, *changes: s
     run = place.example(name, name)
     run.wait_for(lambda: max(losses(run.log(1)), default=0) >= 30, 90, "step 30 was not reached")
 
-    os.kill(max(run.ranks("train.py")), signal.SIGKILL)
+    os.kill(by_age(run.ranks("train.py"))[-1], signal.SIGKILL)   # older is torchrun, which names the script, too
 
-    said, noise = typed.communicate(timeout=100)
+    said, noise = typed.communicate(timeout=300)
     assert typed.returncode == 0, said + noise
     ended = run.wait_end()
     assert (ended.how, ended.exit_code) == ("completed", 0), run.story()

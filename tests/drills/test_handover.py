@@ -163,7 +163,7 @@ def test_job_that_starts_on_hold_queues_one_that_is_held(sandbox: Sandbox, submi
     sandbox.slurm(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
 
     handed = drill.wait_event("handed_over", timeout_s=60).data["job"]
-    drill.wait_for(lambda: drill.jobs() == [f"{handed} PENDING"], 40, "not one job")
+    drill.wait_for(lambda: drill.jobs() == [f"{handed} PENDING"], 60, "not one job")
     assert sandbox.slurm(["squeue", "-h", "-j", handed, "-o", "%r"]).strip() == "JobHeldUser"
     assert not drill.state().attempts
     assert drill.as_user("stop", str(drill.run_dir)).returncode == 0
@@ -197,7 +197,7 @@ def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submit
     preserved = drill.wait_event("preserved", timeout_s=60)
 
     assert preserved.data["nodes"] == ["n0", "n2"]
-    drill.wait_for(lambda: sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).strip() == "2", 20,
+    drill.wait_for(lambda: sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).strip() == "2", 60,
                    "the other nodes were not given back")
     drill.as_user("release", str(drill.run_dir))
     drill.wait_end()

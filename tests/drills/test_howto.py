@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.runfolder import newest_below
 from safelaunch.cli import run as type_here
+from safelaunch.views.runs import newest_below
 from tests.localruns import LocalRun, type_safelaunch, write_yaml
 from tests.test_commands_shown import ROOT, shown
 

@@ -108,8 +108,7 @@ def test_kill_switch_reaches_all_ranks_and_no_launcher(submit_local: SubmitLocal
     needs(TWO_BY_TWO[launcher])
     run = submit_local("--steps 100000 --step-time 0.05 --save-every 1000000 --handle-usr2", *words_for(launcher),
                        "launch.nproc_per_node=2", nodes=2)
-    # Each has its handler by then.
-    run.wait_for(lambda: all(f" rank {rank}\n" in run.log(1) for rank in range(4)), 60, "not all ranks started")
+    run.wait_ranks(4)
 
     run.type("stop", str(run.run_dir))
 

@@ -16,7 +16,7 @@ JOB = """\
 #!/bin/bash
 #SBATCH -N 4 -t 5 --no-kill --gpus-per-node=2
 until [[ -e go ]]; do sleep 0.1; done
-{argv} nodes check --json --deadline 4 --path {work} {skip} >inside.json 2>inside.err
+{argv} nodes check --json --deadline 10 --path {work} {skip} >inside.json 2>inside.err
 echo $? >code
 """
 
@@ -45,11 +45,11 @@ def test_a_job_checks_its_nodes_and_a_silent_one_costs_its_deadline_while_idle_n
     said = json.loads((work / "inside.json").read_text())
     assert (work / "code").read_text().strip() == "13" and said["ok"] is False
     assert bad(said) == {worker: "no answer"} and len(said["nodes"]) == 4, [row["reasons"] for row in said["nodes"]]
-    assert said["took_s"] < 20, "6 s to start, 4 s for the checks, 4 s for the answer"
+    assert said["took_s"] < 32, "6 s to start, 10 s for the checks, 10 s for the answer"
     wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "the job is left")
 
     done = sandbox.run([*installation.argv, "nodes", "check", "n[0-1]", "--json", *SKIP.split(), "--",
-                        "--partition=main"], user=ALICE, cwd=work, env=installation.env, timeout_s=60)
+                        "--partition=main"], user=ALICE, cwd=work, env=installation.env, timeout_s=180)
     assert done.returncode == 0 and json.loads(done.stdout)["ok"], f"{done.stdout}{done.stderr}"
     assert {row["node"] for row in json.loads(done.stdout)["nodes"]} == {"n0", "n1"}
     wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "a job of the checks is left")

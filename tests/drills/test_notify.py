@@ -12,7 +12,9 @@ import pytest
 
 from tests.adapters.test_notify import SECRET
 from tests.adapters.test_notify import webhook as webhook
+from tests.drills.proofs import tell_last
 from tests.localruns import SubmitLocal
+from tests.patience import Patience
 
 
 def command_lines() -> bytes:
@@ -31,9 +33,8 @@ def test_a_run_that_gives_up_tells_a_webhook_once_and_its_url_is_nowhere(
     local_env |= {"HOOK": url, "no_proxy": "*"}
     run = submit_local("--steps 40 --step-time 0.02 --die-at 8 --raise --save-every 100", "notify.to=[env:HOOK]",
                        "restart.max_restarts=0")
-    seen = b""
-    end_s = time.monotonic() + 60
-    while run.state().ended is None and time.monotonic() < end_s:
+    seen, patience = b"", Patience(60)
+    while run.state().ended is None and not patience.is_over():
         seen += command_lines()
         time.sleep(0.05)
     ended = run.wait_end()
@@ -56,11 +57,14 @@ def test_a_run_that_gives_up_tells_a_webhook_once_and_its_url_is_nowhere(
 def test_a_program_that_hangs_holds_up_no_restart_and_is_reported_once(
     submit_local: SubmitLocal, tmp_path: Path
 ) -> None:
-    run = submit_local("--steps 40 --step-time 0.02 --die-at 25 --save-every 10", "notify.when=[restarted]",
+    run = submit_local("--steps 100000 --step-time 0.02 --die-at 25 --save-every 10 --until last",
+                       "notify.when=[restarted]",
                        f"notify.command=[/bin/sh, -c, 'echo x >> {tmp_path}/begun; sleep 1000']")
+    run.wait_for((tmp_path / "begun").exists, 60, "the program did not begin")
+    run.wait_step(26, attempt=2)
+    tell_last(run.folder, 1)
     ended = run.wait_end()
     assert ended.how == "completed", run.story()
-    assert (tmp_path / "begun").exists()
     assert run.story().count("a message to command:/bin/sh was not sent") <= 1
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from safelaunch.sandbox import sites
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.test_sites import FLAGS, completes, kill_a_rank
+from tests.drills.proofs import FLAGS
+from tests.drills.test_sites import completes, kill_a_rank
 from tests.runs import ROOT, Drill, Installation, Submitter
 
 

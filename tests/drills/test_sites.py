@@ -14,16 +14,13 @@ import pytest
 from safelaunch.core import slurmwords
 from safelaunch.sandbox import sites
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import check_nothing_left, long_only, wait_standby
+from tests.drills.proofs import FLAGS, check_nothing_left, finish, long_only, wait_standby
 from tests.drills.test_via import watch_hurried
 from tests.runs import ALICE, Drill, Submitter
 from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
 from tests.users import open_paths
 
-STEPS = 120   # six seconds, of which a busy machine may need some to find a rank
-FLAGS = f"--steps {STEPS} --step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps"
-LONG_FLAGS = FLAGS.replace(str(STEPS), "2000", 1)
 MakeSandbox = Callable[..., Sandbox]
 
 
@@ -33,14 +30,14 @@ def kill_a_rank(drill: Drill, step: int = 15) -> None:
     drill.kill(drill.ranks()[-1], signal.SIGKILL)
 
 
-def completes(drill: Drill, *, restarts: int = 1, steps: int = STEPS) -> None:
-    """The run completes in the same job after so many restarts in place, from a checkpoint."""
+def completes(drill: Drill) -> None:
+    """The run completes in the same job after a restart in place, from a checkpoint."""
+    last = finish(drill)
     state = drill.wait_end()
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("completed", 0), drill.story()
-    assert state.restarts == restarts, drill.story()
-    assert drill.losses() == losses_until(steps), drill.story()
-    if restarts:
-        assert state.attempts[-1].resume_step, drill.story()
+    assert state.restarts == 1, drill.story()
+    assert drill.losses() == losses_until(last), drill.story()
+    assert state.attempts[-1].resume_step, drill.story()
     assert len(drill.events("job_started")) == 1, drill.story()
     check_nothing_left(drill)
 
@@ -117,7 +114,7 @@ def test_node_whose_prolog_fails_is_left_out_by_slurm_and_the_run_goes_on(
 ) -> None:
     sandbox = own_sandbox(3, site=("prolog-fails",))
     (sandbox.dir / "bad-n1").touch()
-    drill = submit(sandbox)(LONG_FLAGS, wait_started=False)
+    drill = submit(sandbox)(FLAGS, wait_started=False)
     drill.wait_event("attempt_started", timeout_s=200)
     drill.wait_step(15)
     first, second = drill.state().attempts
@@ -136,7 +133,7 @@ def test_job_whose_batch_hosts_prolog_fails_is_followed_by_another_where_a_watch
     if not is_known_by_output(sandbox):
         pytest.skip("this Slurm leaves no trace of it")
     (sandbox.dir / "bad-n0").touch()
-    drill = submit(sandbox)(LONG_FLAGS, wait_started=False)
+    drill = submit(sandbox)(FLAGS, wait_started=False)
     drill.wait_for(lambda: not drill.jobs(), 60, "the first job lives on")
     watch = watch_hurried(drill)
     try:
@@ -153,7 +150,7 @@ def test_job_whose_batch_hosts_prolog_fails_is_followed_by_another_where_a_watch
 def test_where_a_site_makes_the_time_limit_shorter_the_run_goes_on_in_the_next_job(
     own_sandbox: MakeSandbox, submit: Submitter
 ) -> None:
-    drill = submit(own_sandbox(2, site=("time-limit",)))(f"{LONG_FLAGS} --handle-usr2")
+    drill = submit(own_sandbox(2, site=("time-limit",)))(f"{FLAGS} --handle-usr2")
     second = drill.wait_event("attempt_started", 2, timeout_s=150)
     assert second.data["job"] != drill.job and second.data["resume_step"] > 0, drill.story()
     assert drill.state().attempts[0].ended == "interrupted" and drill.state().restarts == 0, drill.story()
@@ -167,7 +164,7 @@ def test_where_a_user_may_run_one_job_only_the_next_one_waits_for_it(
 ) -> None:
     sandbox = own_sandbox(3, accounting=True, conf={"AccountingStorageEnforce": "limits,qos"})
     sandbox.slurm(["sacctmgr", "-i", "modify", "user", "sl-alice", "set", limit])
-    drill = submit(sandbox)(LONG_FLAGS, overrides=("kill_switch.grace=1s",))
+    drill = submit(sandbox)(FLAGS, overrides=("kill_switch.grace=1s",))
     drill.wait_event("submitted", 2)
     drill.wait_step(15)
     drill.kill(drill.leader(), signal.SIGUSR2)   # the warning of the time limit
@@ -194,7 +191,7 @@ def test_where_each_job_has_a_tmp_of_its_own_a_crash_is_restarted_and_the_standb
     if sites.is_chroot():
         pytest.skip("slurmstepd cannot join a job's mounts in a chroot")
     sandbox = own_sandbox(3, site=("tmp-per-job",))
-    drill = submit(sandbox)(LONG_FLAGS, extra="spare_nodes: 1\n")
+    drill = submit(sandbox)(FLAGS, extra="spare_nodes: 1\n")
     assert not drill.local_dirs_files("leader.out"), "it lives in this machine's /tmp"
     wait_standby(drill)
     kill_a_rank(drill)
@@ -212,7 +209,7 @@ def test_where_the_network_of_the_nodes_names_is_closed_the_standby_takes_over_b
     own_sandbox: MakeSandbox, submit: Submitter
 ) -> None:
     sandbox = own_sandbox(3, netns=True, site=("two-networks",))
-    drill = submit(sandbox)(LONG_FLAGS, extra="spare_nodes: 1\n")
+    drill = submit(sandbox)(FLAGS, extra="spare_nodes: 1\n")
     wait_standby(drill)
     drill.wait_step(15)
     sandbox.crash(drill.events("job_started")[0].data["batch_host"])
@@ -229,9 +226,10 @@ def test_where_steps_cannot_overlap_a_crash_is_restarted_without_helper_steps(
 ) -> None:
     drill = submit(own_sandbox(2, site=(word,)))(FLAGS)
     kill_a_rank(drill)
-    state = drill.wait_end(180)
+    last = finish(drill)
+    state = drill.wait_end()
     assert state.ended and state.ended.how == "completed", drill.story()
-    assert drill.losses() == losses_until(STEPS), drill.story()
+    assert drill.losses() == losses_until(last), drill.story()
     assert not drill.events("node_lost") and len(drill.events("job_started")) == 1, drill.story()
     said = (drill.run_dir / f"slurm-{drill.job}.out").read_text()
     # From 24.11 on a standby that comes after the relaunch waits without a word.
@@ -243,7 +241,7 @@ def test_where_steps_cannot_overlap_a_crash_is_restarted_without_helper_steps(
 def test_where_a_user_may_have_one_job_only_the_job_is_requeued(own_sandbox: MakeSandbox, submit: Submitter) -> None:
     sandbox = own_sandbox(2, accounting=True, conf={"AccountingStorageEnforce": "limits,qos", "JobRequeue": "0"})
     sandbox.slurm(["sacctmgr", "-i", "modify", "user", "sl-alice", "set", "MaxSubmitJobs=1"])
-    drill = submit(sandbox)(LONG_FLAGS, overrides=("kill_switch.grace=1s",))
+    drill = submit(sandbox)(FLAGS, overrides=("kill_switch.grace=1s",))
     kill_a_rank(drill)
     drill.wait_event("attempt_started", 2)
     drill.wait_step(60)

@@ -36,7 +36,8 @@ from torch.distributed import distributed_c10d
 rank, odd, how = int(os.environ["SLURM_PROCID"]), int(sys.argv[1]), sys.argv[2]
 here = pathlib.Path(sys.argv[3])
 def arrive():
-    (here / f"arrived-{rank}").write_text(str(os.getpid()))
+    (here / f"draft-{rank}").write_text(str(os.getpid()))
+    (here / f"draft-{rank}").rename(here / f"arrived-{rank}")
 def log_metrics(file):
     while True:
         file.write("x" * 4096)

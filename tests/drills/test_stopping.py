@@ -21,7 +21,7 @@ def touch(drill: Drill, name: str, user: str) -> None:
 def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --handle-usr2", extra="kill_switch: {signal: SIGUSR2}\n",
                             overrides=(GROUP,))
-    drill.wait_step(5)
+    drill.wait_ranks(4)
 
     touch(drill, "kill", BOB)
     state = drill.wait_end()

@@ -12,6 +12,7 @@ import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
 from tests.frozen import FuseMount, LoopMount
+from tests.patience import stand
 from tests.runs import ALICE, Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
@@ -34,18 +35,18 @@ def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
 
     freezable.freeze()
     frozen_t = time.time()
-    time.sleep(FREEZE_S)   # how long the filesystem is frozen is the fault
-    freezable.thaw()
+    longest_s, stood_s = stand(FREEZE_S)   # how long the filesystem is frozen is the fault
     thawed_t = time.time()
+    freezable.thaw()
     state = drill.wait_end()
 
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
     for times in stamp_times(drill):
         assert len(times) == 450
-        gaps = [(later - sooner) / 1e9 for sooner, later in itertools.pairwise(times)]
-        assert max(gaps) < STEP_S + 1.0, f"a rank stood still for {max(gaps):.1f} s"
-        during = [t for t in times if frozen_t < t / 1e9 < thawed_t]
-        assert len(during) > 0.7 * FREEZE_S / STEP_S
+        during = [t / 1e9 for t in times if frozen_t < t / 1e9 < thawed_t]
+        gap_s = max(later - sooner for sooner, later in itertools.pairwise([frozen_t, *during, thawed_t]))
+        assert gap_s < STEP_S + 1.0 + longest_s, f"a rank stood still for {gap_s:.1f} s, the test {longest_s:.1f} s"
+        assert len(during) > 0.7 * (thawed_t - frozen_t - stood_s) / STEP_S
     for rank in range(4):
         assert drill.losses(rank) == losses_until(450), "every line is there"
 

@@ -12,7 +12,7 @@ import pytest
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import crash, long_only
+from tests.drills.proofs import crash, long_only, tell_last
 from tests.runs import ALICE, Drill, Installation, Submitter, parent_of
 from tests.sandboxes import make_workdir
 
@@ -84,7 +84,7 @@ def test_a_sweep_trains_two_points_at_a_time_through_a_bug_and_the_crash_of_a_no
     seen = drill.json("status", "many")
     assert [row["values"] for row in seen["points"]] == [{"seed": str(seed)} for seed in range(6)]
     assert not drill.runs[2].events("attempt_started"), "the first run keeps its lane in its second job"
-    (drill.folder / "last").write_text("1")
+    tell_last(drill.folder, 1)
 
     ended = drill.json("wait", "many", "--timeout", "120s", code=10)
     assert [one["state"] for one in ended["runs"]] == ["completed"] * 3 + ["gave_up"] + ["completed"] * 2, first.story()
@@ -123,7 +123,7 @@ def test_a_run_starts_after_another_that_completes_in_its_second_job(sandbox: Sa
                     "it does not wait for the newest job")
     assert not second.events("job_started")
     first.wait_event("attempt_started", 2)
-    (first.folder / "last").write_text("1")
+    tell_last(first.folder, 1)
 
     ended = first.wait_end().ended
     assert ended and ended.how == "completed", first.story()
@@ -182,7 +182,7 @@ def test_a_run_waits_for_the_next_job_of_one_whose_supervisor_died(sandbox: Sand
     kill_job(first)
     first.wait_event("attempt_started", 2, timeout_s=90)
     assert not second.state().attempts
-    (first.folder / "last").write_text("1")
+    tell_last(first.folder, 1)
     ended, after = first.wait_end().ended, second.wait_end()
     assert ended and ended.how == "completed", first.story()
     assert after.ended and after.ended.how == "completed" and after.attempts[0].started_t >= ended.t, second.story()

@@ -46,6 +46,12 @@ def queue(drill: Drill) -> dict[str, str]:
     return {row.split("|")[0]: row.partition("|")[2] for row in rows}
 
 
+def wait_requeued(drill: Drill) -> None:
+    """It waits in the queue by Slurm's order (BeginTime), or runs again: its supervisor asks for a start soon."""
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime")
+                   or drill.events("job_started")[-1].data["restart_count"], 60, "it was not requeued")
+
+
 def wait_restarted(drill: Drill) -> None:
     """The requeued job runs: its supervisor has asked for a start within seconds; Slurm itself lets it wait for 121 s,
     which is what comes of it on a machine so slow that the job is not over by then.
@@ -95,7 +101,7 @@ def test_where_nodes_have_no_sbatch_the_job_is_requeued_and_keeps_its_id(
     drill.wait_step(30)
 
     end_soon(drill)
-    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
+    wait_requeued(drill)
     assert drill.state().ended is None
     wait_restarted(drill)
 
@@ -109,7 +115,7 @@ def test_scancel_of_a_requeued_job_is_final(strict: Callable[..., Sandbox], subm
     drill.wait_event("via_chosen")
     drill.wait_step(30)
     end_soon(drill)
-    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
+    wait_requeued(drill)
     wait_restarted(drill)
     drill.wait_event("attempt_started", 2)
 
@@ -170,7 +176,7 @@ def test_the_way_that_train_yaml_names_is_taken(sandbox: Sandbox, submit: Submit
 
     end_soon(drill)
     if via == "requeue":
-        drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "not requeued")
+        wait_requeued(drill)
         wait_restarted(drill)
     finishes(drill)
 
@@ -180,8 +186,8 @@ def test_a_slurmctld_that_is_away_at_the_hand_over_gets_one_job(sandbox: Sandbox
     drill.wait_step(30)
     sandbox.crash("ctl", silent=True)
     end_soon(drill)
-    while not [event for event in drill.events("intent") if event.data["act"] == "hand_over"]:
-        time.sleep(0.05)
+    drill.wait_for(lambda: [event for event in drill.events("intent") if event.data["act"] == "hand_over"], 60,
+                   "nothing is handed over")
     time.sleep(12)   # a client gives up after 10 s
     sandbox.heal("ctl")
     finishes(drill)

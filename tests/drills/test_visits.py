@@ -51,13 +51,15 @@ def read_system(run_dir: Path, name: str, attempt: int = 1) -> dict[str, Any]:
 
 
 def test_rank_that_an_earlier_attempt_left_behind_is_ended_and_told(submit_local: SubmitLocal, left: Left) -> None:
-    run = submit_local("--steps 120 --step-time 0.05 --save-every 5 --die-at 20")
+    run = submit_local("--steps 120 --step-time 0.05 --save-every 5 --die-at 20",
+                       "setup=until [[ -e go ]]; do sleep 0.05; done")
     plan, job = runfolder.load(run.run_dir).plan, run.state().job
     assert job is not None
     rank = left(f"{plan.run_id}.{job.id}.1")   # no descendant of its guard: it has not been seen to go
     of_another_run = left(f"another.{job.id}.1")
+    (run.folder / "go").touch()
 
-    run.wait_for(lambda: run.events("leftovers"), 40, "no leftover was told")
+    run.wait_for(lambda: run.events("leftovers"), 60, "no leftover was told")
     assert run.wait_end().how == "completed", run.story()
 
     assert rank.wait(60) == -signal.SIGTERM and of_another_run.poll() is None

@@ -210,7 +210,7 @@ def test_a_job_that_hangs_at_its_end_does_not_hold_the_run(
 def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
     sandbox: Sandbox, submit: Submitter, watch: Watching
 ) -> None:
-    drill = submit(sandbox)(f"--steps 300 {FLAGS}")
+    drill = submit(sandbox)(proofs.FLAGS)
     drill.wait_event("submitted", 2)
     sandbox.run(["sbatch", "--array=1-5%1", "--job-name=other", "--hold", "--wrap=true"])
     seen = watch(drill, "--once")
@@ -226,6 +226,7 @@ def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
 
     told = [json.loads(line) for line in said(blind).splitlines()]
     assert blind.returncode == 4 and told[0]["kind"] == "blind", told
+    proofs.finish(drill)
     state = drill.wait_end(90)
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1
 

@@ -25,6 +25,7 @@ from tests.frameworks.trainings import (
     undisturbed,
 )
 from tests.localruns import SubmitLocal
+from tests.runs import by_age
 
 each = pytest.mark.parametrize("name", FRAMEWORKS)
 each_with_callback = pytest.mark.parametrize("name", CALLBACKS)
@@ -36,7 +37,7 @@ def kill_a_rank(submit_local: SubmitLocal, folder: Path, name: str, callback: bo
     run = submit(submit_local, folder, name, f"{SMALL} --step-time 0.8", callback=callback)
     run.wait_for(lambda: max(losses(run.log(1)), default=0) >= 6, 180, "step 6 was not reached")
 
-    os.kill(max(run.ranks("train.py")), signal.SIGKILL)
+    os.kill(by_age(run.ranks("train.py"))[-1], signal.SIGKILL)
 
     run.wait_for(lambda: run.state().ended, 300, "the run did not end")
     ended = run.wait_end()

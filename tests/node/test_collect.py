@@ -72,14 +72,22 @@ def spawn() -> Iterator[Spawn]:
         process.stdout.close()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others a dump waits for a processor for longer than its three seconds."""
+    monkeypatch.setattr(spy, "DUMP_S", 60.0)
+
+
 def a_rank(spawn: Spawn, number: int, job: str = JOB, **env: str) -> int:
-    return spawn([sys.executable, "-c", SLEEPER], SLURM_JOB_ID=job, RANK=str(number), WORLD_SIZE="2",
-                 SLURMD_NODENAME="n0", **env).pid
+    pid = spawn([sys.executable, "-c", SLEEPER], SLURM_JOB_ID=job, RANK=str(number), WORLD_SIZE="2",
+                SLURMD_NODENAME="n0", **env).pid
+    wait_until(lambda: proctable.read_stat(f"/proc/{pid}/stat").state == "S", 60, "it does not sleep")
+    return pid
 
 
 def report_of(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
     """What the collector prints."""
-    words = {"job": JOB, "node": "n0", "gpus": False, "gap_s": 0.05, "deadline_s": 20.0, **options}
+    words = {"job": JOB, "node": "n0", "gpus": False, "gap_s": 0.05, "deadline_s": 120.0, **options}
     assert collect.main(json.dumps(words)) == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
     return said
@@ -274,10 +282,10 @@ def test_asking_many_nodes_never_holds_the_loop_that_polls(tmp_path: Path, monke
 def test_children_answer_by_function_or_program_and_a_late_one_holds_nobody() -> None:
     start_s = time.monotonic()
     outcomes = children.run_all(
-        [children.Task("function", lambda: b"42", 30), children.Task("program", ["echo", "hello"], 30),
-         children.Task("late", ["sleep", "60"], 0.2), children.Task("absent", ["/no/such/program"], 30),
-         children.Task("bad", ["sh", "-c", "echo no >&2; exit 3"], 30)], 3, start_s + 50)
-    assert time.monotonic() - start_s < 30, "the late one takes a minute"
+        [children.Task("function", lambda: b"42", 100), children.Task("program", ["echo", "hello"], 100),
+         children.Task("late", ["sleep", "600"], 0.2), children.Task("absent", ["/no/such/program"], 100),
+         children.Task("bad", ["sh", "-c", "echo no >&2; exit 3"], 100)], 3, start_s + 200)
+    assert time.monotonic() - start_s < 300, "the late one takes ten minutes"
     assert (outcomes["function"].out, outcomes["program"].text) == (b"42", "hello\n")
     assert outcomes["late"].late and outcomes["late"].code is None
     assert outcomes["absent"].code == 127 and "FileNotFoundError" in outcomes["absent"].said
@@ -308,6 +316,38 @@ def test_walk_goes_on_behind_an_item_that_kills_its_child() -> None:
         return item
 
     assert children.walk(range(3), look, 60.0, time.monotonic() + 60) == ({0: 0, 2: 2}, [1])
+
+
+def test_walk_does_not_take_a_child_that_computes_for_one_that_hangs() -> None:
+    """As one that waits for a processor, on a node whose cores are all busy."""
+    def look(item: int) -> int:
+        end_s = time.process_time() + 0.3 * (item == 1)
+        while time.process_time() < end_s:
+            pass
+        return item
+
+    assert children.walk(range(3), look, 0.1, time.monotonic() + 60) == ({0: 0, 1: 1, 2: 2}, [])
+
+
+def test_child_that_has_answered_in_time_is_not_late_where_its_parent_stood_still(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = children._receive
+
+    def stand_still(*words: Any) -> None:
+        time.sleep(1.0)
+        receive(*words)
+
+    monkeypatch.setattr(children, "_receive", stand_still)
+    task = children.Task("long", lambda: b"x" * 65_000, 0.5)   # what a pipe holds: it has ended by then
+    outcome = children.run_all([task], 1, time.monotonic() + 60)["long"]
+    assert (len(outcome.out), outcome.code, outcome.late) == (65_000, 0, False)
+
+
+def test_exit_code_of_a_child_is_waited_for_that_ends_a_moment_after_its_output() -> None:
+    task = children.Task("slow", ["sh", "-c", "echo said; exec >&- 2>&-; sleep 0.3; exit 3"], 30)
+    outcome = children.run_all([task], 1, time.monotonic() + 60)["slow"]
+    assert (outcome.text, outcome.code, outcome.late) == ("said\n", 3, False)
 
 
 def test_child_holds_no_file_of_its_parent() -> None:
@@ -489,7 +529,7 @@ def test_pystack_reads_a_process_where_there_is_no_py_spy(spawn: Spawn) -> None:
     pid = a_rank(spawn, 0)
     task = spy.dump_task(pid, "S", spy.Tools(None, str(program), []), native=False)
     assert task is not None
-    outcome = children.run_all([task], 1, time.monotonic() + 20)[pid]
+    outcome = children.run_all([task], 1, time.monotonic() + 120)[pid]
     (thread,) = spy.read_dump(outcome.text)
     assert [frame.split(" (")[0] for frame in thread["frames"]] == ["inner", "outer", "<module>"], outcome.said
 

@@ -35,6 +35,8 @@ from safelaunch.node.guard.processes import is_told_alone, marked, signal_handle
 from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.node.guard.switch import KNOWN_S, Fuses
 from tests.lease import leased
+from tests.patience import Patience
+from tests.ports import free_ports
 
 SOURCE = guard_text()
 pytestmark = pytest.mark.timed   # leases of a second, and timers of the kernel
@@ -83,9 +85,9 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(is_so: Callable[[], bool], why: str, timeout_s: float = DEADLINE_S) -> None:
-    until_s = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while not is_so():
-        assert time.monotonic() < until_s, f"waited {timeout_s} s in vain: {why}"
+        assert not patience.is_over(), f"waited {timeout_s} s in vain: {why}"
         time.sleep(0.005)
 
 
@@ -97,9 +99,9 @@ class Leader:
         self.server = ControlServer(self.selector, token, port)
 
     def serve_until(self, is_so: Callable[[], bool], why: str, timeout_s: float = DEADLINE_S) -> None:
-        until_s = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while not is_so():
-            assert time.monotonic() < until_s, f"waited {timeout_s} s in vain: {why}"
+            assert not patience.is_over(), f"waited {timeout_s} s in vain: {why}"
             for key, _ in self.selector.select(0.02):
                 key.data(time.monotonic())
             self.server.tick(time.monotonic(), PING_S)
@@ -152,7 +154,7 @@ class Node:
                 source: str = SOURCE, port: int | None = None, **env: str) -> subprocess.Popen[bytes]:
         """A guard around `argv`, in a session of its own as a task of a step is."""
         if port is None:
-            port = leader.server.port if leader is not None else free_port()
+            port = leader.server.port if leader is not None else free_ports(1)[0]
         self.guards.append(subprocess.Popen(
             [python, "-I", "-S", "-c", source, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, cwd="/",
@@ -189,14 +191,6 @@ class Node:
             time.sleep(0.05)
         for process in self.guards:
             process.communicate(timeout=DEADLINE_S)
-
-
-def free_port() -> int:
-    """A port of loopback where nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -1149,5 +1143,5 @@ def test_the_fence_and_the_sweep_work_under_python_3_9(node: Node) -> None:
     node.guarded(node.rank(), python=python)
     pid = node.rank_pid()
     node.put_record("ended")
-    wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 4.0)
+    wait_until(lambda: not is_alive(pid), "the ranks' end")
     assert sweep(node.mark, "n0", python=python)["left"] == []

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from safelaunch.node import pump as pump_module
+from tests.patience import Patience, stand
 
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
@@ -44,9 +45,9 @@ def append(path: Path, data: bytes) -> None:
 
 
 def wait_for(what: Callable[[], bool], why: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
+    patience = Patience(DEADLINE_S)
     while not what():
-        assert time.monotonic() < until_s, f"waited {DEADLINE_S} s in vain: {why}"
+        assert not patience.is_over(), f"waited {DEADLINE_S} s in vain: {why}"
         time.sleep(0.005)
 
 
@@ -133,17 +134,25 @@ def test_a_line_is_there_within_a_tenth_of_a_second(bench: Bench) -> None:
     assert bench.target.read_bytes() == lines(21)
 
 
+def changed(words: str) -> tuple[str, ...]:
+    """The pump as a program, after these words."""
+    code = f"import sys; sys.path.insert(0, sys.argv.pop(1)); import pump; {words}; sys.exit(pump.main())"
+    return "-c", code, str(PUMP.parent)
+
+
 def test_without_inotify_it_looks_by_itself(bench: Bench) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pump; pump.ctypes = None; sys.exit(pump.main())"
-    bench.start(program=("-c", code, str(PUMP.parent)))
+    bench.start(program=changed("pump.ctypes = None"))
     append(bench.spool, line(0))
     bench.wait_until_caught_up()
-    start_s = time.monotonic()
-    append(bench.spool, line(1))
-    bench.wait_until_caught_up()
-    assert time.monotonic() - start_s < 10.0   # 0.1 s and the machine's load: nobody else looks
+    took_s = []
+    for number in range(1, 4):
+        start_s = time.monotonic()
+        append(bench.spool, line(number))
+        bench.wait_until_caught_up()
+        took_s.append(time.monotonic() - start_s)
+    assert min(took_s) < 10.0   # 0.1 s and the machine's load: nobody else looks
     assert bench.stop() == 0
-    assert bench.target.read_bytes() == lines(2)
+    assert bench.target.read_bytes() == lines(4)
 
 
 def test_an_idle_pump_costs_nothing(bench: Bench) -> None:
@@ -175,7 +184,7 @@ def test_every_byte_is_copied_as_it_is(bench: Bench, data: bytes) -> None:
 def test_sigterm_drains_what_is_still_being_written(bench: Bench) -> None:
     writer = Writer(bench.spool, mb_per_s=20)
     writer.start()
-    bench.start()
+    bench.start(program=changed("pump.QUIET_S = 2.0"))   # the writer may have to wait for a processor
     wait_for(lambda: writer.count > 2000, "the writer to get going")
     wait_for(lambda: bench.target.exists() and bench.target.stat().st_size > 0, "the pump to get going")
     bench.started[-1].send_signal(signal.SIGTERM)
@@ -274,7 +283,7 @@ def test_a_successor_waits_for_a_pump_that_is_about_to_die(bench: Bench) -> None
     append(bench.spool, line(0))
     with bench.spool.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        process = bench.start("--once")
+        process = bench.start("--once", program=changed("pump.LOCK_S = 60.0"))
         time.sleep(0.3)  # long enough that it has met the lock; nothing tells
         assert process.poll() is None
     assert process.wait(timeout=DEADLINE_S) == 0
@@ -369,16 +378,16 @@ def test_a_frozen_log_filesystem_never_blocks_the_writer_and_loses_no_line(
     writer.start()
     wait_for(lambda: bench.target.exists() and bench.target.stat().st_size > 0, "the first lines")
     freezable.freeze()
-    before = writer.count
-    time.sleep(5)  # the freeze of the incident, in small
+    before, writer.longest_write_s = writer.count, 0.0
+    longest_s, _ = stand(5)  # the freeze of the incident, in small
     written_meanwhile = writer.count - before
     freezable.thaw()
     assert written_meanwhile > 5_000
     wait_for(lambda: writer.count > before + written_meanwhile + 1000, "the writer to go on")
+    assert writer.longest_write_s < 2.5 + longest_s, "half of the freeze"
     count = writer.end()
     bench.wait_until_caught_up()
     assert bench.stop() == 0
-    assert writer.longest_write_s < 2.5, "half of the freeze"
     assert bench.target.read_bytes() == lines(count)
 
 
@@ -438,8 +447,7 @@ def test_a_filesystem_turned_read_only_is_waited_out(bench: Bench, loop_mount: L
 def test_a_pump_that_cannot_write_leaves_in_the_end_and_says_what_is_missing(bench: Bench) -> None:
     bench.target = bench.folder / "gone" / "main.log"
     append(bench.spool, lines(3))
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pump; pump.DRAIN_S = 0.5; sys.exit(pump.main())"
-    assert bench.start("--once", program=("-c", code, str(PUMP.parent))).wait(timeout=DEADLINE_S) == 4
+    assert bench.start("--once", program=changed("pump.DRAIN_S = 0.5")).wait(timeout=DEADLINE_S) == 4
     assert f"{3 * LINE_BYTES} bytes" in bench.said()
     assert os.path.exists(bench.spool)
 

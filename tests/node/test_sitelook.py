@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from safelaunch.node import sitelook
 from safelaunch.node.children import Outcome
+from tests.ports import free_ports
 from tests.tables import each
 
 
@@ -74,9 +74,7 @@ def test_what_is_no_request_is_a_note_and_no_crash(capsys: pytest.CaptureFixture
 
 
 def test_two_nodes_meet_by_an_address_and_one_that_is_alone_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    common = {"token": "t" * 32, "ports": [port], "addresses": ["127.0.0.1"], "deadline_s": 10}
+    common = {"token": "t" * 32, "ports": free_ports(1), "addresses": ["127.0.0.1"], "deadline_s": 60}
     rows: list[dict[str, Any]] = []
     first = threading.Thread(target=lambda: rows.extend(sitelook.meet({**common, "node": "n0", "peer": "n1",
                                                                    "is_first": True})))

@@ -13,7 +13,7 @@ from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
-from tests.sandboxes import RESET_TIMEOUT_S, new_sandbox, reset, wait_until
+from tests.sandboxes import new_sandbox, reset, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def state(sandbox: Sandbox, job: str) -> str:
 
 
 def wait_for_state(sandbox: Sandbox, job: str, wanted: str) -> None:
-    wait_until(lambda: state(sandbox, job) == wanted, RESET_TIMEOUT_S, f"sacct does not say {wanted}", 0.1)
+    wait_until(lambda: state(sandbox, job) == wanted, 60, f"sacct does not say {wanted}", 0.1)
 
 
 def wait_for_running(sandbox: Sandbox, job: str) -> None:

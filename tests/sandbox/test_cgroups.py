@@ -64,7 +64,8 @@ def test_job_is_killed_over_its_memory_and_opens_only_the_gpus_that_it_was_given
 
 def test_process_that_leaves_its_session_ends_with_its_step(own_sandbox: Callable[..., Sandbox]) -> None:
     sandbox = own_sandbox(1, cgroup=True)
-    argv = ["srun", "bash", "-c", "setsid -f sleep 301; pgrep -n -f 'sleep 301'"]
+    leave = "setsid sleep 300 & until [ $(ps -o sid= $!) = $! ]; do sleep 0.05; done; echo $!"
+    argv = ["srun", "bash", "-c", leave]
     done = sandbox.run(argv, cwd=make_workdir(sandbox))
     wait_until(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), 60, "it goes on")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import psutil
 from safelaunch.sandbox import daemons
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
-from tests.sandboxes import skip_unless_able
+from tests.sandboxes import skip_unless_able, wait_until
 
 LOOPBACK = {"127.0.0.1", "::1"}
 ALL_ADDRESSES = {"0.0.0.0", "::"}
@@ -23,9 +24,10 @@ def listening(sandbox: Sandbox) -> dict[str, set[str]]:
     found = defaultdict(set)
     for name in sorted(path.name for path in (sandbox.dir / "ns").iterdir()):
         for pid in daemons.machine(sandbox.dir, name).pids():
-            for one in psutil.Process(pid).net_connections("inet"):
-                if one.status == psutil.CONN_LISTEN:
-                    found[command_name(pid)].add(one.laddr.ip)
+            with suppress(psutil.NoSuchProcess):   # a child that has just ended
+                for one in psutil.Process(pid).net_connections("inet"):
+                    if one.status == psutil.CONN_LISTEN:
+                        found[command_name(pid)].add(one.laddr.ip)
     return dict(found)
 
 
@@ -54,4 +56,5 @@ def test_slurmd_answers_nobody_who_has_not_the_sandboxs_key(
     assert "Active Steps" in ask_slurmd(one, one.dir / "munge", tmp_path / "own.conf").stdout
     refused = ask_slurmd(one, other.dir / "munge", tmp_path / "foreign.conf")
     assert "Active Steps" not in refused.stdout
-    assert "authentication error" in (one.dir / "log" / "slurmd-n0.log").read_text()
+    log = one.dir / "log" / "slurmd-n0.log"
+    wait_until(lambda: "authentication error" in log.read_text(), 60, "slurmd says nothing of it")

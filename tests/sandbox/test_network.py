@@ -60,13 +60,13 @@ def test_a_cut_node_goes_on_and_nobody_reaches_it(wired: Sandbox) -> None:
     file = make_workdir(wired) / "count"
     wired.run(["sbatch", "-N1", "-w", "n1", "--wrap", COUNT.format(file=file)])
     wait_until(lambda: file.exists() and file.stat().st_size > 0, 60, "the job did not start")
-    assert connect(wired, "n1") == ""
+    assert connect(wired, "n1", 60) == ""
     wired.crash("n1", cut=True)
     so_far = file.stat().st_size
     # It times out: no RST, and no "No route to host", by which a peer would know at once.
     assert "timed out" in connect(wired, "n1")
-    assert connect(wired, "n0") == ""
-    assert file.stat().st_size > so_far
+    assert connect(wired, "n0", 60) == ""
+    wait_until(lambda: file.stat().st_size > so_far, 60, "its job stands still")
 
 
 def test_a_cut_nodes_connections_go_on_when_it_is_healed(wired: Sandbox) -> None:
@@ -75,7 +75,7 @@ def test_a_cut_nodes_connections_go_on_when_it_is_healed(wired: Sandbox) -> None
         "peer = server.accept()[0]\nwhile line := peer.recv(100): peer.sendall(line)"
     )
     ask = (
-        "import socket, sys\npeer = socket.create_connection(('n2', 7777), timeout=30)\n"
+        "import socket, sys\npeer = socket.create_connection(('n2', 7777), timeout=300)\n"
         "for line in sys.stdin:\n peer.sendall(line.encode()); print(peer.recv(100).decode(), end='', flush=True)"
     )
     ready = make_workdir(wired) / "ready"

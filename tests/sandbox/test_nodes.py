@@ -120,7 +120,9 @@ def test_a_crash_takes_what_a_job_left_in_the_background(sandbox: Sandbox, workd
 
 
 def is_zombie(pid: int) -> bool:
-    return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    with contextlib.suppress(OSError):
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    return True   # reaped meanwhile
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["loud", "silent"])
@@ -143,7 +145,7 @@ def test_a_healed_node_takes_jobs_again(sandbox: Sandbox, silent: bool) -> None:
 def test_heal_resumes_a_node_that_somebody_took_out(sandbox: Sandbox, state: str) -> None:
     sandbox.slurm(["scontrol", "update", "NodeName=n0", f"State={state}", "Reason=test"])
     sandbox.heal("n0")
-    sandbox.wait_idle(10)
+    sandbox.wait_idle()
 
 
 def test_heal_brings_back_a_node_that_slurm_gave_up(own_sandbox: Callable[..., Sandbox]) -> None:
@@ -151,6 +153,7 @@ def test_heal_brings_back_a_node_that_slurm_gave_up(own_sandbox: Callable[..., S
     sandbox.crash("n1", silent=True)
     wait_until(lambda: "down" in sandbox.slurm(["sinfo", "-h", "-n", "n1", "-o", "%T"]), 60, "Slurm did not notice")
     sandbox.heal("n1")
+    sandbox.wait_idle()   # where this machine stood still for two seconds, the other one was given up, too
     assert sandbox.run(["srun", "-N2", "true"]).returncode == 0
 
 
@@ -162,10 +165,17 @@ def test_a_silent_slurmctld_answers_nobody_until_it_is_healed(sandbox: Sandbox) 
     assert sandbox.run(["squeue"], timeout_s=60).returncode == 0
 
 
+def read(file: Path) -> bytes:
+    """What is in it; slurmctld takes its name away for a moment when it saves anew."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.read_bytes()
+    return b""
+
+
 def test_a_crashed_slurmctld_comes_back_with_its_jobs(sandbox: Sandbox, workdir: Path) -> None:
     job = sandbox.run(["sbatch", "--parsable", "-J", "survivor", "--wrap", "sleep 1000"], cwd=workdir).stdout.strip()
     saved = sandbox.dir / "state" / "job_state"
-    wait_until(lambda: saved.exists() and b"survivor" in saved.read_bytes(), 60, "slurmctld did not save its state")
+    wait_until(lambda: b"survivor" in read(saved), 60, "slurmctld did not save its state")
     sandbox.crash("ctl")
     sandbox.heal("ctl")
     assert job in sandbox.slurm(["squeue", "-h", "-o", "%A"]).split()

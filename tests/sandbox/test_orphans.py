@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.sandbox import registry
 from safelaunch.sandbox.cluster import Sandbox
-from tests.sandboxes import is_orphan
+from tests.sandboxes import ORPHANS_TIMEOUT_S, is_orphan
 
 ROOT = Path(__file__).parent.parent.parent
 READY = [sys.executable, "-c", "from tests.sandboxes import ready_machine; ready_machine()"]
@@ -27,9 +27,10 @@ def dead_pid() -> int:
 def test_sandbox_of_a_run_that_was_killed_is_ended_by_workers_that_start_together(
     slurm_here: None, dead_pid: int
 ) -> None:
-    left = Sandbox.up(registry.ROOT / f"pytest-{dead_pid}-0", 1)
+    with registry.locked("orphans-lock", ORPHANS_TIMEOUT_S):   # else another worker ends it before it is up
+        left = Sandbox.up(registry.ROOT / f"pytest-{dead_pid}-0", 1)
     workers = [subprocess.Popen(READY, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [worker.communicate(timeout=60)[1] for worker in workers]
+    said = [worker.communicate(timeout=ORPHANS_TIMEOUT_S)[1] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0, 0], said
     assert not left.dir.exists()
     assert registry.lookup(left.name) is None

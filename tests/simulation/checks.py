@@ -79,6 +79,16 @@ class SimPairs:
         return judge_pairs(first, second, TOLERANCE)
 
 
+class SimPort:
+    """A port on which nodes that check it find nobody: their answers are the scenario's."""
+
+    def take(self) -> None:
+        """Nobody has come."""
+
+    def close(self) -> None:
+        """It is free again."""
+
+
 class SimChecks:
     """The checks of these nodes, under way."""
 

@@ -33,7 +33,7 @@ from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
 from tests.simulation.bench import SimBench
-from tests.simulation.checks import SimChecks, SimPairs
+from tests.simulation.checks import SimChecks, SimPairs, SimPort
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.delivery import SimDelivery
@@ -376,6 +376,10 @@ class SimWorld(World):
     def look(self, target: Any, env: Any, depth: Any) -> Any:
         """Nobody looks: no helper steps are simulated."""
         return _NobodyLooks()
+
+    def listen(self, port: int) -> Any:
+        """Every port is free."""
+        return SimPort()
 
     def check(self, target: Any, env: Any, question: Any) -> Any:
         """As the scenario wants it (tests/simulation/checks.py)."""

@@ -29,6 +29,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "the third node trains where the first two fail their checks in turn": (
+        replace(_PLAIN, seed=82008487, nodes=1, pool=3, steps=94, save_every=20, save_s=0.1, limit_min=20,
+                net_latency_s=0.0002, handles_signal=False, watchers=2, site="no_scontrol", has_checks=True,
+                checks=(("n0", "fails_once"), ("n1", "fails")), after_failure="before", faults=(
+                    Fault("gpu_dies", 7.72, 0.0, 12), Fault("gpu_dies", 23.94, 0.0, 34))), "completed", 2),
     "a node that was wrongly called slow is taken back by a host whose clock is behind": (
         replace(_PLAIN, seed=80001911, nodes=3, pool=6, steps=310, step_s=2.0, save_every=20, save_s=0.1, load_s=2.0,
                 limit_min=4, slurmd_timeout_s=60.0, net_latency_s=0.001, handles_signal=False,

@@ -10,6 +10,7 @@ ways real trainings fail. Standard library only; runs under any python3 >= 3.9, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -68,7 +69,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--handle-usr2", action="store_true", help="on SIGUSR2: save, exit 0")
     parser.add_argument("--handle-term", action="store_true", help="on SIGTERM: the same")
     parser.add_argument("--watch-kill-file", action="store_true", help="once $SAFELAUNCH_KILL_FILE exists: the same")
-    parser.add_argument("--until", metavar="FILE", help="once FILE exists, the step in it is the last one")
+    parser.add_argument("--until", metavar="FILE", help="once FILE exists, the step in it is the last one, or one "
+                                                     "soon after: FILE.agreed says which")
     parser.add_argument("--shards", type=int, default=0, metavar="N",
                         help="checkpoints are folders of N files, laid out as DeepSpeed's")
     parser.add_argument("--refuse-load", type=int, metavar="STEP", help="fail when told to load this step's checkpoint")
@@ -121,9 +123,18 @@ class Trainer:
         return 0
 
     def last_step(self) -> int:
-        """The step to end after. Whoever writes the file is some steps ahead of all ranks, and renames it there."""
+        """The step to end after, once somebody has told it. The first rank that sees it tells the others, and names a
+        later step where one of them may be that far already: in lockstep none is ahead of another by more than a step.
+        """
         if self.args.until and os.path.exists(self.args.until):
             with open(self.args.until) as file:
+                wanted = int(file.read())
+            agreed, draft = f"{self.args.until}.agreed", f"{self.args.until}.{self.attempt}.{self.rank}"
+            append(draft, str(max(wanted, self.step + 2)))
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, agreed)
+            os.unlink(draft)
+            with open(agreed) as file:
                 self.args.steps, self.args.until = int(file.read()), None
         return int(self.args.steps)
 

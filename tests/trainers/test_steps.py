@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.checkpoints import find
+from tests.lease import leased
 from tests.trainers.steps import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
 
 
 def start(*flags: object, **env: object) -> subprocess.Popen[str]:
-    """A trainer of one rank, with its output in a pipe."""
+    """A trainer of one rank, with its output in a pipe; what a failed test leaves of it ends with the test run."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "RANK", "WORLD_SIZE"))}
     argv = [sys.executable, str(STEPS), "--step-time", "0.001", *map(str, flags)]
-    environment = clean | {key: str(value) for key, value in env.items()}
+    environment = clean | leased() | {key: str(value) for key, value in env.items()}
     return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -98,11 +99,28 @@ def test_last_step_can_be_told_while_it_runs(tmp_path: Path) -> None:
     assert trainer.stdout is not None
     while not trainer.stdout.readline().startswith("step 3"):
         pass
-    (tmp_path / "draft").write_text("3000")
-    (tmp_path / "draft").rename(tmp_path / "last")
+    tell(tmp_path, 3000)
     said, _ = trainer.communicate(timeout=60)
     assert trainer.returncode == 0
     assert said.endswith("done after step 3000\n")
+
+
+def test_ranks_in_lockstep_that_are_told_a_step_behind_them_end_at_the_same_one(tmp_path: Path) -> None:
+    flags = ("--steps", 100_000, "--step-time", 0.001, "--until", tmp_path / "last", "--lockstep", tmp_path / "meet")
+    ranks = [start(*flags, RANK=rank, WORLD_SIZE=3) for rank in range(3)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        while not rank.stdout.readline().startswith("step 3"):
+            pass
+    tell(tmp_path, 1)
+    last = {rank.communicate(timeout=60)[0].splitlines()[-1] for rank in ranks}
+    assert last == {f"done after step {(tmp_path / 'last.agreed').read_text()}"}
+    assert not list(tmp_path.glob("last.1.*"))
+
+
+def tell(folder: Path, step: int) -> None:
+    (folder / "draft").write_text(str(step))
+    (folder / "draft").rename(folder / "last")
 
 
 def test_rank_and_world_come_from_the_launcher() -> None:

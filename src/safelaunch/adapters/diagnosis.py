@@ -6,7 +6,7 @@ restart waits for these 150 ms and 7 MB. A fork starts with all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from safelaunch.core.why.read.scan import Compiled
 from safelaunch.core.why.show import verdictjson
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
+NO_NAMES: Mapping[str, str] = {}
 
 
 class Ready(NamedTuple):
@@ -38,14 +39,15 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
 
 
 def diagnose(log: Path, evidence: OutsideEvidence, layout: Layout | None = None, more: Sequence[Path] = (),
-             ready: Ready | None = None) -> dict[str, Any] | None:
+             ready: Ready | None = None, kept: Mapping[str, str] = NO_NAMES) -> dict[str, Any] | None:
     """The verdict as `why --json` prints it; None where there was no time for it.
 
     In a child: no log can slow the supervisor down or kill it. It also reads what the pump has left of the log.
-    `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs beside it.
+    `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs beside it. `kept`: what the
+    verdict calls these files, which nobody finds on another node.
     """
     answer = run_in_child(lambda: _judge(log, evidence, layout, more, ready or make_ready()), DEADLINE_S)
-    return answer.value if answer.is_ok else None
+    return _renamed(answer.value, kept) if answer.is_ok else None
 
 
 def _judge(log: Path, evidence: OutsideEvidence, layout: Layout | None, more: Sequence[Path],
@@ -53,3 +55,10 @@ def _judge(log: Path, evidence: OutsideEvidence, layout: Layout | None, more: Se
     read = logfiles.read_logs([log, *more], ready.rules, workers=1, compiled=ready.compiled)
     verdict = engine.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
     return verdictjson.to_public(verdict)
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """The same object with other names of files."""
+    if isinstance(value, dict):
+        return {key: names.get(one, one) if key == "file" else _renamed(one, names) for key, one in value.items()}
+    return [_renamed(one, names) for one in value] if isinstance(value, list) else value

@@ -19,8 +19,8 @@ class SyncLater(contextlib.AbstractContextManager["SyncLater"]):
         self._descriptors: list[int] = []
 
     def add(self, descriptor: int) -> None:
-        """Sync this one later; its owner may close it."""
-        self._descriptors.append(os.dup(descriptor))
+        """Sync this one later, and close it."""
+        self._descriptors.append(descriptor)
 
     def now(self) -> None:
         """Sync all; raises OSError."""

@@ -23,6 +23,8 @@ LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job'
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 BLOCK_BYTES = 1 << 16
+# Of a step a minute: the first eight hours of an attempt, in which it makes lost steps again, and then every 16th.
+COURSE_FIRST, COURSE_EVERY = 480, 16
 _HEAD, _STEP = b'{"v":1,', b',"event":"progress",'
 
 
@@ -88,15 +90,15 @@ class Writer:
         return self._folder.append(self.name, b"".join(map(text.render, events)))
 
 
-def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
+def read(run_dir: Path, steps_kept: int | None = None, with_course: bool = False) -> Journal:
     """The run's journal, merged. It blocks where the folder does: call it in a child or for a person.
 
     `steps_kept`: of consecutive progress lines only the last so many are parsed. They are most of a long run's journal,
-    and the state keeps only the last one.
+    and the state keeps only the last one. `with_course`: also the first COURSE_FIRST of them, and each COURSE_EVERY-th.
     """
     files, odd = _read_files(run_dir)
     merged = text.merge(files if steps_kept is None else {
-        name: _thin(content, steps_kept) for name, content in files.items()})
+        name: _thin(content, steps_kept, with_course) for name, content in files.items()})
     return merged._replace(problems=(*merged.problems, *(f"journal/{name}: no regular file" for name in odd)))
 
 
@@ -120,7 +122,7 @@ def _read_files(run_dir: Path) -> tuple[dict[str, bytes], list[str]]:
     return files, odd
 
 
-def _thin(content: bytes, steps_kept: int) -> bytes:
+def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
     kept: list[bytes] = []
     steps: list[bytes] = []
     start = 0
@@ -128,16 +130,24 @@ def _thin(content: bytes, steps_kept: int) -> bytes:
         end = content.find(b"\n", start + BLOCK_BYTES) + 1 or len(content)
         block, start = content[start:end], end
         if _is_steps_only(block):   # ten times as fast as line by line
-            steps += block.rsplit(b"\n", steps_kept + 1)[-steps_kept - 1:-1]
+            steps += block.split(b"\n")[:-1] if with_course else (
+                block.rsplit(b"\n", steps_kept + 1)[-steps_kept - 1:-1])
             continue
         for line in block.removesuffix(b"\n").split(b"\n"):
             if line.startswith(_HEAD) and _STEP in line and line.endswith(b"}"):
                 steps.append(line)
                 continue
-            kept += steps[-steps_kept:]
+            kept += _sample(steps, steps_kept, with_course)
             steps.clear()
             kept.append(line)
-    return b"\n".join([*kept, *steps[-steps_kept:], *([b""] if content.endswith(b"\n") else [])])
+    kept += _sample(steps, steps_kept, with_course)
+    return b"\n".join([*kept, *([b""] if content.endswith(b"\n") else [])])
+
+
+def _sample(steps: list[bytes], last: int, with_course: bool) -> list[bytes]:
+    """The last lines of steps; with the course of them those before, thinned."""
+    before = steps[:-last] if with_course else []
+    return [*before[:COURSE_FIRST], *before[COURSE_FIRST::COURSE_EVERY], *steps[-last:]]
 
 
 def _is_steps_only(block: bytes) -> bool:

@@ -199,14 +199,15 @@ def _send(writer: int, data: bytes) -> None:
 
 
 def _read_until(reader: int, until_s: float) -> bytes | None:
-    """All bytes up to the end of the pipe; None where the end did not come in time."""
+    """All bytes up to the end of the pipe; None where the end did not come in time. What is there counts, however late
+    this process itself comes to look.
+    """
     # poll and not select: a leader with a connection per node has descriptors above FD_SETSIZE.
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     parts: list[bytes] = []
     while True:
-        left_s = until_s - time.monotonic()
-        if left_s <= 0 or not poll.poll(left_s * 1000):
+        if not poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
             return None
         part = os.read(reader, 1 << 16)
         if not part:

@@ -185,7 +185,7 @@ def has_job(run_dir: Path, job: str) -> bool:
     mark = f'"job":"{job}"'.encode()
     try:
         return journal.mentions(run_dir, mark) and any(
-            known.id == job for known in fold(journal.read(run_dir).events).jobs)
+            known.id == job for known in fold(journal.read(run_dir, steps_kept=1).events).jobs)
     except OSError:
         return False
 

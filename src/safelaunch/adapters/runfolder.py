@@ -1,19 +1,18 @@
-"""The run folder: made once at submit, read by every verb. Its layout is a public contract (docs/run-folder.md)."""
+"""The run folder, as every verb reads it. Its layout is a public contract (docs/run-folder.md)."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import grp
 import json
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import durable, journal, modes, sharedfile
+from safelaunch.adapters import journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 FOLLOWED = "followed"   # another run waits for this one's end
 REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
-DRAFT = ".run.json"
-BEGUN = ".begun"   # who makes the folder, until run.json is there
-_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT, BEGUN)
 
 
 class Run(NamedTuple):
@@ -61,56 +57,6 @@ class Run(NamedTuple):
 
 
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
-
-
-def create(
-    run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str], *,
-    is_followed: bool = False, when_there: Callable[[], object] = lambda: None,
-) -> Run:
-    """Make the run folder with all that submit knows, durably. `is_followed`: another run will wait for this one's end;
-    `when_there`: called once other processes see the run, before it is durable. Raises RunFolderError; nothing
-    half-made is left.
-    """
-    made: list[Path] = []
-    try:
-        if _is_there(run_dir / "run.json"):
-            raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
-        _make_folders(run_dir, plan, made)
-        _begin(run_dir, made)
-        variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
-        with durable.SyncLater() as sync:   # all at once: a filesystem writes files that wait together in one go
-            _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync.add)
-            _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync.add)
-            if is_followed:
-                _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.add)
-            _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync.add)
-            made.append(_publish(run_dir / DRAFT, run_dir / "run.json"))   # one that is killed leaves no half
-            when_there()
-            sync.now()
-        (run_dir / BEGUN).unlink()
-    except RunFolderError:
-        _unmake(made)
-        raise
-    except OSError as error:
-        _unmake(made)
-        closed = isinstance(error, PermissionError)
-        raise RunFolderError(f"cannot make the run folder {run_dir}: {error.strerror or error}"
-                             f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
-                             hint=OWN_FOLDER if closed else "choose another run_dir, or free some space") from error
-    return Run(run_dir, meta, plan)
-
-
-def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
-    """Write git.json, for the owner alone: a diff can hold anything of the working tree. Raises OSError."""
-    _write(run_dir / "git.json", json.dumps(facts).encode() + b"\n", [])
-
-
-def unmake(run_dir: Path) -> None:
-    """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
-    made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
-            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON)),
-            *(run_dir / name for name in (*FOLDERS, "control"))]
-    _unmake([run_dir, *reversed(made)])
 
 
 def load(run_dir: Path) -> Run:
@@ -229,80 +175,6 @@ def group_of(gid: int) -> str:
         return str(gid)
 
 
-def _begin(run_dir: Path, made: list[Path]) -> None:
-    """Note who makes this run, and delete what one that was killed meanwhile has left. Raises RunFolderError where that
-    one may live.
-    """
-    mark, host = run_dir / BEGUN, os.uname().nodename
-    if mark.exists():
-        who, _, pid = sharedfile.read(mark).decode(errors="replace").partition(" ")
-        if who and (who != host or not pid.isdecimal() or Path(f"/proc/{pid}").exists()):
-            raise RunFolderError(f"{run_dir} is being made by process {pid} of {who}",
-                                 hint=f"if that one has ended: rm {mark}")
-        for name in _BEFORE_RUN_JSON:
-            (run_dir / name).unlink(missing_ok=True)
-    draft = run_dir / f"{BEGUN}.{os.getpid()}"
-    draft.unlink(missing_ok=True)   # of a dead process with this pid
-    _write(draft, f"{host} {os.getpid()}".encode(), made, sync=bool)   # a power cut leaves no mark, or an empty one
-    made.append(_publish(draft, mark))
-
-
-def _publish(draft: Path, path: Path) -> Path:
-    """Give a file that is whole its name; raises FileExistsError where another submission was faster."""
-    if not durable.link(draft, path, lambda: sharedfile.holds(path, sharedfile.read(draft))):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    draft.unlink()
-    return path
-
-
-def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
-    for path in [*reversed(run_dir.parents), run_dir]:
-        if not path.exists():
-            with contextlib.suppress(FileExistsError):   # the submission of another point of a sweep was faster
-                path.mkdir(modes.FOLDER)
-                made.append(path)
-    run_dir.chmod(modes.FOLDER)   # an existing one may be open, or pass on a foreign group
-    for name in (*FOLDERS, "control"):
-        (run_dir / name).mkdir(modes.FOLDER, exist_ok=True)
-        made.append(run_dir / name)
-    if plan.kill_switch.group is not None:
-        parents = [path for path in made if path in run_dir.parents]
-        _share(run_dir, parents, plan.kill_switch.group)
-
-
-def _unmake(made: list[Path]) -> None:
-    for path in reversed(made):
-        with contextlib.suppress(OSError):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
-    """Open the control folder to a group for writing and the rest for reading; make sure that its members can reach it.
-
-    The setgid bit passes the group on to all that is made later, by the job as well. The sticky bit keeps a member from
-    deleting another's request: inode(7).
-    """
-    try:
-        gid = grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
-    folders = {**dict.fromkeys(made_parents, 0o750),
-               **dict.fromkeys((run_dir, *(run_dir / name for name in FOLDERS)), modes.GROUP_FOLDER),
-               run_dir / "control": modes.GROUP_CONTROL}
-    try:
-        for path, mode in folders.items():
-            os.chown(path, -1, gid)
-            path.chmod(mode)
-    except PermissionError:
-        raise RunFolderError(f"kill_switch.group: you are not in the group {group!r}",
-                             hint="name a group that `id` shows, or leave kill_switch.group out") from None
-    if closed := closed_to(gid, run_dir.parents):
-        raise RunFolderError(
-            f"members of {group!r} cannot reach the kill switch: {closed[-1]} does not let them pass",
-            hint=f"type: chgrp {group} {closed[-1]} && chmod g+x {closed[-1]}   "
-                 f"(or: setfacl -m g:{group}:x {closed[-1]})")
-
-
 def closed_to(gid: int, folders: Iterable[Path]) -> list[Path]:
     """Those of the folders that do not let members of a group pass."""
     return [path for path in folders if not _can_pass(path, gid)]
@@ -328,56 +200,9 @@ def _acl_lets_pass(acl: bytes, gid: int) -> bool:
     return any(tag == group and who == gid and perm & allowed & 1 for tag, perm, who in entries)
 
 
-def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *, for_group: bool = False,
-           sync: durable.Sync = os.fsync) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    made.append(path)
-    try:
-        if for_group:
-            modes.open_to_group(descriptor, path.parent)
-        durable.write(descriptor, data, sync)
-    finally:
-        os.close(descriptor)
-
-
-def _render_meta(meta: Mapping[str, Any]) -> bytes:
-    """run.json for people to read, a line for each key; escaped where something in it, such as the folder of the
-    submit, is not UTF-8. By hand: `indent` makes the encoder ten times slower.
-    """
-    try:
-        return _lines(meta, json.JSONEncoder(ensure_ascii=False).encode).encode()
-    except UnicodeEncodeError:
-        return _lines(meta, json.dumps).encode()
-
-
-def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str]) -> str:
-    texts: dict[int, str] = {}   # most values are there many times: an origin, None
-
-    def text_of(value: Any) -> str:
-        if id(value) not in texts:
-            texts[id(value)] = dump(value)
-        return texts[id(value)]
-
-    rows = []
-    for key, value in meta.items():
-        text = "{\n" + ",\n".join(f"    {dump(name)}: {text_of(one)}" for name, one in value.items()) + "\n  }" if (
-            isinstance(value, dict) and value) else dump(value)
-        rows.append(f"  {dump(key)}: {text}")
-    return "{\n" + ",\n".join(rows) + "\n}\n"
-
-
 def attempt_folder(number: int) -> str:
     """Name of an attempt's folder below the run folder."""
     return f"attempts/{number:04d}"
-
-
-def _is_there(path: Path) -> bool:
-    """Whether a path exists; raises OSError where nobody can say."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def _owner(path: Path) -> str:
@@ -386,10 +211,3 @@ def _owner(path: Path) -> str:
         return name_of(path.stat().st_uid)
     except OSError:
         return "somebody else"
-
-
-def newest_below(folder: Path) -> Path | None:
-    """The newest run in or below `folder` (this folder, runs/*, */run.json); None = none."""
-    candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
-                  for path in folder.glob(pattern)]
-    return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)

@@ -52,9 +52,14 @@ class Result(NamedTuple):
         """Nobody knows whether Slurm did it: a command that is killed, as by the TERM for a whole job, may have been
         heard.
         """
-        if self.returncode is None or self.returncode < 0:
+        if self.returncode is None or self.is_broken_off:
             return True
         return self.returncode != 0 and slurmtext.is_unreachable(self.stderr)
+
+    @property
+    def is_broken_off(self) -> bool:
+        """A signal that was not its deadline's has ended it."""
+        return self.returncode is not None and self.returncode < 0
 
     @property
     def is_missing(self) -> bool:

@@ -25,6 +25,8 @@ from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.notify import Delivery
+from safelaunch.adapters.porttrial import PortTrial
+from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.checks.results import CheckReport
@@ -141,7 +143,9 @@ class World:
         """
         from safelaunch.adapters import diagnosis  # as in make_ready
 
-        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready())
+        folder = attempt_folder(process.number)
+        kept = {str(path): f"{folder}/system/{path.name}" for path in more} | {str(process.spool): f"{folder}/main.log"}
+        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready(), kept)
 
     def make_ready(self) -> Ready:
         """The rules, imported and compiled while a training runs: no start and no restart waits for them."""
@@ -154,6 +158,10 @@ class World:
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A collection of what all ranks do, started (adapters.collect); poll it."""
         return start(target, env, depth, begin=self.command)
+
+    def listen(self, port: int) -> PortTrial:
+        """This port of this host, listened on; raises OSError where it is taken."""
+        return PortTrial(port)
 
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""

@@ -107,8 +107,7 @@ def command(story: str | None, folder: str | None) -> int:
         code = code or (0 if ended_as_told else 1)
         reports.append(report)
     click.echo("\nLook at the runs:\n")
-    for words in (f"cd {place / names[-1]}", "safelaunch status", f"safelaunch events {names[-1]}",
-                  f"safelaunch logs {names[-1]} | less"):
+    for words in (f"cd {place / names[-1]}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
         click.echo(f"  {words}")
     click.echo("\nEach on one page, for a browser:\n")
     for report in reports:
@@ -139,7 +138,7 @@ def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
     _say(story.sum_up(state) if as_told else f"This is not how it should have ended (exit code {code}): the run's "
          f"folder is {run.dir}.", style="" if as_told else "red")
     report = place.parent / f"{name}.html"
-    _type(place, "report", name, "-o", str(report))
+    _type(place, "report", str(run.dir), "-o", str(report))   # its name may be an earlier demo's as well
     return as_told, report
 
 

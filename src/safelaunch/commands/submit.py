@@ -20,7 +20,7 @@ from safelaunch.core.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
-from safelaunch.views import submitting, sweeping
+from safelaunch.views import submitting, sweeping, talk
 from safelaunch.views.submitting import Submitted, Waits
 from safelaunch.views.sweeping import SubmittedSweep
 from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
@@ -63,9 +63,7 @@ def command(
     waits = partial(_waits_for, after, after_any) if after or after_any else None
     submitted = sweeping.submit(read, _say, _agree if asks else None, waits)
     if isinstance(submitted, SubmittedSweep):
-        from safelaunch.commands import sweeps  # what one run has no time for
-
-        return sweeps.report(submitted, as_json, wait_for_end)
+        return _report_sweep(submitted, as_json, wait_for_end)
     _report(submitted, as_json)
     if wait_for_end:
         from safelaunch.api import RunHandle
@@ -135,6 +133,29 @@ def _report(submitted: Submitted, as_json: bool) -> None:
         _say(f"  {line}")
     _say(f"  see it: safelaunch status {run.plan.name}   its log: safelaunch logs -f {run.plan.name}   "
          f"end it: touch {run.plan.kill_file}")
+
+
+def _report_sweep(sweep: SubmittedSweep, as_json: bool, wait_for_end: bool) -> int:
+    done = [sweep.runs[number] for number in sorted(sweep.runs)]
+    if as_json:
+        talk.emit_json({"v": 1, "sweep": sweep.name, "sweep_id": sweep.id, "of": sweep.of, "runs": [
+            {"point": number, "job": one.job or None, "run_id": one.run.plan.run_id, "name": one.run.plan.name,
+             "run_dir": str(one.run.dir)} for number, one in sorted(sweep.runs.items())]})
+    else:
+        click.echo("\n".join(f"Submitted batch job {one.job}   {one.run.plan.name}" for one in done))
+        _say(f"sweep {sweep.name} ({sweep.id}): {len(done)} of {sweep.of} runs")
+        _say(f"  see it: safelaunch status {sweep.name}   why some failed: safelaunch why {sweep.name}   "
+             f"end it: safelaunch stop {sweep.name}")
+    if sweep.failed is not None:
+        talk.say(f"{sweep.of - len(done)} runs are not submitted: {sweep.failed.message}")
+        _say("  the same `safelaunch submit` goes on with them")
+        return sweep.failed.exit_code
+    if not wait_for_end:
+        return 0
+    from safelaunch.commands import sweeps  # 50 ms of imports: as long as 15 sbatch take
+    from safelaunch.views.runs import find_sweep
+
+    return sweeps.wait(find_sweep(sweep.id), None, False)
 
 
 def _start_of(plan: Plan, cwd: str) -> FirstStart | None:

@@ -1,4 +1,4 @@
-"""What submit, status, why, wait and stop show where a sweep is meant."""
+"""What status, why, wait and stop show where a sweep is meant."""
 
 from __future__ import annotations
 
@@ -14,28 +14,6 @@ from safelaunch.core.status import sweeptable
 from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.views import sweeps, talk, terminal
 from safelaunch.views.overview import SPEECH
-from safelaunch.views.runs import find_sweep
-from safelaunch.views.sweeping import SubmittedSweep
-
-
-def report(sweep: SubmittedSweep, as_json: bool, wait_for_end: bool) -> int:
-    """What was submitted; the exit code."""
-    done = [sweep.runs[number] for number in sorted(sweep.runs)]
-    if as_json:
-        talk.emit_json({"v": 1, "sweep": sweep.name, "sweep_id": sweep.id, "of": sweep.of, "runs": [
-            {"point": number, "job": one.job or None, "run_id": one.run.plan.run_id, "name": one.run.plan.name,
-             "run_dir": str(one.run.dir)} for number, one in sorted(sweep.runs.items())]})
-    else:
-        for one in done:
-            click.echo(f"Submitted batch job {one.job}   {one.run.plan.name}")
-        talk.say(f"sweep {sweep.name} ({sweep.id}): {len(done)} of {sweep.of} runs")
-        talk.say(f"  see it: safelaunch status {sweep.name}   why some failed: safelaunch why {sweep.name}   "
-                 f"end it: safelaunch stop {sweep.name}")
-    if sweep.failed is not None:
-        talk.say(f"{sweep.of - len(done)} runs are not submitted: {sweep.failed.message}")
-        talk.say("  the same `safelaunch submit` goes on with them")
-        return sweep.failed.exit_code
-    return wait(find_sweep(sweep.id), None, False) if wait_for_end else 0
 
 
 def status(points: Sequence[RegisteredRun], as_json: bool) -> int:

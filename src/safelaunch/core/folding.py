@@ -73,7 +73,8 @@ def _job_started(state: State, event: Event) -> State:
     )
     successor = None if state.successor == job else state.successor
     return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
-                   checked=(), unfit=(), usual_failures=(), lives=lives,
+                   checked=(), unfit=(), unfit_before=tuple(dict.fromkeys((*state.unfit_before, *dict(state.unfit)))),
+                   usual_failures=(), lives=lives,
                    is_cancelled_before=event.data.get("before_cancelled") is True)
 
 
@@ -157,7 +158,8 @@ def _checkpoint(state: State, event: Event) -> State:
         state = _change_attempt(state, event, checkpoint_step=step)
     if state.best_step is not None and step <= state.best_step:
         return state
-    return replace(state, best_step=step, failures_without_progress=0, failed_categories=(), rejected_in_a_row=0)
+    return replace(state, best_step=step, failures_without_progress=0, failed_categories=(), rejected_in_a_row=0,
+                   unfit_before=())
 
 
 def _checkpoint_rejected(state: State, event: Event) -> State:

@@ -21,8 +21,9 @@ def _checks_passed(state: State, event: Event) -> State:
     """Of nodes that have passed, and of those that could not be checked."""
     asked = (*names_of(event.data.get("nodes", ())), *names_of(event.data.get("unknown", ())))
     usual = (*state.usual_failures, *names_of(event.data.get("shared", ())))
+    before = tuple(node for node in state.unfit_before if node not in asked)
     return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None,
-                   checked_after=_after(state, event), usual_failures=tuple(dict.fromkeys(usual)))
+                   checked_after=_after(state, event), usual_failures=tuple(dict.fromkeys(usual)), unfit_before=before)
 
 
 def _checks_failed(state: State, event: Event) -> State:

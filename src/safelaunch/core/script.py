@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from safelaunch.core import containers
 from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
@@ -40,8 +41,10 @@ def render(
     `is_complete` is lastcommand.find_last's. `cluster` is Slurm's ClusterName, on which alone a job of the run may
     start an attempt; "" = not known. Raises TemplateError when the template lacks a block or a value cannot be held.
     """
-    text = _fill(template, "directives", directives(plan))
-    return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster))
+    blocks = {"directives": directives(plan),
+              "values": _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster)}
+    return "".join("".join(f"{line}\n" for line in blocks[part]) if number % 2 else part
+                   for number, part in enumerate(_split(template)))
 
 
 def directives(plan: Plan) -> list[str]:
@@ -242,8 +245,13 @@ def _quote(value: str) -> str:
     return quote_bash(value)
 
 
-def _fill(template: str, name: str, lines: list[str]) -> str:
-    match = re.search(_BLOCK.format(name=name), template)
-    if match is None:
-        raise TemplateError(f"the template has no block '# >>> {name}' … '# <<< {name}'")
-    return template[: match.start(1)] + "".join(f"{line}\n" for line in lines) + template[match.end(1):]
+@lru_cache(2)   # all points of a sweep have one template
+def _split(template: str) -> tuple[str, ...]:
+    """Its text, the name of a block, text, the name of the other one, and text."""
+    found = []
+    for name in ("directives", "values"):
+        if (match := re.search(_BLOCK.format(name=name), template)) is None:
+            raise TemplateError(f"the template has no block '# >>> {name}' … '# <<< {name}'")
+        found.append((*match.span(1), name))
+    (first, end, name), (start, last, other) = sorted(found)
+    return template[:first], name, template[end:start], other, template[last:]

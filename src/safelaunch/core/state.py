@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.notify.notices import Notices
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
 from safelaunch.core.slow.search import SlowSearch
 from safelaunch.core.slow.steppace import StepPace
@@ -163,6 +164,7 @@ class State:
     is_cancelled_before: bool = False       # a person cancelled the job before this one: the run ends
     checked: tuple[str, ...] = ()           # nodes of this job that were asked for their checks, whatever they said
     unfit: tuple[tuple[str, str], ...] = ()      # node, why: it has failed them, and this job does not use it
+    unfit_before: tuple[str, ...] = ()      # had failed them in an earlier job, and the run has not advanced since
     checked_after: int | None = None        # the last failed attempt after which nodes were checked
     usual_failures: tuple[str, ...] = ()    # checks that have failed on most nodes of this job, which blames none
     # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.

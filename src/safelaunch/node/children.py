@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
     Work = Union[Sequence[str], Callable[[], bytes]]
 
-REAP_WITHIN_S = 0.05     # from the end of its output to the end of the child: its exit takes 0.2 ms
+REAP_WITHIN_S = 0.05     # for one that was killed
+EXIT_WITHIN_S = 2.0      # from the end of its output to its own: 0.2 ms, and more where it waits for a processor
 MOST_STUCK = 16          # children left behind; each more says nothing new, and counts against the user's processes
 MOST_BYTES = 8 << 20     # of one child's output
+LEAST_SHARE = 1 / 3      # of its deadline: who got less, because all had to end, is not called late for it
+NO_TIME = b"no time was left"
 
 
 class Outcome:
@@ -31,6 +34,11 @@ class Outcome:
 
     def __init__(self, out: bytes, err: bytes, code: Optional[int], late: bool) -> None:
         self.out, self.err, self.code, self.late = out, err, code, late
+
+    @property
+    def had_no_time(self) -> bool:
+        """Whether it did not begin, or was ended long before its own deadline: then being late says nothing of it."""
+        return self.late and self.err == NO_TIME
 
     @property
     def text(self) -> str:
@@ -49,6 +57,7 @@ class Child:
     """One running child."""
 
     def __init__(self, work: Work, deadline_s: float, env: Optional[Mapping[str, str]] = None) -> None:
+        self.is_short = False
         self.start_s = time.monotonic()
         self.until_s = self.start_s + deadline_s
         self.parts: dict[int, list[bytes]] = {}
@@ -68,28 +77,38 @@ class Child:
         self.open = set(self.parts)
         self.size = 0
 
-    def receive(self, fd: int) -> None:
-        """Take what has come on one of its pipes."""
+    def receive(self, fd: int) -> bool:
+        """Take what has come on one of its pipes; False where nothing has."""
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
-            return
+            return False
         self.size += len(data)
         if data and self.size <= MOST_BYTES:
             self.parts[fd].append(data)
         else:
             self.open.discard(fd)
+        return True
+
+    def is_late(self) -> bool:
+        """Whether its time is up. What it has said by now counts, however late this process itself comes to look."""
+        if time.monotonic() < self.until_s:
+            return False
+        for fd in list(self.open):
+            while fd in self.open and self.receive(fd):
+                pass
+        return bool(self.open)
 
     def end(self, late: bool) -> Outcome:
         """Its outcome; a late one is killed, and left behind where that does not help."""
         if late:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        code = _reap(self.pid, REAP_WITHIN_S)
+        code = _reap(self.pid, REAP_WITHIN_S if late else EXIT_WITHIN_S)
         out, err = (b"".join(parts) for parts in self.parts.values())
         for fd in self.parts:
             os.close(fd)
-        return Outcome(out, err, None if late else code, late)
+        return Outcome(out, NO_TIME if late and self.is_short else err, None if late else code, late)
 
 
 class Task:
@@ -110,6 +129,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             task = waiting.pop(0)
             try:
                 child = Child(task.work, min(task.deadline_s, until_s - now_s), task.env)
+                child.is_short = until_s - now_s < LEAST_SHARE * task.deadline_s
             except OSError as error:
                 outcomes[task.name] = Outcome(b"", ("cannot fork: %s" % error.strerror).encode(), 1, False)
                 continue
@@ -117,15 +137,15 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             for fd in child.open:
                 poll.register(fd, select.POLLIN)
         if now_s >= until_s:
-            outcomes.update((task.name, Outcome(b"", b"no time was left", None, True)) for task in waiting)
+            outcomes.update((task.name, Outcome(b"", NO_TIME, None, True)) for task in waiting)
             waiting = []
         if not running:
             continue
         _receive(poll, running)
         for name, child in list(running.items()):
-            late = time.monotonic() >= child.until_s
+            open_before, late = set(child.open), child.is_late()
             if late or not child.open:
-                for fd in child.open:
+                for fd in open_before:
                     poll.unregister(fd)
                 outcomes[name] = running.pop(name).end(late)
     return outcomes
@@ -146,7 +166,8 @@ def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until
     """({index: what `look` says of the item}, indexes that hang), looked at one after another by as few children as do.
 
     /proc/PID/{environ,cmdline,maps} wait for the process's memory lock, which one in D state may hold for ever: `ps`
-    hangs then. A child that stalls on an item is killed, and the next one goes on behind it.
+    hangs then. A child that stalls on an item is killed, and the next one goes on behind it. One that waits for a
+    processor does not hang.
     """
     found: dict[int, Any] = {}
     stuck: list[int] = []
@@ -179,7 +200,7 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
         poll.register(fd, select.POLLIN)
     while child.open:
         ready = poll.poll(stall_s * 1000)
-        if not ready or time.monotonic() >= child.until_s:
+        if time.monotonic() >= child.until_s or not (ready or _runs(child.pid)):
             break
         for fd, _ in ready:
             child.receive(fd)
@@ -192,6 +213,15 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
             found[last] = answer
     child.end(late=bool(child.open))
     return last
+
+
+def _runs(pid: int) -> bool:
+    """Whether a child computes, or would if it had a processor."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False
 
 
 def _be_the_child(work: Work, env: Optional[Mapping[str, str]], out: int, err: int) -> None:

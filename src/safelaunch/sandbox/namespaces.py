@@ -24,6 +24,7 @@ from safelaunch.errors import SandboxError
 from safelaunch.sandbox import cgroups
 from safelaunch.sandbox.command import run_command
 
+SIGNAL_TIMEOUT_S = 60.0   # it takes milliseconds, and more on a machine that stands still
 # Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
 # which no machine without power does.
 DAEMONS = ("slurmd", "slurmstepd")
@@ -111,19 +112,19 @@ class Namespace:
         mine = [pid for pid in psutil.pids() if _uts_inode(pid) == wanted]
         return sorted(mine, key=lambda pid: command_name(pid) not in DAEMONS)
 
-    def kill(self, timeout_s: float = 10.0, spare: Callable[[int], bool] = lambda pid: False) -> None:
+    def kill(self, timeout_s: float = SIGNAL_TIMEOUT_S, spare: Callable[[int], bool] = lambda pid: False) -> None:
         """SIGKILL all of it at once, again and again until nothing is left; SandboxError names what cannot die."""
         left = self._signal_until(signal.SIGKILL, lambda pid: spare(pid), timeout_s)
         if left:
             raise SandboxError(f"{self.file.name}: still there {timeout_s:.0f} s after SIGKILL: {describe(left)}")
 
-    def stop(self, timeout_s: float = 10.0) -> None:
+    def stop(self, timeout_s: float = SIGNAL_TIMEOUT_S) -> None:
         """SIGSTOP all of it: nothing is said to the world any more, no FIN, no RST."""
         left = self._signal_until(signal.SIGSTOP, is_stopped, timeout_s)
         if left:
             raise SandboxError(f"{self.file.name}: still running {timeout_s:.0f} s after SIGSTOP: {describe(left)}")
 
-    def cut_power(self, timeout_s: float = 10.0) -> None:
+    def cut_power(self, timeout_s: float = SIGNAL_TIMEOUT_S) -> None:
         """SIGKILL all of it before any of it can say that the rest is gone.
 
         All is stopped before the first process dies. Else, under load, a leader sees its srun die during the pass of

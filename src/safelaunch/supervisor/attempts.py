@@ -33,7 +33,16 @@ from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.node.guard.protocol import STEP_TASKS
-from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming, suspectchecks
+from safelaunch.supervisor import (
+    inspection,
+    listening,
+    lostprogress,
+    masterport,
+    observe,
+    overlap,
+    resuming,
+    suspectchecks,
+)
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.resized import output_path, remove_spent
@@ -60,7 +69,9 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
-    port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
+    port, trial = masterport.choose(lead, number, action.nodes[0], lead.nodes.takes_port(number))
+    if trial is not None:
+        trial.close()
     newest = resume_point(lead, action)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,

@@ -6,6 +6,7 @@ Suspects are checked beside an attempt by supervisor/suspectchecks; what is told
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import node_suspected
 from safelaunch.core.model import Event
 from safelaunch.node.checks.answer import LIGHT
-from safelaunch.supervisor import allreduce, overlap
+from safelaunch.supervisor import allreduce, masterport, overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import change_exclusions, share
@@ -35,6 +36,7 @@ LIGHT_SHARE = 0.3      # of the time for all, where all-reduces follow
 MOST_SHOWN = 4        # nodes whose checks the job's output shows one by one: those that failed, else one of all
 # `setup:` may be what brings the training's Python, so its absence before that says nothing.
 NEVER = ("python", "torch")
+ALONE = ("infiniband",)   # of a run on one node: it needs no network, and a port of it may never have had a cable
 
 
 class CheckRound(NamedTuple):
@@ -60,9 +62,16 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     has_pairs = lead.plan.checks.allreduce and action.after is None
     until_s, light_s = lead.now_s + limit_s, limit_s * LIGHT_SHARE if has_pairs else limit_s
     light_until_s = lead.now_s + light_s
-    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_s - STARTS_S))
-    while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
-        yield POLL_S
+    meeting, trial = masterport.hold(lead, number, action.first)
+    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_s - STARTS_S), meeting)
+    try:
+        while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
+            if trial is not None:
+                trial.take()
+            yield POLL_S
+    finally:
+        if trial is not None:
+            trial.close()
     asked.stop()
     checked = asked.checked()
     if has_pairs and not lead.tasks.is_leaving:
@@ -78,14 +87,15 @@ def nobody(nodes: tuple[str, ...], why: str) -> CheckedNodes:
     return CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in nodes))
 
 
-def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float,
+def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float, more: Mapping[str, Any] | None = None,
         own_job: tuple[str, ...] | None = None) -> NodeChecks:
-    """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs. `own_job`: srun's
-    options where each node gets a short job of its own.
+    """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs. `more`: words of the
+    request. `own_job`: srun's options where each node gets a short job of its own.
     """
     wanted, job = lead.plan.checks, lead.job
-    words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": [*wanted.skip, *NEVER],
-             "gpus": lead.plan.gpus_per_node, "programs": list(wanted.programs)}
+    skip = [*wanted.skip, *NEVER, *(ALONE if lead.plan.nodes == 1 else ())]
+    words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
+             "gpus": lead.plan.gpus_per_node, "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:
         return lead.world.check(Target("", nodes, options=own_job), slurm.outside_job(job.env), question)

@@ -135,6 +135,8 @@ def check_job_end(lead: Leader) -> Generator[Command, Result | None, bool | None
     get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
     """
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    if result is not None and result.is_broken_off:   # as by a TERM for all of the job: that is no word of Slurm
+        result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
         return None
     is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
@@ -293,9 +295,10 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
     """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
     result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
     overlap.note_result(lead, result)
-    is_missing = lead.live is not None and lead.live.number == number and all(
-        guard.node != node for guard in lead.server.guards.values())
-    if is_missing and result is not None and slurmtext.has_given_up_node(result.stderr):
+    if silence.is_missing_by_probe(
+            is_same_attempt=lead.live is not None and lead.live.number == number,
+            has_guard=any(guard.node == node for guard in lead.server.guards.values()),
+            has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
         return

@@ -34,7 +34,8 @@ from safelaunch.views import livecheckpoint, runs, talk
 
 VERSION = 1
 TAIL_BYTES = 64 << 10
-BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
+BRIEF_BYTES = 8 << 10
+LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
 SHOWN_DECISIONS = 3
 OWN_PATTERNS_S = 1.0     # of processor time
 
@@ -50,7 +51,7 @@ def overview(
     """The run's object. Slurm's answer `word` must be older than the journal, so that a run that ends in between is no
     contradiction. `look` finds the newest checkpoint.
     """
-    read = run.journal()
+    read = journal.read(run.dir, LAST_STEPS, with_course=True)
     state, since_t = _fold_since(read.events)
     pulse = _read_pulse(run.dir, state, now)
     requests = runs.requests(run)
@@ -93,7 +94,7 @@ def overview(
 
 def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
-    events = journal.read(run.dir, steps_kept=BRIEF_STEPS).events
+    events = journal.read(run.dir, LAST_STEPS).events
     state, since_t = _fold_since(events)
     pulse, job = _read_pulse(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,20 +111,11 @@ def _verdicts(run: Run, state: State, events: Sequence[Event]) -> list[dict[str,
             "attempt": one.number, "t": one.ended_t, "category": one.category, "summary": _cut(one.summary or ""),
             "confidence": one.confidence, "follows": _cut(follows.get(one.number) or ""),
             "node": one.failed_node, "suspects": list(one.blamed),
-            "evidence": [{"file": _cut(_place(run, one.number, str(line.get("file") or ""))),
-                          "line_number": line.get("line_number"),
+            "evidence": [{"file": _cut(line.get("file") or ""), "line_number": line.get("line_number"),
                           "text": _cut(line.get("text") or ""), "role": _cut(line.get("role") or "")}
                          for line in _list(told.get("evidence"))[:12] if isinstance(line, dict)],
             "changes": _cut(told.get("changes") or "")})
     return cards
-
-
-def _place(run: Run, number: int, file: str) -> str:
-    """Where a cited file is in the run folder: the leader has read an attempt's log before it was copied there."""
-    path = Path(file)
-    if path.name == f"attempt-{number:04d}.log":   # adapters.attempt's spool
-        return f"{runfolder.attempt_folder(number)}/main.log"
-    return str(path.relative_to(run.dir)) if path.is_relative_to(run.dir) else file
 
 
 def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
@@ -134,11 +126,19 @@ def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
         for path in sorted(folder.glob("*/verdict.json"))[-3:]:
             found = _read(path)
             verdict = _dict(found.get("verdict"))
-            checks.append({"attempt": one.number, "when": _cut(path.parent.name), "kind": _cut(verdict.get("kind")),
+            checks.append({"attempt": one.number, "t": _time_of(path.parent.name), "kind": _cut(verdict.get("kind")),
                            "summary": _cut(verdict.get("summary")),
                            "groups": [_group(group) for group in _list(found.get("groups"))[:8]
                                       if isinstance(group, dict)]})
     return checks[-MOST_CARDS:]
+
+
+def _time_of(name: str) -> float | None:
+    """When a hang check was (epoch s), by its folder's name: 2026-11-26T050102+0100 (supervisor.hangs)."""
+    try:
+        return datetime.strptime(name, "%Y-%m-%dT%H%M%S%z").timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _cluster_here(*means: str) -> str:
 
 def newest_here() -> Path | None:
     """The newest run in this folder; None = there is none, or the folder does not answer."""
-    answer = run_in_child(lambda: str(runfolder.newest_below(Path.cwd()) or ""), FOLDER_DEADLINE_S)
+    answer = run_in_child(lambda: str(newest_below(Path.cwd()) or ""), FOLDER_DEADLINE_S)
     return Path(answer.value) if answer.value else None
 
 
@@ -274,7 +274,7 @@ def _find_folder(which: str | None) -> dict[str, Any]:
     """{"dirs"} of the runs that fit, else why there is none; runs in a child, so it answers in JSON."""
     here = Path.cwd()
     if which is None:
-        newest = runfolder.newest_below(here)
+        newest = newest_below(here)
         return {"dirs": [str(newest)]} if newest else _nothing("there is no run in this folder")
     path = Path(which)
     try:
@@ -301,3 +301,10 @@ def _nothing(message: str) -> dict[str, Any]:
     known = [f"{entry.name} ({entry.dir})" for entry, _ in zip(registry.entries(), range(4), strict=False)]
     hint = f"your newest runs: {', '.join(known)}" if known else "to make one: safelaunch submit train.yaml"
     return {"dirs": [], "message": message, "hint": hint}
+
+
+def newest_below(folder: Path) -> Path | None:
+    """The newest run in or below `folder` (this folder, runs/*, */run.json); None = none."""
+    candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
+                  for path in folder.glob(pattern)]
+    return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shlex
@@ -13,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from safelaunch.adapters import (
     registry,
     rulepacks,
     runfolder,
+    runmaking,
     runpath,
     sharedfile,
     sitefiles,
@@ -42,8 +43,9 @@ from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageEr
 from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
+GIT_FILE = "git.json"
 GIT_BEFORE_S, GIT_AGREED_S, GIT_AFTER_S = 0.02, 1.0, 10.0
-_is_complete = functools.lru_cache(64)(bashtext.is_complete)   # the points of a sweep have one command
+_is_complete = lru_cache(64)(bashtext.is_complete)   # the points of a sweep have one command
 Agree = Callable[[Resolved, Plan, str, GitFacts, str], None]   # ... the cluster's name
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
@@ -84,17 +86,32 @@ ALONE = Lane()
 @contextlib.contextmanager
 def open_submission(say: Say, questions: Questions | None = None) -> Iterator[Sending]:
     """What all runs of one submission share; git and Slurm are asked from now on, unless they have been."""
-    with contextlib.closing(questions or Questions(os.environ, str(Path.cwd()))) as asked:
-        yield Sending(asked, say)
+    with contextlib.closing(questions or Questions(os.environ, str(Path.cwd()))) as asked, runmaking.Mark() as mark:
+        yield Sending(asked, say, mark)
 
 
-def render(resolved: Resolved, run_id: str, cluster: str = "") -> tuple[Plan, str]:
-    """The plan of a config, and the script that submit sends to this cluster; raises TemplateError."""
-    plan = plans.make(resolved.config, run_id)
+class Surroundings(NamedTuple):
+    """What a job script is made with besides the plan."""
+
+    template: str
+    umask: int
+
+
+def read_surroundings() -> Surroundings:
+    """Raises TemplateError."""
+    return Surroundings(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), sitefiles.umask())
+
+
+def render(
+    resolved: Resolved, run_id: str, cluster: str = "", given: Surroundings | None = None
+) -> tuple[Plan, str]:
+    """The plan of a config, and the script that submit sends to this cluster; raises TemplateError. `given`: what is
+    read once for all points of a sweep.
+    """
+    plan, given = plans.make(resolved.config, run_id), given or read_surroundings()
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
-    text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
-                         python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
-                         is_complete=_is_complete, cluster=cluster)
+    text = script.render(given.template, plan, python=sitefiles.python(), library=sitefiles.library(), srun=srun,
+                         umask=given.umask, is_complete=_is_complete, cluster=cluster)
     return plan, text
 
 
@@ -128,13 +145,14 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
 class Sending:
     """One submission, of a run or of a sweep: what is asked once for all of its runs."""
 
-    def __init__(self, questions: Questions, say: Say) -> None:
-        self._questions, self._cwd, self._say = questions, questions.cwd, say
+    def __init__(self, questions: Questions, say: Say, mark: runmaking.Mark) -> None:
+        self._questions, self._cwd, self._say, self._mark = questions, questions.cwd, say, mark
         self._cluster, self._federated = questions.cluster, questions.federated
         self._env = dict(os.environ)   # decoded once: a sweep needs it some times for each point
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
-        self._lock = threading.Lock()   # points of a sweep are submitted by several threads
+        self._given: Surroundings | None = None
+        self._lock = threading.Lock()   # of git's answer: the points of a sweep are sent by several threads
 
     def settle(self, resolved: Resolved) -> None:
         """Settle where the run's jobs go; raises UsageError."""
@@ -144,9 +162,15 @@ class Sending:
             _refuse_other_clusters(self._cluster)
             stay_on_cluster(resolved, self._federated, self._say)
 
-    def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
-               sweep: Mapping[str, Any] | None = None, lane: Lane = ALONE) -> Submitted:
-        """Submit one run, or finish a submission of it that was cut off. `sweep`: id, name, point, and of how many."""
+    def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None) -> Submitted:
+        """Submit one run, or finish a submission of it that was cut off."""
+        return self.begin(resolved, agree, waits)()
+
+    def begin(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
+              sweep: Mapping[str, Any] | None = None, lane: Lane = ALONE) -> Callable[[], Submitted]:
+        """Make a run's folder; what comes back makes it durable and submits it. `sweep`: id, name, point, and of how
+        many. One thread begins all points of a sweep: several would take turns in it, at a price.
+        """
         waits, config = waits or Waits(), resolved.config
         if waits.after:
             config["after"] = [one._asdict() for one in waits.after]
@@ -156,35 +180,35 @@ class Sending:
             if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
                 config["slurm"]["clusters"] = kept
             lane.is_there(unfinished.plan)
-            return _go_on(unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say, waits,
-                          lane)
+            return partial(_go_on, unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say,
+                           waits, lane)
         run_id = registry.new_id()
-        with self._lock:
-            name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
-        plan, text = render(resolved, run_id, name)
+        name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
+        self._given = self._given or read_surroundings()
+        plan, text = render(resolved, run_id, name, self._given)
         if agree is not None and plan.cluster != "local":
             self._let_agree(agree, resolved, plan, text, name)
+        meta = self._meta(resolved, plan, name, sweep)
+        new = runmaking.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed, mark=self._mark)
+        lane.is_there(plan)
+        return partial(self._send, new, waits, lane)
+
+    def _meta(self, resolved: Resolved, plan: Plan, cluster: str, sweep: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What run.json holds."""
         with self._lock:
             facts = self._questions.git.collect(GIT_BEFORE_S)
-            if self._rules is None:
-                self._rules = _packs(self._say)
+        if self._rules is None:
+            self._rules = _packs(self._say)
         in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
         places = {origin: origin._asdict() for origin in set(resolved.origins.values())}
-        meta: dict[str, Any] = {
-            "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
-            "config": hide_values(config),
+        return {
+            "v": 1, "run_id": plan.run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": self._cwd,
+            "config": hide_values(resolved.config),
             "origins": {key: places[origin] for key, origin in resolved.origins.items()},
             "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
-            "git": facts if in_meta else "git.json", "rules": self._rules,
-            "cluster_name": name or None, "sweep": sweep,
+            "git": facts if in_meta else GIT_FILE, "rules": self._rules,
+            "cluster_name": cluster or None, "sweep": sweep,
         }
-        run = runfolder.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed,
-                               when_there=lambda: lane.is_there(plan))
-        job = self._send(run, waits, lane)
-        registry.register(folder, plan.name, run_id, job, run.cluster, sweep)
-        if not in_meta:
-            self._keep_git(run, job, facts)
-        return Submitted(run, job)
 
     def show(self, resolved: Resolved, agree: Agree) -> None:
         """Let a person see what is to be sent of a sweep: its first point."""
@@ -203,24 +227,29 @@ class Sending:
         if shown is not None and (now := git.collect(GIT_AGREED_S)) is not None and now != shown:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
-    def _send(self, run: runfolder.Run, waits: Waits, lane: Lane) -> str:
+    def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane) -> Submitted:
+        run = new.keep()
         submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
                                 lane.is_sent, self._told)
         try:
             ownership.require(run.dir)   # it may have been there before, open to others
-            return submission.submit()
+            job = submission.submit()
         except (SlurmRefused, RunFolderError):
             if not submission.may_be_in:
-                runfolder.unmake(run.dir)
+                runmaking.unmake(run.dir)
             raise
+        registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta["sweep"])
+        if run.meta["git"] == GIT_FILE:
+            self._keep_git(run, job)
+        return Submitted(run, job)
 
-    def _keep_git(self, run: runfolder.Run, job: str, facts: dict[str, str] | None) -> None:
+    def _keep_git(self, run: runfolder.Run, job: str) -> None:
         with self._lock:
-            late = facts or self._questions.git.collect(GIT_AFTER_S)
+            facts = self._questions.git.collect(GIT_AFTER_S)
         try:
-            runfolder.keep_git(run.dir, late if late is not None else {"error": "git took too long"})
+            runmaking.keep_git(run.dir, facts if facts is not None else {"error": "git took too long"})
         except OSError as error:
-            self._say(f"warning: job {job} is submitted, but {run.dir / 'git.json'} could not be written: {error}")
+            self._say(f"warning: job {job} is submitted, but {run.dir / GIT_FILE} could not be written: {error}")
 
 
 def _packs(say: Say) -> list[dict[str, Any]]:

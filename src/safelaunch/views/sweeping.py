@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
@@ -14,6 +15,9 @@ from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
 from safelaunch.views.submitting import Agree, Lane, Sending, Submitted, Waits
 from safelaunch.views.talk import Say
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 AT_ONCE = 16   # points under way: the next ones are written while sbatch and the disk work on these
 
@@ -145,6 +149,7 @@ class _Sweep:
     def __init__(self, sending: Sending, sweep: SubmittedSweep, before: dict[int, Run], waits: Waits) -> None:
         self._sending, self._sweep, self._before, self._waits = sending, sweep, before, waits
         self._is_over = False
+        self._sent: list[Future[None]] = []
 
     def submit(self, points: Sequence[Resolved]) -> None:
         """Raises nothing of its own: `failed` says what stopped it."""
@@ -155,30 +160,48 @@ class _Sweep:
         for number, point in enumerate(points):
             last = places[number - lanes] if number >= lanes else None
             places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
-        with ThreadPoolExecutor(AT_ONCE) as pool:   # it begins them in order: none waits for one that is not begun
+        # The beginner is not this thread, which Ctrl-C would end in the middle of a folder.
+        with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beginner:
             try:
-                list(pool.map(self._submit_point, places))
+                list(beginner.map(partial(self._begin, pool), places))
+                for sent in self._sent:
+                    sent.result()
             finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
 
-    def _submit_point(self, place: _LanePlace) -> None:
+    def _begin(self, pool: Executor, place: _LanePlace) -> None:
+        """Make the run of a point, and have it sent. In the order of the points: each waits for earlier ones only."""
+        if len(self._sent) >= AT_ONCE:
+            self._sent[-AT_ONCE].exception()   # waits for it
+        number = _number(place.point)
         try:
-            if not self._is_over:
-                number = _number(place.point)
-                self._sweep.runs[number] = self._keep(place, self._before[number]) if number in self._before else (
-                    self._send(place, number))
+            if self._is_over:
+                place.give_up()
+            elif number in self._before:
+                self._keep(place, self._before[number])
+            else:
+                sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
+                                         "of": self._sweep.of}
+                send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
+                self._sent.append(pool.submit(self._send, place, send))
         except SafelaunchError as error:
-            self._is_over, self._sweep.failed = True, self._sweep.failed or error
+            self._fail(place, error)
+
+    def _send(self, place: _LanePlace, send: Callable[[], Submitted]) -> None:
+        try:
+            self._sweep.runs[_number(place.point)] = send()
+        except SafelaunchError as error:
+            self._fail(place, error)
         finally:
             place.give_up()
 
-    def _keep(self, place: _LanePlace, there: Run) -> Submitted:
+    def _fail(self, place: _LanePlace, error: SafelaunchError) -> None:
+        self._is_over, self._sweep.failed = True, self._sweep.failed or error
+        place.give_up()
+
+    def _keep(self, place: _LanePlace, there: Run) -> None:
         state = there.state()
         job = "" if state.ended is not None else state.jobs[-1].id
         place.is_there(there.plan if job else None)
         place.is_sent(job)
-        return Submitted(there, job)
-
-    def _send(self, place: _LanePlace, number: int) -> Submitted:
-        sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number, "of": self._sweep.of}
-        return self._sending.submit(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
+        self._sweep.runs[_number(place.point)] = Submitted(there, job)

@@ -63,7 +63,8 @@ def test_what_keeps_an_attempt_from_its_start_comes_before_the_checks(what: dict
 
 
 def test_a_node_that_is_lost_is_not_checked() -> None:
-    assert action(state(), seen(lost=LOST), CHECKING) == CheckNodes(("n0", "n2"), "checking n[0,2] before the attempt")
+    assert action(state(), seen(lost=LOST), CHECKING) == CheckNodes(
+        ("n0", "n2"), "checking n[0,2] before the attempt", first="n0")
 
 
 def test_a_spare_takes_the_place_of_a_node_that_failed() -> None:
@@ -117,6 +118,19 @@ def test_a_node_fails_by_what_most_others_pass(
 ) -> None:
     found = weigh(reports, {})
     assert (found.passed, [one.node for one in found.failed], found.shared) == (passed, failed, shared)
+
+
+@pytest.mark.parametrize(("others", "failed", "shared"), [
+    (["failed"], [], ("port",)), (["failed", "failed"], [], ("port",)), (["failed", "ok"], ["n1"], ()),
+    (["failed", "ok", "ok"], ["n1"], ()), (["ok"], [], ()), (["unknown", "failed"], ["n2"], ()),
+], ids=["of-two", "all-others", "half-is-not-most", "one", "none", "one-does-not-know"])
+def test_a_port_that_most_others_cannot_reach_blames_none_of_them(
+    others: list[str], failed: list[str], shared: tuple[str, ...]
+) -> None:
+    reports = [CheckReport(f"n{number}", "light", (CheckResult("port", "", outcome, "", {}),))
+               for number, outcome in enumerate(["skipped", *others])]
+    found = weigh(reports, {})
+    assert ([one.node for one in found.failed], found.shared) == (failed, shared)
 
 
 def test_who_gives_no_answer_or_an_empty_one_is_unknown_and_not_failed() -> None:

@@ -48,8 +48,11 @@ def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
 @pytest.mark.parametrize(("state", "lost", "expected"), [
     (suspecting("n2"), ("n0",), ("n0", "n2")),
     (replace(suspecting(), unfit=(("n1", "its disk is full"),)), ("n0",), ("n0", "n1")),
-    (replace(suspecting("n2"), lives=(("7", 0, 1), ("8", 0, 1), ("9", 0, 1))), ("n0",), ("n0",)),
-], ids=["excluded and lost", "unfit and lost", "three jobs have launched nothing: only a lost node"])
+    (replace(suspecting("n2"), unfit_before=("n1", "n8")), ("n0",), ("n0", "n2", "n8")),
+    (replace(suspecting("n2"), unfit_before=("n8",), lives=(("7", 0, 1), ("8", 0, 1), ("9", 0, 1))), ("n0",), ("n0",)),
+], ids=["excluded and lost", "unfit and lost",
+        "unfit in an earlier job, but for a node that this job has got once more",
+        "three jobs have launched nothing: only a lost node"])
 def test_which_nodes_the_next_job_is_kept_from(
         state: State, lost: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert kept_out(state, lost) == expected

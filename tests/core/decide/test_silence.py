@@ -13,6 +13,7 @@ from safelaunch.core.decide.silence import (
     Silence,
     is_lost_by_probe,
     is_missed,
+    is_missing_by_probe,
     judge,
     may_be_alone,
     must_end_ranks,
@@ -74,6 +75,16 @@ def test_when_a_node_is_asked_of_which_no_guard_has_connected(
     launched_s: float, still_s: float, is_killed: bool, can_probe: bool, expected: bool
 ) -> None:
     assert is_missed(launched_s, still_s, is_killed=is_killed, can_probe=can_probe) is expected
+
+
+@pytest.mark.parametrize(("is_same_attempt", "has_guard", "has_given_up", "expected"), [
+    (True, False, True, True), (True, False, False, False), (True, True, True, False), (False, False, True, False),
+], ids=["Slurm gave it up", "it runs steps, or nobody knows", "its guard came meanwhile", "the attempt is over"])
+def test_a_node_without_a_guard_is_lost_only_where_slurm_gives_it_up(
+    is_same_attempt: bool, has_guard: bool, has_given_up: bool, expected: bool
+) -> None:
+    assert is_missing_by_probe(is_same_attempt=is_same_attempt, has_guard=has_guard,
+                               has_given_up=has_given_up) is expected
 
 
 @pytest.mark.parametrize(("nodes", "lost", "standby_s", "is_local", "expected"), [

@@ -50,6 +50,13 @@ def test_what_is_too_much_falls_back_to_what_the_ledger_keeps_out() -> None:
     assert affordable(plan(), excluded("n2"), there, there) == ("n2",)
 
 
+def test_nodes_that_failed_their_checks_in_an_earlier_job_give_way_first() -> None:
+    there = NODES[:PLAN.allocated_nodes + 1]
+    before = replace(excluded(), unfit_before=("n0",))
+    assert affordable(plan(), before, ("n0", "n1"), there) == ("n1",)
+    assert affordable(plan(), replace(excluded("n0"), unfit_before=("n0",)), ("n0",), there) == ("n0",)
+
+
 # --- a job that waits for ever ------------------------------------------------------------------------------------
 
 NEEDED = PLAN.allocated_nodes

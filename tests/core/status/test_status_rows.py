@@ -103,6 +103,12 @@ def test_a_run_that_looks_for_no_checkpoint_says_what_follows() -> None:
     assert row("checkpoint", checkpoint=None, ended={"how": "completed"}) == ""
 
 
+@pytest.mark.parametrize(("restarts", "most", "said"), [
+    (2, 30, "2 of 30 used; "), (31, 30, "30 of 30 used; "), (1, 0, "none allowed (restart.max_restarts); ")])
+def test_more_restarts_than_allowed_are_never_told(restarts: int, most: int, said: str) -> None:
+    assert row("restarts", restarts=restarts, max_restarts=most).startswith(said)
+
+
 def test_restarts_are_told_with_what_each_of_the_last_three_has_cost() -> None:
     told = [text for _, text, _ in rows(seen(lost={**LOST, "restarts": [
         {**RESTART, "attempt": number} for number in (2, 3, 4, 5)]}), SPEECH)]

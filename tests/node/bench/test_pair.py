@@ -13,18 +13,10 @@ import pytest
 
 from safelaunch.node import addresses
 from tests.handmade import fake_command
+from tests.ports import free_ports
 
 PROGRAM = "import sys; from safelaunch.node.bench import pair; pair.main(sys.stdin.read())"
 STUB = """echo '{"torch": "1", "backend": "gloo", "samples": [2.0, 3.0, 4.0]}'"""
-
-
-def free_ports(count: int = 3) -> list[int]:
-    """Ports of the kernel's choice, held until all are known."""
-    held = [socket.create_server(("", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def start(is_first: bool, ports: list[int], python: str, **words: Any) -> subprocess.Popen[str]:
@@ -48,7 +40,7 @@ def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.mark.torch
 def test_two_processes_measure_an_all_reduce_by_gloo() -> None:
-    ports = free_ports()
+    ports = free_ports(3)
     both = [start(is_first, ports, sys.executable) for is_first in (True, False)]
     for row in map(answer, both):
         assert (row["name"], row["outcome"]) == ("bus", "ok"), row
@@ -58,7 +50,7 @@ def test_two_processes_measure_an_all_reduce_by_gloo() -> None:
 def test_a_partner_whose_process_is_stopped_costs_the_deadline_and_is_a_failure(tmp_path: Path) -> None:
     fake_command(tmp_path, "good", "exec sleep 600")   # as a rank waits for its partner
     fake_command(tmp_path, "stopped", "kill -STOP $$")
-    ports = free_ports()
+    ports = free_ports(3)
     both = [start(is_first, ports, str(tmp_path / name), deadline_s=8)
             for is_first, name in ((True, "good"), (False, "stopped"))]
     for row, peer in zip(map(answer, both), "ba", strict=True):
@@ -67,13 +59,13 @@ def test_a_partner_whose_process_is_stopped_costs_the_deadline_and_is_a_failure(
 
 @pytest.mark.parametrize(("is_first", "why"), [(True, "b did not connect"), (False, "a did not answer")])
 def test_a_partner_that_never_comes_is_a_failure(is_first: bool, why: str) -> None:
-    row = answer(start(is_first, free_ports(), "/nonexistent", deadline_s=1))
+    row = answer(start(is_first, free_ports(3), "/nonexistent", deadline_s=1))
     assert (row["outcome"], row["why"]) == ("failed", why)
 
 
 def test_a_taken_port_and_a_stranger_without_the_token_stop_no_pair(tmp_path: Path) -> None:
     fake_command(tmp_path, "python", STUB)
-    ports = free_ports()
+    ports = free_ports(3)
     with socket.create_server(("", ports[0])):   # its greeting is never answered
         first = start(True, ports, str(tmp_path / "python"))
         stranger = None
@@ -91,6 +83,6 @@ def test_a_taken_port_and_a_stranger_without_the_token_stop_no_pair(tmp_path: Pa
 
 def test_without_pytorch_nothing_is_measured_and_nothing_failed(tmp_path: Path) -> None:
     fake_command(tmp_path, "python", """echo '{"torch": null}'""")
-    ports = free_ports()
+    ports = free_ports(3)
     both = [start(is_first, ports, str(tmp_path / "python")) for is_first in (True, False)]
     assert {answer(one)["outcome"] for one in both} == {"skipped"}

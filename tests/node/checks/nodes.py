@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from safelaunch.node import devices
-from safelaunch.node.checks import disk, gpu, main, network, witnesses
+from safelaunch.node.checks import disk, gpu, main, memory, network, witnesses
 from safelaunch.node.checks.answer import CheckRequest
 from safelaunch.node.checks.table import CHECKS
 from tests.handmade import fake_command
@@ -42,6 +42,9 @@ class MadeNode:
         patch.setattr(devices, "SYSTEM_PATH", str(self.bin))
         patch.setattr(gpu, "PCI", str(folder / "pci"))
         patch.setattr(network, "INFINIBAND", str(folder / "infiniband"))
+        # What others on this machine have taken is none of its tests' matter.
+        (folder / "meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 6000000 kB\n")
+        patch.setattr(memory, "MEMINFO", str(folder / "meminfo"))
         patch.setattr(disk, "FULL_BYTES", disk.LIGHT_BYTES)   # tests lie in memory
         self.kernel_says(*KERNEL[:1])
 

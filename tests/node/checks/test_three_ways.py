@@ -12,6 +12,7 @@ import pytest
 from safelaunch.node import proctable
 from safelaunch.node.checks import disk, memory, network, processes, witnesses
 from tests.node.checks.nodes import H100, KERNEL, NAMES, PROCESS, SAID, XID, MadeNode
+from tests.ports import free_ports
 
 Words = dict[str, Any]
 Furnish = Callable[[MadeNode], Words]
@@ -97,9 +98,7 @@ def limit(value: int | None) -> Furnish:
 
 
 def free_port(node: MadeNode) -> Words:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return {"port": probe.getsockname()[1]}
+    return {"port": free_ports(1)[0]}
 
 
 def taken_port(node: MadeNode) -> Words:

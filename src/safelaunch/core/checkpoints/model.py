@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from safelaunch.core.checkpoints.pickled import Allowance
+from safelaunch.core.records import NamedTuple
 
 
 class CheckpointTree(Protocol):

@@ -5,9 +5,10 @@ pickletools.genops could do it, but it loads every argument whole, and one pickl
 
 from __future__ import annotations
 
-import pickletools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import cache
+
+from safelaunch.core.records import NamedTuple
 
 Read = Callable[[int, int], bytes]  # (start, length) -> bytes
 Recalls = Callable[[str], bool]
@@ -24,12 +25,6 @@ _ARGUMENT_OPS = 2
 # Longer strings are tensors' names or payload; nothing asked here is longer than "__1024_12.distcp".
 _LONGEST_TEXT = 128
 _CHUNK_BYTES = 1 << 18
-_COUNT_BYTES = {
-    pickletools.TAKEN_FROM_ARGUMENT1: 1,
-    pickletools.TAKEN_FROM_ARGUMENT4: 4,
-    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
-    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
-}
 _LINE = -1
 # An opcode and a number or a count: "BINFLOAT" and 8 bytes.
 _LONGEST_FIXED = 16
@@ -48,10 +43,23 @@ def _kind_of(name: str) -> int:
     return _IS_TEXT if name in _TEXTS else _IS_INTEGER if name in _INTEGERS else _OTHER
 
 
-# By opcode: (name, what follows, what it does); follows: ≥ 0 that many bytes, -1 a line, other negatives a count.
-_OPCODES = [("", 0, _IS_NO_OPCODE)] * 256
-for _op in pickletools.opcodes:
-    _OPCODES[ord(_op.code)] = (_op.name, _op.arg.n if _op.arg else 0, _kind_of(_op.name))
+@cache
+def _opcodes() -> tuple[tuple[str, int, int], ...]:
+    """By opcode: (name, what follows, what it does); follows: ≥ 0 that many bytes, -1 a line, other negatives a count.
+    """
+    import pickletools  # 3 ms, and most searches meet no pickle
+
+    known = {ord(op.code): (op.name, op.arg.n if op.arg else 0, _kind_of(op.name)) for op in pickletools.opcodes}
+    return tuple(known.get(code, ("", 0, _IS_NO_OPCODE)) for code in range(256))
+
+
+@cache
+def _count_bytes(follows: int) -> int:
+    """How many bytes a count of that kind has."""
+    import pickletools
+
+    return {pickletools.TAKEN_FROM_ARGUMENT1: 1, pickletools.TAKEN_FROM_ARGUMENT4: 4,
+            pickletools.TAKEN_FROM_ARGUMENT4U: 4, pickletools.TAKEN_FROM_ARGUMENT8U: 8}[follows]
 
 
 class TornPickle(ValueError):
@@ -131,7 +139,7 @@ class PickleFile:
     def _walk_opcodes(self, at: int) -> Iterator[tuple[str, int, bytes, int]]:
         """(name, what it does, argument, offset behind it) of each opcode up to STOP."""
         window, size, left = self._window, self._size, self._allowance.left
-        code = None
+        opcodes, code = _opcodes(), None
         try:
             while left > 0 and code != _STOP:
                 # The loop runs millions of times: what is usual is done here, in the bytes that the window holds.
@@ -141,7 +149,7 @@ class PickleFile:
                     window.move_to(at)
                     here, left = 0, left - _READ_OPS
                 code = window.bytes[here]
-                name, follows, kind = _OPCODES[code]
+                name, follows, kind = opcodes[code]
                 argument = b""
                 if follows > 0:
                     argument = window.bytes[here + 1 : here + 1 + follows]
@@ -188,7 +196,7 @@ class _Window:
         """What follows an opcode: lines, or a count and that many bytes, which are stepped over when they are many."""
         if follows == _LINE:
             return self.take_lines(at, 2 if name in ("GLOBAL", "INST") else 1)
-        width = _COUNT_BYTES[follows]
+        width = _count_bytes(follows)
         length = int.from_bytes(self.take(at, width), "little")
         at += width
         if at + length > self._size:

@@ -85,6 +85,7 @@ def resolve_each(
 ) -> Iterator[Resolved]:
     """The config of each point of the sweep, else the one that there is; raises ConfigError as `resolve` does."""
     layers, problems, notes, readable = _read_layers(sources, overrides, raw_sbatch)
+    environ = dict(environ)   # decoded once: each point adds its own to it
     file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
     if not readable:
         raise _config_error(problems, sources)
@@ -175,12 +176,15 @@ class _ConfigReading:
     def read(self, tree: MappingNode) -> None:
         """Fill config and origins; a value with a problem is left at None."""
         self._refuse_unknown(tree, "")
-        for path, key in KEYS.items():
-            node = _at(tree, path)
-            self._keep(path, None, node.origin if node is not None else DEFAULT)
+        for path, section, name, key in _TABLE:
+            holder = self.config.setdefault(section, {}) if section else self.config
+            inside = tree.entries.get(section) if section else tree
+            node = inside.entries.get(name) if isinstance(inside, MappingNode) else None
+            holder[name], self.origins[path] = None, DEFAULT
             if node is not None:
+                self.origins[path] = node.origin
                 try:
-                    self._keep(path, self._value(path, key, node), node.origin)
+                    holder[name] = self._value(path, key, node)
                     self._keep_places(path, node)
                 except WrongValue as fault:
                     self._note(node.origin, path, str(fault))
@@ -193,18 +197,10 @@ class _ConfigReading:
             before = self._known[path] = (node, key.kind.read(node))
         return before[1]
 
-    def _keep(self, path: str, value: Any, origin: Origin) -> None:
-        section, dot, key = path.partition(".")
-        if dot:
-            self.config.setdefault(section, {})[key] = value
-        else:
-            self.config[section] = value
-        self.origins[path] = origin
-
     def _keep_places(self, path: str, node: Node) -> None:
         """Of a value with names in it, such as restart.policy: each may come from another layer."""
-        for name, inner in node.entries.items() if isinstance(node, MappingNode) else ():
-            self.origins[f"{path}.{name}"] = inner.origin
+        if isinstance(node, MappingNode):
+            self.origins.update({f"{path}.{name}": inner.origin for name, inner in node.entries.items()})
 
     def _refuse_unknown(self, mapping: MappingNode, section: str) -> None:
         known = _KEYS_OF.get(section, frozenset())
@@ -240,6 +236,8 @@ class _ConfigReading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
+# (path, section or "", name, key)
+_TABLE = tuple((path, path.rpartition(".")[0], path.rpartition(".")[2], key) for path, key in KEYS.items())
 _TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
 _KEYS_OF = {"": _TOP_KEYS} | {section: frozenset(key for before, _, key in (path.partition(".") for path in KEYS)
                                                  if before == section and key) for section in _TOP_KEYS}
@@ -274,10 +272,3 @@ def _all_paths() -> Iterator[str]:
     yield from (f"slurm.{name.replace('-', '_')}" for name in OPTIONS)
     yield from KEYS
 
-
-def _at(tree: MappingNode, path: str) -> Node | None:
-    section, _, key = path.partition(".")
-    node = tree.entries.get(section)
-    if not key:
-        return node
-    return node.entries.get(key) if isinstance(node, MappingNode) else None

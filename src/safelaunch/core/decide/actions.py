@@ -41,6 +41,7 @@ class CheckNodes:
     why: str
     limit_s: float | None = None
     after: int | None = None   # the failed attempt; None: before a job's first one
+    first: str = ""            # of the next attempt's nodes: its ranks meet there
 
 
 @dataclass(frozen=True)

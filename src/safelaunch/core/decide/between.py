@@ -196,7 +196,8 @@ def _no_storage(state: State, seen: Observation, plan: Plan) -> Action | None:
 def _check_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A node that cannot work is found before the training's start, not by a hang of all others."""
     nodes = checks.unchecked(state, seen, plan)
-    return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} before the attempt") if nodes else None
+    return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} before the attempt",
+                      first=good_nodes(state, seen)[0]) if nodes else None
 
 
 def _bench_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -214,7 +215,7 @@ def _check_again(state: State, seen: Observation, plan: Plan) -> Action | None:
     if not nodes or last is None:
         return None
     return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} after attempt {last.number} has failed", limit_s,
-                      last.number)
+                      last.number, nodes[0])
 
 
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:

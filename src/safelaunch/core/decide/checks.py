@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import SLOWING
-from safelaunch.core.checks.results import FAILED, CheckReport, CheckResult
+from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport, CheckResult
 from safelaunch.core.decide.nodes import begins_nothing, good_nodes
 from safelaunch.core.decide.resize import next_size
 from safelaunch.core.decide.seen import Observation
@@ -26,6 +26,7 @@ from safelaunch.core.state import Attempt, State
 MOST_WHY = 300   # characters of one node's reasons
 # Checks by which the node itself says that a GPU is broken. Not gpu_xid: the kernel's log goes back to the node's boot.
 GPU_FAULTS = frozenset(("gpu_count", "gpu_ecc", "gpu_nvlink", "dcgm"))
+MEETING = "port"   # of the first node, which does not try it itself: where all others fail, it may be that node's fault
 BESIDE, BEFORE = "beside", "before"   # checks.after_failure
 LIGHT_S = 5.0    # all of a light check after a failure
 # In a pause they begin so long before its end. By then memory of dead ranks' GPUs has had time to become free, and they
@@ -109,8 +110,9 @@ def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str], usual: Coll
     """
     bad = {report.node: [result for result in report.results if _is_bad(result)] for report in reports}
     counts = Counter(title for results in bad.values() for title in {result.title for result in results})
-    shared = {title for title, count in counts.items()
-              if title in usual or (len(reports) > 1 and 2 * count > len(reports))}
+    met = sum(result.title == MEETING and result.outcome != SKIPPED for report in reports for result in report.results)
+    shared = {title for title, count in counts.items() if title in usual or (
+        len(reports) > 1 and 2 * count > (met if title == MEETING else len(reports)))}
     own = {node: [result for result in results if result.title not in shared] for node, results in bad.items()}
     blind = tuple(report.node for report in reports if not report.results)   # no Python there, or no time
     return BootResult(

@@ -12,11 +12,14 @@ MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
 def kept_out(state: State, lost: Iterable[str]) -> tuple[str, ...]:
-    """Nodes that the next job must not use, for its leader and for a watch. These are excluded, have failed their
-    checks in this job, or are `lost` now, evidence or not. `suspects.exclude` rules evidence only: on a lost node
-    ranks of the last attempt may still live.
+    """Nodes that the next job must not use, for its leader and for a watch. They are excluded, or `lost` now, evidence
+    or not, or have failed their checks: in this job, or in an earlier one since the run has advanced.
+    `suspects.exclude` rules evidence only: on a lost node ranks of the last attempt may still live. A node that this
+    job has got once more is judged anew.
     """
-    excluded = () if begins_nothing(state) else state.excluded
+    here = state.job.nodes if state.job is not None else ()
+    before = (node for node in state.unfit_before if node not in here)
+    excluded = () if begins_nothing(state) else (*state.excluded, *before)
     return tuple(sorted({*excluded, *dict(state.unfit), *lost}))
 
 

@@ -57,6 +57,14 @@ def is_lost_by_probe(silent_s: float, is_ok: bool | None) -> bool:
     return is_ok is False and silent_s > SILENT_S
 
 
+def is_missing_by_probe(*, is_same_attempt: bool, has_guard: bool, has_given_up: bool) -> bool:
+    """Whether a node of which no guard has connected is lost: Slurm has given it up (`has_given_up`), by the words of a
+    helper step. One that runs steps may go without a guard for good. Meanwhile its guard may have come, or the attempt
+    may be another one.
+    """
+    return is_same_attempt and has_given_up and not has_guard
+
+
 def must_end_ranks(*, leads: bool, had_eligible: bool, standby_silent_s: float) -> bool:
     """Whether a leader that cannot start, because its folder does not answer, ends the ranks whose guards it serves.
     Another may lead by now, and waits no longer than a lease.

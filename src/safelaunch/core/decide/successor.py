@@ -18,8 +18,9 @@ Nodes = tuple[str, ...]
 
 
 def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collection[str] | None) -> Nodes:
-    """The nodes `wanted` out, as far as a job of the run can start without them: else what the ledger keeps out, else
-    none. A supervisor that is cut off takes all others for lost, and the next job would wait for ever.
+    """The nodes `wanted` out, as far as a job of the run can start without them. Nodes give way whose checks failed
+    in earlier jobs; then all but what the ledger keeps out; then these. A supervisor that is cut off takes all others
+    for lost, and the next job would wait for ever.
 
     `there`: all nodes of the partition, also those that are down today: Slurm itself keeps these out. Where it does not
     say (None, or none), no more are excluded than the ledger may.
@@ -27,7 +28,8 @@ def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collectio
     if not there:
         return _newest_first(state, wanted)[:most_excluded(plan.suspects, plan.nodes, plan.spare_nodes)]
     left = set(there) - set(own_excluded(plan))
-    rooms = ((allowed, len(left - set(allowed))) for allowed in (tuple(wanted), state.excluded))
+    now = tuple(node for node in wanted if node not in state.unfit_before or node in state.excluded)
+    rooms = ((allowed, len(left - set(allowed))) for allowed in (tuple(wanted), now, state.excluded))
     return next((allowed for allowed, room in rooms if room >= plan.allocated_nodes), ())
 
 

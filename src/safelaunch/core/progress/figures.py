@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 # All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/core/why/test_patterns.py).
 _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"

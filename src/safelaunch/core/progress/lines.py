@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from functools import cache
 
 from safelaunch.core.progress.steps import Named, last_steps
+from safelaunch.core.records import NamedTuple
 
 # What a training says when it does something that takes longer than a step, and when that is over. Only words from the
 # lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own
@@ -31,8 +32,8 @@ _ENDS = {
     DATA: rb"(?:\b(?:loaded|built)|finished (?:loading|building))\b.{0,40}\b(?:data|dataset|shards?|examples|samples)",
 }
 END = " end"   # a phase's own name behind its last word: what follows may still belong to it, and is learned apart
-_SIGNS = tuple((name + suffix, re.compile(rb"(?i)" + words))
-               for table, suffix in ((_BEGINS, ""), (_ENDS, END)) for name, words in table.items())
+_signs = cache(lambda: tuple((name + suffix, re.compile(rb"(?i)" + words))   # 2 ms, and `status` reads no signs
+                             for table, suffix in ((_BEGINS, ""), (_ENDS, END)) for name, words in table.items()))
 # One of these stands in each of them; looked for one by one they take a twentieth of what one regex of all takes.
 _IN_SIGNS = (b"sav", b"val", b"compil", b"inductor", b"autotun", b"cudagraph", b"load", b"buil", b"epoch",
              b"checkpoint", b"writ")
@@ -79,6 +80,6 @@ def signs_in(text: bytes) -> tuple[str, ...]:
     lowered = text.lower()
     if not any(word in lowered for word in _IN_SIGNS):
         return ()
-    found = sorted((match.start(), name) for name, words in _SIGNS for match in words.finditer(text))
+    found = sorted((match.start(), name) for name, words in _signs() for match in words.finditer(text))
     names = [name for _, name in found]
     return tuple(name for number, name in enumerate(names) if number == 0 or names[number - 1] != name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+
+from safelaunch.core.records import NamedTuple
 
 # Lines of common trainers; the number is the step. Sources: Megatron-LM training_log ("iteration  100/ 1000 |"),
 # DeepSpeed engine ("step=100, skipped=0", "micro_step=8/global_step=4,") and PipelineEngine ("steps: 10 loss:"),

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
+from safelaunch.core.records import NamedTuple
 from safelaunch.core.state import State
 from safelaunch.core.status.costs import Track, last_step_t, when_reached
 

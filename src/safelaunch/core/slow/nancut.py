@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from safelaunch.core.records import NamedTuple
 
 
 class SavedAt(NamedTuple):

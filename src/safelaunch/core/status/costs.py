@@ -1,16 +1,17 @@
 """What restarts have cost a run, how fast it goes, and when it will be done: from the journal's times of its steps.
 
-The journal holds a step a minute, and the last one of each attempt; times between them are interpolated.
+The journal holds a step a minute, and the last one of each attempt; times between them are interpolated. Of a long
+series a reader may take fewer (adapters.journal.read).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
+from safelaunch.core.records import NamedTuple
 
 PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
 TREND_POINTS = 5      # minutes: an evaluation among them moves no median

@@ -281,8 +281,10 @@ def _at_risk(seen: dict[str, Any], found: dict[str, Any], speech: Speech) -> str
 def _restart_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if seen["attempt"] is None:
         return
-    yield "restarts", (f"{seen['restarts']} of {seen['max_restarts']} used; {seen['failures_without_progress']} of "
-                       f"{seen['max_without_progress']} failures in a row without progress"), ""
+    most = seen["max_restarts"]   # the failure behind the last of them is counted, too, and has brought no restart
+    used = f"{min(seen['restarts'], most)} of {most} used" if most else "none allowed (restart.max_restarts)"
+    yield "restarts", (f"{used}; {seen['failures_without_progress']} of {seen['max_without_progress']} failures in a "
+                       "row without progress"), ""
     if seen["time"] and sum(seen["time"].values()) >= 1:
         yield "time", time_words(seen["time"], speech.span), ""
     lost = seen["lost"]

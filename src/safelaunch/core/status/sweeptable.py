@@ -8,7 +8,7 @@ from typing import Any
 
 from safelaunch.core.status.rows import STYLES
 from safelaunch.core.status.speech import Speech
-from safelaunch.core.status.table import Line, cut, join
+from safelaunch.core.status.table import Line, cut, join, restarts_of
 
 SHOWN_NAMES = 6   # of the points with one cause
 
@@ -83,4 +83,4 @@ def _cells(row: dict[str, Any], varied: Sequence[str], speech: Speech) -> tuple[
     return (str(row["point"] or ""), *(row["values"].get(name, "") for name in varied), row["state"].replace("_", " "),
             since, "" if row["step"] is None else f"{row['step']}{of}",
             f"{loss:.4g}" if isinstance(loss, float) else str(loss or ""),
-            f"{row['restarts']}/{row['max_restarts']}" if row["restarts"] else "", cause)
+            restarts_of(row), cause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from safelaunch.core.status.rows import STYLES
@@ -48,9 +48,15 @@ def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tupl
     done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""
     ends_in = _short(speech, one["job_ends_t"] - now) if one["job_ends_t"] is not None else ""
     of = f"/{one['step_total']}" if step is not None and one["step_total"] else ""
-    restarts = f"{one['restarts']}/{one['max_restarts']}" if one["restarts"] else ""
     return (cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
-            "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts, one["sentence"])
+            "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts_of(one),
+            one["sentence"])
+
+
+def restarts_of(one: Mapping[str, Any]) -> str:
+    """Restarts that are used, of those allowed; the failure behind the last of them is counted, too."""
+    used = min(one["restarts"], one["max_restarts"])
+    return f"{used}/{one['max_restarts']}" if used else ""
 
 
 def _short(speech: Speech, seconds: float) -> str:

@@ -86,6 +86,13 @@ def print_answer(text: str, level: str, read: Callable[[dict[str, Any]], Request
     return 0
 
 
+class Meeting:
+    """A port of one node, at an address, that all others are to reach."""
+
+    def __init__(self, node: str, address: str, port: int) -> None:
+        self.node, self.address, self.port = node, address, port
+
+
 class CheckRequest:
     """What is asked of a node; raises ValueError with words for people for a request that makes no sense."""
 
@@ -98,6 +105,7 @@ class CheckRequest:
         self.control = _text(words, "control")     # the run's control folder
         self.names = _texts(words, "names")        # host names to be resolved
         self.port = _number(words, "port", 65535)  # to be free, such as MASTER_PORT
+        self.meeting = _meeting(words)             # where the ranks of all nodes are to meet
         self.gpus = _number(words, "gpus", 4096)   # how many there should be
         self.gpu_model = _text(words, "gpu_model")
         self.python = _text(words, "python")       # the training's interpreter
@@ -132,6 +140,15 @@ def _programs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise ValueError("programs: not a list of at most %d objects" % MOST_ITEMS)
     return [{"name": _text(one, "name"), "level": _text(one, "level"), "deadline_s": float(one["deadline_s"]),
              "program": str(one["program"])} for one in given]
+
+
+def _meeting(words: Mapping[str, Any]) -> Optional[Meeting]:
+    given = words.get("meeting")
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError("meeting: not an object")
+    return Meeting(_text(given, "node"), _text(given, "address"), _number(given, "port", 65535) or 0)
 
 
 def _number(words: Mapping[str, Any], key: str, most: int) -> Optional[int]:

@@ -9,7 +9,7 @@ import os
 import struct
 import time
 
-from safelaunch.node.checks.answer import FULL, failed, ok
+from safelaunch.node.checks.answer import FULL, failed, ok, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ GB = 1e9
 
 def check_read_write(request: CheckRequest, path: str) -> dict[str, Any]:
     """Write a fresh file, bring it to the disk, read it back and compare; GB/s of both."""
-    free_gb = _free_bytes(path) / GB
-    most = FULL_BYTES if request.level == FULL else LIGHT_BYTES
-    blocks = min(most, _free_bytes(path) // SHARE_OF_FREE) // BLOCK
+    room = os.statvfs(path)
+    free, most = room.f_bavail * room.f_frsize, FULL_BYTES if request.level == FULL else LIGHT_BYTES
+    blocks = (min(most, free // SHARE_OF_FREE) if room.f_blocks else LIGHT_BYTES) // BLOCK
     if not blocks:
-        return failed("too little space for a test: %.3f GB are free" % free_gb, free_gb=free_gb)
+        return failed("too little space for a test: %.3f GB are free" % (free / GB), free_gb=free / GB)
     fill = os.urandom(BLOCK - 8)   # random: a filesystem that compresses would write next to nothing
     fd = _open_fresh(path)
     try:
@@ -56,6 +56,8 @@ def check_space(request: CheckRequest, path: str) -> dict[str, Any]:
     room = os.statvfs(path)
     free_gb, inodes = room.f_bavail * room.f_frsize / GB, room.f_favail if room.f_files else None
     facts = {"free_gb": round(free_gb, 3), "free_inodes": inodes}
+    if not room.f_blocks:   # a tmpfs without a limit, and many a FUSE
+        return unknown("this filesystem does not tell its space")
     if free_gb < LEAST_FREE_GB:
         return failed("%.3f GB are free, %.0f are needed" % (free_gb, LEAST_FREE_GB), **facts)
     if inodes is not None and inodes < LEAST_INODES:
@@ -67,8 +69,11 @@ def check_space(request: CheckRequest, path: str) -> dict[str, Any]:
 
 def check_mount(request: CheckRequest, point: str) -> dict[str, Any]:
     """Whether a mounted filesystem answers at all."""
-    os.stat(point)
-    os.statvfs(point)
+    try:
+        os.stat(point)
+        os.statvfs(point)
+    except PermissionError:   # a FUSE mount shows itself to its owner only: fuse(8), allow_other
+        return ok("answers: only its owner may look")
     return ok("answers")
 
 
@@ -77,11 +82,6 @@ def check_control(request: CheckRequest, folder: str) -> dict[str, Any]:
     os.listdir(folder)
     os.close(_open_fresh(folder))
     return ok("can be read and written")
-
-
-def _free_bytes(path: str) -> int:
-    room = os.statvfs(path)
-    return room.f_bavail * room.f_frsize
 
 
 def _open_fresh(folder: str) -> int:

@@ -23,18 +23,25 @@ if TYPE_CHECKING:
 
 PCI = "/sys/bus/pci/devices"
 NO_GPU = "no GPU"
+DIVIDED = "others may use parts of these GPUs (MIG)"
 MOST_USED_MB = 2048     # a CUDA context holds some hundred MB; what training leaves behind holds gigabytes
 # NVML: nvmlClocksEventReasons. Power caps and idle clocks are a GPU's ordinary life.
 _SLOWING = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
-_NO_DRIVER = "couldn't communicate with the NVIDIA driver"
 _NO_DEVICES = "No devices were found"
+_WELL = (0, 14)         # nvidia-smi(1), RETURN VALUE: 14 = an infoROM is corrupted, which ends no training
+# tool → (PCI vendor of the cards, words of the tool where its driver is not loaded)
+_DRIVERS = {"nvidia-smi": ("0x10de", ("couldn't communicate with the NVIDIA driver", "Driver Not Loaded")),
+            "rocm-smi": ("0x1002", ("Driver not initialized", "amdgpu not found"))}
 
 
 class SeenGpus:
-    """What is known of the GPUs: `told` by the tool, else `trouble`, else there is none."""
+    """What is known of the GPUs: `told` by the tool, else `trouble` (with it, or before it was asked), else there is
+    none.
+    """
 
-    def __init__(self, told: Optional[dict[str, Any]], trouble: str = "", maker: str = "") -> None:
-        self.told, self.trouble, self.maker = told, trouble, maker
+    def __init__(self, told: Optional[dict[str, Any]], trouble: str = "", maker: str = "",
+                 is_asked: bool = True) -> None:
+        self.told, self.trouble, self.maker, self.is_asked = told, trouble, maker, is_asked
 
     @property
     def gpus(self) -> Gpus:
@@ -49,32 +56,50 @@ class SeenGpus:
 
 
 def read_seen(heard: Mapping[str, Outcome]) -> SeenGpus:
-    """The GPUs by nvidia-smi, else by rocm-smi."""
+    """The GPUs by nvidia-smi, else by rocm-smi; of several those that this job may use."""
     nvidia = _read_tool(heard["smi"], "nvidia-smi", smi.parse_log)
+    if nvidia.told is not None:
+        nvidia.told["gpus"] = _own(nvidia.told["gpus"], os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     return nvidia if nvidia.gpus or nvidia.trouble else _read_tool(heard["rocm"], "rocm-smi", smi.parse_rocm)
 
 
+def _own(gpus: Gpus, visible: str) -> Gpus:
+    """Those that CUDA_VISIBLE_DEVICES names. Where Slurm keeps no job from the GPUs of others, nvidia-smi shows all."""
+    own = []
+    for word in visible.split(","):
+        named = [gpu for gpu in gpus if word == str(gpu["index"]) or (
+            word.startswith("GPU-") and str(gpu["uuid"]).startswith(word))]
+        if len(named) != 1:   # a part of one, none, or a list that is not understood
+            return gpus
+        own += named
+    return own
+
+
 def _read_tool(outcome: Outcome, name: str, parse: Any) -> SeenGpus:
-    said = (outcome.said or outcome.text.strip())[:200]
+    if outcome.had_no_time:
+        return SeenGpus(None, "no time was left for %s" % name, is_asked=False)
     if outcome.late:
         return SeenGpus(None, "%s gave no answer in time: a GPU that fell off the bus does that" % name)
-    if outcome.code == 127 or _NO_DEVICES in outcome.text + outcome.said:
+    words, (vendor, no_driver) = outcome.text + outcome.said, _DRIVERS[name]
+    if outcome.code == 127 or _NO_DEVICES in words:
         return SeenGpus(None)   # not installed, or this job was given none
-    if _NO_DRIVER in outcome.text + outcome.said and not has_nvidia_card(PCI):
+    if any(word in words for word in no_driver) and not has_card(PCI, vendor):
         return SeenGpus(None)   # a login node with the tool of the others
-    told = parse(outcome.text) if outcome.code == 0 else None
+    told = parse(outcome.text) if outcome.code in _WELL else None
     if told is None:
-        return SeenGpus(None, "%s: %s" % (name, said or "exit code %s" % outcome.code))
+        lines = [line for line in outcome.text.strip().splitlines() if not line.lstrip().startswith("<")]
+        said = outcome.said or " ".join(lines[-4:]) or "exit code %s" % outcome.code
+        return SeenGpus(None, "%s: %s" % (name, said[:200]))
     return SeenGpus(told, maker=name.partition("-")[0])
 
 
-def has_nvidia_card(root: str) -> bool:
-    """Whether the PCI bus has a display or 3D controller of NVIDIA (vendor 0x10de, class 0x03…)."""
+def has_card(root: str, vendor: str) -> bool:
+    """Whether the PCI bus has a display or 3D controller of this vendor (class 0x03…), or an accelerator (0x12…)."""
     try:
         devices = os.listdir(root)
     except OSError:
         return False
-    return any(_word(root, device, "vendor") == "0x10de" and _word(root, device, "class").startswith("0x03")
+    return any(_word(root, device, "vendor") == vendor and _word(root, device, "class").startswith(("0x03", "0x12"))
                for device in devices)
 
 
@@ -89,15 +114,22 @@ def _word(root: str, device: str, name: str) -> str:
 def check_count(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
     """The number of GPUs against what was asked."""
     seen = read_seen(heard)
-    found = len(seen.gpus)
+    found = sum(1 if gpu.get("parts") is None else gpu["parts"] for gpu in seen.gpus)
+    divided = " of %s (MIG)" % _count(len(seen.gpus)) if _is_divided(seen.gpus) else ""
+    words = "%d part%s%s" % (found, "" if found == 1 else "s", divided) if divided else _count(found)
     if seen.trouble:
-        return failed(seen.trouble)
+        return failed(seen.trouble) if seen.is_asked else unknown(seen.trouble)
     if request.gpus is not None and found != request.gpus:
-        return failed("%s, %d asked" % (_count(found), request.gpus), count=found)
+        answer = unknown if divided else failed   # whose the parts are is not told
+        return answer("%s, %d asked" % (words, request.gpus), count=found)
     lost = [gpu["id"] for gpu in seen.gpus if gpu.get("recovery") not in (None, "None")]
     if lost:
         return failed("the driver asks for a reset or reboot: %s" % ", ".join(lost), count=found)
-    return ok(_count(found), count=found) if found else skipped(NO_GPU)
+    return ok(words, count=found) if seen.gpus else skipped(NO_GPU)
+
+
+def _is_divided(gpus: Gpus) -> bool:
+    return any(gpu.get("parts") is not None for gpu in gpus)
 
 
 def _count(number: int) -> str:
@@ -180,13 +212,14 @@ def check_pcie(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str,
 
 def check_nvlink(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
     """The links of each GPU: all that it has are to be up, and as many as on its neighbours."""
-    _, why_not = _nvidia(heard)
+    nvidia, why_not = _nvidia(heard)
     if why_not is not None:
         return why_not
     outcome = heard["nvlink"]
     if outcome.late:
         return unknown("nvidia-smi nvlink gave no answer in time")
-    links = smi.parse_links(outcome.text)
+    own = {str(gpu["index"]) for gpu in nvidia}
+    links = {gpu: one for gpu, one in smi.parse_links(outcome.text).items() if gpu in own}
     if not links or not any(one["up"] for one in links.values()):
         return skipped("no NVLink")
     most = max(one["up"] for one in links.values())
@@ -201,6 +234,8 @@ def check_memory(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[st
     seen = read_seen(heard)
     if not seen.gpus:
         return seen.why_not() or skipped(NO_GPU)
+    if _is_divided(seen.gpus):
+        return skipped(DIVIDED)
     told = [gpu for gpu in seen.gpus if gpu["used_mb"] is not None]
     if not told:
         return unknown("no GPU tells how much of its memory is used")
@@ -215,6 +250,8 @@ def check_leftovers(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict
     nvidia, why_not = _nvidia(heard)
     if why_not is not None:
         return why_not
+    if _is_divided(nvidia):
+        return skipped(DIVIDED)
     rows = [(gpu["id"], one) for gpu in nvidia for one in gpu["processes"]]
     if not rows:
         return ok("none")

@@ -157,7 +157,7 @@ def _plugin_row(one: Mapping[str, Any], outcome: children.Outcome, most_s: float
 
 def _late(outcome: children.Outcome, given_s: float) -> dict[str, Any]:
     """No answer: of what had its time it is a failure."""
-    if outcome.err == b"no time was left":
+    if outcome.had_no_time:
         return unknown("no time was left for it")
     return {**failed("no answer within %g s" % given_s), "took_s": given_s}
 

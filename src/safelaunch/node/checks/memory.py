@@ -52,6 +52,8 @@ def check_shm(request: CheckRequest, item: str) -> dict[str, Any]:
     facts = {"free_gb": round(free_gb, 3)}
     if not os.access(SHM, os.W_OK):
         return failed("%s cannot be written" % SHM, **facts)
+    if not room.f_blocks:
+        return ok("%s has no limit" % SHM)
     if free_gb < LEAST_SHM_GB:
         return failed("%.3f GB are free, %.2f are needed" % (free_gb, LEAST_SHM_GB), **facts)
     return ok("%.1f GB free" % free_gb, **facts)

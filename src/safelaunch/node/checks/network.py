@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import time
 
 from safelaunch.node.checks.answer import failed, ok, skipped, unknown
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Optional
 
-    from safelaunch.node.checks.answer import CheckRequest
+    from safelaunch.node.checks.answer import CheckRequest, Meeting
 
 INFINIBAND = "/sys/class/infiniband"
 BETWEEN_S = 1.0
+REACH_S = 4.0            # a lost SYN is sent again after 1 s and 3 s (tcp(7))
 MOST_CLOCK_S = 1.0      # logs of several nodes are put in order by their clocks
 _STA_UNSYNC = 0x40      # linux/timex.h
 # Kernel: Documentation/ABI/stable/sysfs-class-infiniband. Each counts faults of cable, port or partner.
@@ -29,9 +31,14 @@ _ERRORS = ("symbol_error", "link_error_recovery", "link_downed", "port_rcv_error
 
 
 def check_port(request: CheckRequest, item: str) -> dict[str, Any]:
-    """Whether the port can be listened on, on all addresses."""
+    """Whether the port can be listened on, on all addresses; or whether another node's can be reached."""
+    meeting = request.meeting
     if request.port is None:
-        return skipped("no port was asked for")
+        if meeting is None:
+            return skipped("no port was asked for")
+        if meeting.node == request.node:
+            return skipped("the other nodes try port %d of this one" % meeting.port)
+        return _reach(meeting)
     for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -46,6 +53,22 @@ def check_port(request: CheckRequest, item: str) -> dict[str, Any]:
                 continue
             return failed("port %d: %s" % (request.port, error.strerror), port=request.port)
     return ok("port %d is free" % request.port, port=request.port)
+
+
+def _reach(meeting: Meeting) -> dict[str, Any]:
+    where = "port %d of %s" % (meeting.port, meeting.node)
+    try:
+        with socket.create_connection((meeting.address, meeting.port), timeout=REACH_S) as probe:
+            # Closed by a reset: neither end keeps the port in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            return unknown("%s: the name service does not answer: %s" % (where, error.strerror))
+        return failed("%s cannot be reached: %s" % (where, error.strerror), port=meeting.port)
+    except (OSError, UnicodeError) as error:
+        return failed("%s cannot be reached: %s" % (where, getattr(error, "strerror", None) or error),
+                      port=meeting.port)
+    return ok("%s can be reached" % where, port=meeting.port)
 
 
 def check_name(request: CheckRequest, name: str) -> dict[str, Any]:

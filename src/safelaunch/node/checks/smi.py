@@ -26,21 +26,22 @@ def parse_log(text: str) -> Optional[dict[str, Any]]:
 
     if "<!ENTITY" in text:   # nvidia-smi writes none: one that doubles itself would fill the memory
         return None
-    try:
-        log = ElementTree.fromstring(text[text.find("<"):])  # noqa: S314 - see above
+    try:   # warnings stand before and after it
+        log = ElementTree.fromstring(text[text.find("<"):text.rfind(">") + 1])  # noqa: S314 - see above
     except (ElementTree.ParseError, ValueError):
         return None
     if log.tag != "nvidia_smi_log":
         return None
     return {"driver": _text(log, "driver_version"), "cuda": _text(log, "cuda_version"),
-            "gpus": [_gpu(gpu) for gpu in log.findall("gpu")[:MOST_GPUS]]}
+            "gpus": [_gpu(gpu, index) for index, gpu in enumerate(log.findall("gpu")[:MOST_GPUS])]}
 
 
-def _gpu(gpu: Element) -> dict[str, Any]:
+def _gpu(gpu: Element, index: int) -> dict[str, Any]:
     volatile, aggregate = (_uncorrectable(gpu.find("ecc_errors/" + kind)) for kind in ("volatile", "aggregate"))
     width = "pci/pci_gpu_link_info/link_widths/"
     return {
-        "id": str(gpu.get("id", ""))[:40], "model": _text(gpu, "product_name"), "uuid": _text(gpu, "uuid"),
+        "index": index, "id": str(gpu.get("id", ""))[:40],
+        "model": _text(gpu, "product_name"), "uuid": _text(gpu, "uuid"),
         "mem_mb": _number(gpu, "fb_memory_usage/total"), "used_mb": _number(gpu, "fb_memory_usage/used"),
         "ecc_volatile": volatile, "ecc_aggregate": aggregate,
         "remapped": _number(gpu, "remapped_rows/remapped_row_unc"),
@@ -51,7 +52,12 @@ def _gpu(gpu: Element) -> dict[str, Any]:
         "sm_max_mhz": _number(gpu, "max_clocks/sm_clock"), "temp_c": _number(gpu, "temperature/gpu_temp"),
         "pcie_width": _number(gpu, width + "current_link_width"),
         "pcie_width_max": _number(gpu, width + "max_link_width"),
-        "recovery": _text(gpu, "gpu_recovery_action"), "processes": _processes(gpu)}
+        "recovery": _text(gpu, "gpu_recovery_action"), "processes": _processes(gpu), "parts": _parts(gpu)}
+
+
+def _parts(gpu: Element) -> Optional[int]:
+    """The parts of a divided GPU (MIG) that this process sees; None = it is whole."""
+    return len(gpu.findall("mig_devices/mig_device")) if _text(gpu, "mig_mode/current_mig") == "Enabled" else None
 
 
 def _text(place: Element, path: str) -> Optional[str]:

@@ -78,6 +78,8 @@ def check_torch(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str
 def read_program(request: CheckRequest, outcome: Outcome) -> tuple[Optional[dict[str, Any]], dict[str, Any]]:
     """(the program's answer, …), or (None, the check's answer)."""
     name = request.python or "python"
+    if outcome.had_no_time:
+        return None, unknown("no time was left for it")
     if outcome.late:
         return None, failed("%s gave no answer in time: its files lie on a slow or frozen disk?" % name)
     if outcome.code == 127 and not request.python:

@@ -178,7 +178,7 @@ def _heavy(heard: Mapping[str, Outcome], name: str, program: str) -> tuple[Optio
         return None, skipped("%s, or a process uses one" % NO_GPU)
     if outcome.code == 127:
         return outcome, skipped("%s is not installed" % program)
-    if outcome.err == b"no time was left":
+    if outcome.had_no_time:
         return outcome, unknown("no time was left for it")
     return outcome, failed("%s gave no answer in time" % program) if outcome.late else None
 

@@ -28,6 +28,7 @@ class Nodes:
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
         self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
+        self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)
 
     def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
         """All evidence against nodes at this leader's start."""
@@ -60,6 +61,14 @@ class Nodes:
     def are_to_be_inspected(self, failed: Uninspected) -> None:
         """An attempt has failed on them."""
         self.uninspected = (*self.uninspected, failed)
+
+    def try_port(self, number: int, port: int) -> None:
+        """The nodes have been asked to reach this port, which that attempt will use."""
+        self.tried_port = (number, port)
+
+    def takes_port(self, number: int) -> int | None:
+        """The port that was tried for this attempt."""
+        return self.tried_port[1] if self.tried_port is not None and self.tried_port[0] == number else None
 
     def are_inspected(self) -> Sequence[Uninspected]:
         """The failed attempts that one inspection now covers."""
