@@ -397,5 +397,3 @@ def jobs_named(name: str, env: Mapping[str, str]) -> tuple[slurmtext.QueuedJob, 
     """One's own unfinished jobs of that name; raises SlurmError when Slurm gives no clear answer."""
     result = run(squeue_by_name(name), env).check()
     return tuple(job for job in slurmtext.parse_squeue(result.stdout) if job.name == name)
-
-

@@ -305,8 +305,7 @@ def why_no_overlap(said: str) -> str | None:
 
 def parse_steps(text: str) -> dict[int, str]:
     """Steps made by srun that `squeue --steps` lists, with their names: "7.0|bash" is one, "7.batch|batch" is none."""
-    found = re.findall(r"(?m)^\s*\d[^|\s]*\.(\d+)\|(.*)$", text)
-    return {int(number): name.strip() for number, name in found}
+    return {int(number): name for number, name in re.findall(r"(?m)^\s*\d[^|\s]*\.(\d+)\|(.*?)\s*$", text)}
 
 
 def is_job_over(stderr: str) -> bool:
