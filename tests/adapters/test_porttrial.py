@@ -9,12 +9,7 @@ import pytest
 from safelaunch.adapters.porttrial import PortTrial
 from safelaunch.node.checks.answer import CheckRequest
 from safelaunch.node.checks.network import check_port
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.ports import free_ports
 
 
 def asked(port: int, node: str = "n1", address: str = "127.0.0.1") -> tuple[str, str]:
@@ -24,7 +19,7 @@ def asked(port: int, node: str = "n1", address: str = "127.0.0.1") -> tuple[str,
 
 
 def test_nodes_reach_a_port_that_is_held_and_say_why_they_cannot() -> None:
-    trial = PortTrial(free_port())
+    trial = PortTrial(free_ports(1)[0])
     assert [asked(trial.port) for _ in range(3)] == [("ok", "port PORT of n0 can be reached")] * 3
     assert asked(trial.port, node="n0") == ("skipped", "the other nodes try port PORT of this one")
     trial.take()
@@ -35,7 +30,7 @@ def test_nodes_reach_a_port_that_is_held_and_say_why_they_cannot() -> None:
 
 
 def test_a_port_is_free_at_once_for_who_listens_next_and_a_taken_one_is_refused() -> None:
-    trial = PortTrial(free_port())
+    trial = PortTrial(free_ports(1)[0])
     with socket.create_connection(("127.0.0.1", trial.port)):   # stays connected while the trial ends
         trial.take()
         with pytest.raises(OSError, match="in use"):

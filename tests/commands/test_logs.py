@@ -155,6 +155,14 @@ def test_lines_are_filtered_by_rank_host_or_regex(bloom: Made, logs: Said, words
     assert shown == [line for line in wanted if any(f"]:{letter} ".encode() in line for letter in letters)]
 
 
+def test_where_no_line_fits_that_is_said(bloom: Made, logs: Said) -> None:
+    bloom.log(1, b"")
+    assert "no line has been logged yet" in logs()[1]
+    bloom.log(1, LINES)
+    assert logs("--rank", "1", "--grep", "c") == (b"", "no line fits --rank 1 --grep c\n")
+    assert logs("-n", "0")[0] == b"" and "no line" not in logs("--rank", "1")[1]
+
+
 def test_a_global_rank_under_torchrun_is_found_on_its_node(tmp_path: Path, logs: Said, bloom: Made) -> None:
     yaml = "command: x\nslurm: {nodes: 2, gpus_per_node: 4}\nlaunch: {with: torchrun, nproc_per_node: 4}\n"
     made = make_run(tmp_path / "torch", yaml)

@@ -77,3 +77,22 @@ exec "$@\"""")
     assert (tmp_path / "asked").read_text().startswith(
         "--job-name=safelaunch-check --nodes=1 --ntasks=1 --nodelist=n1 --immediate=30 --time=3 --quiet "
         "--partition=gpu bash -c")
+
+
+@pytest.mark.parametrize(("steps", "code", "said"), [
+    ("7.batch", 13, "0 GPUs, 2 asked"), ("7.batch\n7.0", 0, "GPUs are not counted"),
+], ids=["no step has them", "a step may hold them"])
+def test_gpus_that_a_step_of_the_job_holds_are_not_called_missing(
+    steps: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_command(tmp_path, "squeue", f"printf '{steps}\\n'")
+    fake_command(tmp_path, "srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    fake_command(tmp_path, "nvidia-smi", "echo 'No devices were found'; exit 6")
+    monkeypatch.setattr("safelaunch.node.devices.SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name, value in (("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n1"), ("SLURMD_NODENAME", "n1")):
+        monkeypatch.setenv(name, value)
+    skip = [word for check in CHECKS if check.name not in ("limits", "gpu_count") for word in ("--skip", check.name)]
+    assert run(["nodes", "check", "--gpus", "2", *skip]) == code
+    assert said in "".join(capsys.readouterr())

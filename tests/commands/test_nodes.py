@@ -245,6 +245,13 @@ def test_a_frozen_ledger_is_said_to_be_frozen(
     assert "does not answer" in capsys.readouterr().err
 
 
+def test_minutes_of_use_are_no_powers_of_ten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known(folder, ("n1", "lost", 1))
+    ledger.append_use(folder, NodeUse(("n0", "n1"), time.time() - 30, 9.0, "1a2b3c4d", 1))
+    assert run(["nodes"]) == 0
+    assert " in <0.01 d, " in capsys.readouterr().out
+
+
 def test_a_node_shows_its_failures_node_days_and_what_was_expected(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from safelaunch import cli
 from safelaunch.adapters import registry
+from safelaunch.views import monthpage
 from tests.browser import dump_dom, find_browser
 from tests.handmade import Made, fake_command, make_run
 
@@ -106,6 +107,12 @@ def test_a_run_that_cannot_be_read_is_said_and_the_others_are_shown(month: Path,
     (month / "opt" / "run.json").write_text("{")
     found = json.loads(report(capsys, "--json"))
     assert found["runs"] == 1 and found["notes"] == ["1 run could not be read"]
+
+
+@pytest.mark.parametrize(("days", "said"), [(0.25, "6 node-hours"), (1.234, "1.23 node-days"),
+                                            (2330.4, "2,330 node-days"), (4_751_234.0, "4,750,000 node-days")])
+def test_days_are_told_without_an_exponent(days: float, said: str) -> None:
+    assert monthpage._days(days) == said
 
 
 def test_a_page_is_inert_and_small_and_refers_to_nothing(month: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,7 @@ ONE = "pretraining-000"
 ALWAYS = (["nodes"], ["doctor"], ["plugins"], ["help"], ["help", "glossary"])
 # Verb, and a word that it shows of the run; those of LONG show lines of a log as they are.
 OF_A_RUN = ((["status", ONE], "n3: two failures"), (["why", ONE], "cuda_oom"), (["logs", ONE], "step 20/4000"),
-            (["events", ONE], "attempt 2 starts"), (["status", "tuning"], "runs: "), (["why", "tuning"], "cuda_oom"))
+            (["events", ONE], "attempt 2 starts"), (["status", "tuning"], "1 run: "), (["why", "tuning"], "cuda_oom"))
 LONG = ("logs",)
 
 

@@ -32,7 +32,9 @@ def calls(place: Path) -> int:
 
 
 def test_screens_share_an_answer_until_it_is_old(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [sharedqueue.ask().jobs for _ in range(3)] == [(JOB,)] * 3 and calls(place) == 1
+    told = [sharedqueue.ask() for _ in range(3)]
+    assert [word.jobs for word in told] == [(JOB,)] * 3 and calls(place) == 1
+    assert told[0].asked_t == told[2].asked_t, "what squeue says of the time left was true then"
     kept = place / "state" / "safelaunch" / "squeue.json"
     assert kept.stat().st_mode & 0o777 == 0o600
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "t": 5.0}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from safelaunch.adapters import checkpoints
 from safelaunch.cli import run
-from safelaunch.commands.status import plain
+from safelaunch.commands.status import every, plain
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.status.speech import SchedulerAnswer
@@ -211,6 +212,19 @@ def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
     text = plain(overview(made.run, SchedulerAnswer((job(),)), made.now))
     assert time.monotonic() - begun_s < 30
     assert "checkpoint not known: " in text and "the last one that the journal names is of step 40" in text
+
+
+def test_when_the_job_ends_does_not_move_while_slurm_is_not_asked(bloom: Made) -> None:
+    bloom.running()
+    word = SchedulerAnswer((job()._replace(left_s=7200.0),), asked_t=bloom.now - 40)
+    assert overview(bloom.run, word, bloom.now)["job"]["ends_t"] == round(bloom.now - 40 + 7200)
+
+
+def test_a_cheap_look_is_taken_again_sooner_and_a_dear_one_later() -> None:
+    for seconds, share, looks in ((60.0, 1.0, 3), (60.0, 1e-9, 1), (0.0, 0.0, 3), (60.0, 0.0, 1)):
+        numbers = itertools.count(1)
+        look = every(seconds, numbers.__next__, share)
+        assert [look() for _ in range(3)][-1] == looks, (seconds, share)
 
 
 def test_when_the_job_ends_is_slurms_word(

@@ -13,6 +13,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -271,6 +272,34 @@ def read_until(terminal: int, text: str) -> str:
         assert time.monotonic() < end_s and select.select([terminal], [], [], 60)[0], seen
         seen += os.read(terminal, 65536).decode(errors="replace")
     return plain
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_all_points_are_submitted_where_few_threads_are_to_be_had(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, start = [None] * threads, threading.Thread.start
+
+    def may_fail(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")   # as under a small ulimit -u
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", may_fail)
+    assert run(words(1, 3)) == 0
+    assert {name: len(sent) for name, sent in jobs().items()} == {"many-lr1": 1, "many-lr2": 1, "many-lr3": 1}
+
+
+def test_points_whose_folders_are_gone_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words(None, 2)) == 0
+    shutil.rmtree("runs/many-lr1")
+    capsys.readouterr()
+    assert run(["status", "many"]) == 0
+    assert "of many-lr1: were they deleted?" in (said := capsys.readouterr()).err and "1 run: 1 " in said.out
+    shutil.rmtree("runs")
+    assert run(["status", "many", "--watch"]) == 0
+    assert re.fullmatch(r"many \(\w+\): 0 runs\n", capsys.readouterr().out)
 
 
 def test_in_a_pipe_the_watch_ends_with_the_sweep(capsys: pytest.CaptureFixture[str]) -> None:

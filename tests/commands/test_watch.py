@@ -34,6 +34,7 @@ from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
+from tests.runs import is_so_within
 
 MINUTE_S = 60.0
 RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"
@@ -434,6 +435,28 @@ def test_a_message_that_nobody_takes_is_tried_three_times_also_by_cron(cluster: 
     assert (tmp_path / "tries").read_text() == "\n" * 3
     assert "act a message to command:/bin/sh was not sent: /bin/sh ended with exit code 3" in cluster.said
     assert state(made).notices.failing == ("command:/bin/sh",) and not state(made).notices.waiting
+
+
+def test_what_a_watch_that_is_killed_has_done_is_told_by_the_next_one(cluster: Cluster, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        """SIGKILL, as far as Python can play it."""
+
+    def die_at_its_message(seconds: float) -> None:
+        if seconds:
+            raise Killed
+
+    made = telling(tmp_path, f"cat >{tmp_path}/mail$(ls {tmp_path} | grep -c mail)")
+    (made.dir / "control" / "kill").touch()
+    watching, file = cluster.watcher(), tmp_path / "memory.json"
+    with pytest.raises(Killed):
+        while True:
+            cluster.clock.at_s += 130.0
+            watch.drive(watching, file, die_at_its_message)
+    assert is_so_within((tmp_path / "mail0").exists, 20, 0.05), "its child lives on, and nobody knows"
+    assert state(made).ended is not None
+    cluster.tick(cluster.watcher(memory=watchmemory.load(file)), 130.0)
+    assert (tmp_path / "mail1").read_text().startswith("safelaunch: bloom was stopped\n")
+    assert not state(made).notices.waiting
 
 
 def test_a_message_is_told_later_where_the_folder_gives_an_error_for_a_moment(cluster: Cluster, tmp_path: Path) -> None:

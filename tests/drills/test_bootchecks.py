@@ -54,10 +54,12 @@ def test_a_spare_replaces_a_node_that_fails_its_check_before_the_first_step(
     kept = drill.run_dir / runfolder.attempt_folder(1) / "checks.json"
     assert kept.stat().st_mode & 0o777 == 0o600
     port = drill.events("attempt_started")[0].data["port"]
-    tried = {one["node"]: check["why"] for one in json.loads(kept.read_text())["nodes"] for check in one["checks"]
-             if check["name"] == "port"}
+    said = {(one["node"], check["name"]): check["why"] for one in json.loads(kept.read_text())["nodes"]
+            for check in one["checks"]}
     reached = f"port {port} of n0 can be reached"
-    assert tried == {"n0": f"the other nodes try port {port} of this one", "n1": reached, "n2": reached}
+    assert [said[node, "port"] for node in ("n0", "n1", "n2")] == [
+        f"the other nodes try port {port} of this one", reached, reached]
+    assert {said[node, "control"] for node in ("n0", "n1", "n2")} == {"can be read and written"}
     assert "n1 gpu_count: failed" in output(drill) and "Check Finished" in output(drill), output(drill)
 
 

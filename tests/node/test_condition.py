@@ -72,6 +72,15 @@ def test_other_users_processes_are_counted_whatever_their_names_hold(
     assert [condition._cpu_ticks(path) for path in sorted(condition._others(os.geteuid() + 1))] == [300.0, 0.0]
 
 
+def test_a_node_that_hides_its_proc_still_tells_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "sys", {"class/thermal/thermal_zone0/temp": "61500"})
+    monkeypatch.setattr(condition, "PROC", str(tmp_path / "none"))
+    monkeypatch.setattr(condition, "SYS", str(tmp_path / "sys"))
+    monkeypatch.setattr(condition, "BETWEEN_S", 0.0)
+    assert [(row["name"], row["facts"]["value"]) for row in condition.look() if "gpu" not in row["name"]] == [
+        ("temperature", 61.5)]
+
+
 def test_a_gpu_that_is_slowed_by_heat_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = """<nvidia_smi_log><gpu id="0"><temperature><gpu_temp>91 C</gpu_temp></temperature><clocks><sm_clock>1200 MHz
 </sm_clock></clocks><clocks_event_reasons><clocks_event_reason_hw_thermal_slowdown>Active

@@ -36,7 +36,7 @@ def command(job: str, overrides: tuple[str, ...], logs: tuple[Path, ...], as_jso
         if as_json:
             talk.emit_json({"v": 1, "t": round(time.time(), 3), "kind": note.kind, "job": job, "text": text})
         else:
-            click.echo(f"[{talk.clock(time.time())}] {note.kind.upper()}: {text}")
+            click.echo(f"[{talk.stamp(time.time())}] {note.kind.upper()}: {text}")
         for failed in attached.tell(note):
             talk.say(talk.clean(failed))
         code = note.code

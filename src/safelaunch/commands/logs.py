@@ -69,19 +69,23 @@ def command(
     elif split is not None:
         for folder, count in split_logs(choice.run.plan, read_logs(choice, logs, lines), logs, split).items():
             talk.say(f"{folder}: {count} {'file' if count == 1 else 'files'}")
-    else:
-        _write(read_logs(choice, logs, lines), fold)
+    elif not _write(read_logs(choice, logs, lines), fold) and lines != 0:
+        wanted = (("--rank", rank), ("--host", host), ("--grep", grep), ("--since", since))
+        asked = " ".join(f"{option} {value}" for option, value in wanted if value is not None)
+        talk.say(f"no line fits {asked}" if asked else "no line has been logged yet")
     return 0
 
 
-def _write(parts: Iterable[LogPart], fold: bool, is_live: bool = False) -> None:
-    """All parts to stdout, at once if they are `is_live`."""
-    writer = _writer()
+def _write(parts: Iterable[LogPart], fold: bool, is_live: bool = False) -> bool:
+    """All parts to stdout, at once if they are `is_live`; whether there was any."""
+    writer, is_any = _writer(), False
     for log, data in folded(parts, is_live) if fold else parts:
         writer.write(log, data)
+        is_any = is_any or bool(data)
         if is_live and data:
             sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
+    return is_any
 
 
 def _writer() -> LogWriter:

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 REFRESH_S = 2.0
 ASK_EVERY_S = 60.0    # one query for all, at least 60 s apart: a courtesy to slurmctld
-LOOK_EVERY_S = 15.0   # at the checkpoints
+LOOK_EVERY_S = 15.0   # at the checkpoints, of which a parallel filesystem may have hundreds
+LOOK_SHARE = 0.01     # of the time goes to looks at a folder that answers quickly: the new checkpoint is seen at once
 
 
 @click.command()
@@ -80,8 +81,10 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     ask = every(ASK_EVERY_S, sharedqueue.ask)
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
-            lines = [terminal.coloured(*line) for line in runlist.text(listing, terminal.width(), with_team)]
-            live.update(Text.from_ansi("\n".join([*lines, *runlist.notes(listing)])), refresh=True)
+            notes = runlist.notes(listing)
+            room = live.console.size.height - len(notes) - 1
+            lines = [terminal.coloured(*line) for line in runlist.text(listing, terminal.width(), with_team, room)]
+            live.update(Text.from_ansi("\n".join([*lines, *notes])), refresh=True)
             time.sleep(REFRESH_S)
             listing = runlist.collect(is_all, with_team, ask)
 
@@ -135,7 +138,7 @@ def _views(run: Run) -> Iterator[dict[str, Any]]:
     """The run's object every REFRESH_S, until it has ended; on a frozen folder the last one stays."""
     from safelaunch.views import sharedqueue  # who looks once has no use for it
 
-    ask, look = every(ASK_EVERY_S, runs.ask_scheduler), every(LOOK_EVERY_S, livecheckpoint.look)
+    ask, look = every(ASK_EVERY_S, runs.ask_scheduler), every(LOOK_EVERY_S, livecheckpoint.look, LOOK_SHARE)
     while True:
         word = ask(run, with_times=True, mine=sharedqueue.ask)
         try:
@@ -151,13 +154,16 @@ def _views(run: Run) -> Iterator[dict[str, Any]]:
         time.sleep(REFRESH_S)
 
 
-def every(seconds: float, ask: Callable[P, T]) -> Callable[P, T]:
-    """The same function, asked again only when its last answer is so old."""
+def every(seconds: float, ask: Callable[P, T], share: float = 0.0) -> Callable[P, T]:
+    """The same function, asked again only when its last answer is so old; with a `share` of the time for it, sooner."""
     answers: list[tuple[float, T]] = []
 
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not answers or time.monotonic() - answers[0][0] >= seconds:
-            answers[:] = [(time.monotonic(), ask(*args, **kwargs))]
+        begin_s = time.monotonic()
+        if not answers or begin_s >= answers[0][0]:
+            answer = ask(*args, **kwargs)
+            took_s = time.monotonic() - begin_s
+            answers[:] = [(begin_s + (min(seconds, took_s / share) if share else seconds), answer)]
         return answers[0][1]
 
     return asked

@@ -44,7 +44,7 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
     watcher = Watcher(World(), dict(os.environ), host, teller, memory, named, only_watch=dry_run,
                       cluster=cluster or _remembered_cluster(memory))
     if once:
-        drive(watcher)
+        drive(watcher, file)
         teller.tell_rest(watcher)
         if not watcher.memory.runs:
             talk.say("you have no runs to watch")
@@ -90,8 +90,10 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-def drive(watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> None:
-    """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed; then its messages."""
+def drive(watcher: Watcher, file: Path, pause: Callable[[float], None] = time.sleep) -> None:
+    """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed; then its messages.
+    What is to be told is saved before: another watch tells it where this one is killed meanwhile.
+    """
     asking, result = watcher.tick(), None
     while True:
         try:
@@ -100,6 +102,8 @@ def drive(watcher: Watcher, pause: Callable[[float], None] = time.sleep) -> None
             break
         result = command.wait()
         pause(GAP_S)
+    if watcher.has_to_tell:
+        _save(watcher, file)
     for pause_s in watcher.tell_people():
         pause(pause_s)
 
@@ -110,7 +114,7 @@ def _watch(watcher: Watcher, file: Path, interrupt: Interrupt) -> None:
     try:
         while True:
             started_s = time.monotonic()
-            drive(watcher, interrupt.pause)
+            drive(watcher, file, interrupt.pause)
             if started_s - saved_s >= SAVE_EVERY_S:
                 _save(watcher, file)
                 saved_s = started_s
@@ -146,7 +150,7 @@ class _WatchPrinter:
             word = {"pulse": "PULSE", "act": "ACT", "blind": "BLIND"}[kind]
             is_verb = text.startswith(("is ", "has ", "belongs ", "cannot "))
             subject = f"{name}{' ' if is_verb else ': '}" if name else ""
-            click.echo(talk.clean(f"[{talk.clock(time.time())}] {word}: {subject}{text}"))
+            click.echo(talk.clean(f"[{talk.stamp(time.time())}] {word}: {subject}{text}"))
         sys.stdout.flush()
 
     def tell_rest(self, watcher: Watcher) -> None:

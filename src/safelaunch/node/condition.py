@@ -6,6 +6,7 @@ have, or may not be read, has no row. Standard library, Python 3.9.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import time
@@ -52,12 +53,13 @@ _NEVER_ZERO = frozenset(("cpu_clock", "temperature", "gpu_clock", "gpu_temperatu
 def _counters() -> dict[str, float]:
     """Those whose growth says something; a missing one is not there."""
     found: dict[str, float] = {}
-    with open(PROC + "/stat") as file:
+    with contextlib.suppress(OSError, ValueError), open(PROC + "/stat") as file:
         fields = [float(word) for word in file.readline().split()[1:9]]   # proc(5): user … steal
-    if len(fields) == 8:
-        found["steal"], found["all"] = fields[7], sum(fields)
+        if len(fields) == 8:
+            found["steal"], found["all"] = fields[7], sum(fields)
     ticks, me = float(os.sysconf("SC_CLK_TCK")), os.geteuid()
-    found["foreign"] = sum(_cpu_ticks(path) for path in _others(me)) / ticks
+    with contextlib.suppress(OSError):
+        found["foreign"] = sum(_cpu_ticks(path) for path in _others(me)) / ticks
     throttled = _numbers("devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
     if throttled:
         found["throttled"] = sum(throttled)
@@ -88,7 +90,9 @@ def _cpu_ticks(folder: str) -> float:
 
 
 def _share(before: dict[str, float], after: dict[str, float], key: str) -> Optional[float]:
-    whole = after.get("all", 0.0) - before.get("all", 0.0)
+    if key not in before or key not in after:
+        return None
+    whole = after["all"] - before["all"]
     return 100 * max(0.0, after[key] - before[key]) / whole if whole > 0 else None
 
 

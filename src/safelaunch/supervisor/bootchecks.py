@@ -36,7 +36,8 @@ LIGHT_SHARE = 0.3      # of the time for all, where all-reduces follow
 MOST_SHOWN = 4        # nodes whose checks the job's output shows one by one: those that failed, else one of all
 # `setup:` may be what brings the training's Python, so its absence before that says nothing.
 NEVER = ("python", "torch")
-ALONE = ("infiniband",)   # of a run on one node: it needs no network, and a port of it may never have had a cable
+# Of a run on one node, which needs no network: a port may never have had a cable, and a host no name with an address.
+ALONE = ("infiniband", "name", "port")
 
 
 class CheckRound(NamedTuple):
@@ -95,7 +96,8 @@ def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float, more: 
     wanted, job = lead.plan.checks, lead.job
     skip = [*wanted.skip, *NEVER, *(ALONE if lead.plan.nodes == 1 else ())]
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
-             "gpus": lead.plan.gpus_per_node, "programs": list(wanted.programs), **(more or {})}
+             "control": str(lead.run_dir / "control"), "gpus": lead.plan.gpus_per_node,
+             "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:
         return lead.world.check(Target("", nodes, options=own_job), slurm.outside_job(job.env), question)

@@ -135,6 +135,10 @@ def _lost_progress(data: Data) -> str:
     return f"progress is {'lost' if data.get('sure') else 'perhaps lost'}: {data['why']}; {then}"
 
 
+def _left_out(count: int, upto: int) -> str:
+    return f"{count} checkpoints behind step {upto} are not used" if count else f"no checkpoint is behind step {upto}"
+
+
 def _slower(data: Data) -> str:
     return (f"steps take {float(data['level_s']):.4g} s instead of {float(data['from_s']):.4g} s since step "
             f"{data['since_step']}")
@@ -196,9 +200,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
                                  f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
     "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
-    "checkpoints_cut": lambda data: (f"{len(data['checkpoints'])} checkpoints behind step {data['upto']} are not used: "
-                                     f"the loss of attempt {data['attempt']} was no finite number from step "
-                                     f"{data['step']} on"),
+    "checkpoints_cut": lambda data: (f"{_left_out(len(data['checkpoints']), data['upto'])}: the loss of attempt "
+                                     f"{data['attempt']} was no finite number from step {data['step']} on"),
     "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",

@@ -26,7 +26,7 @@ def render(facts: dict[str, Any]) -> str:
         "nodes": drawing.bars(nodes, shares.HANG, "Time lost by node") if nodes else "",
     }
     return environment().get_template("month.html").render(
-        facts=facts, kinds=shares.KINDS, style=style(), hours=_hours, days=_days,
+        facts=facts, kinds=shares.KINDS, style=style(), hours=_hours, days=_days, figure=_figure,
         drawn={name: Markup(svg) for name, svg in drawn.items()},   # noqa: S704 - core.report.drawing has escaped it
         table=[{**run, "link": Path(run["run_dir"]).as_uri() if run["run_dir"].startswith("/") else ""}
                for run in facts["table"][:MOST_RUNS]])
@@ -38,7 +38,13 @@ def _hours(node_seconds: float) -> str:
 
 def _days(days: float) -> str:
     """Node-days, or hours where they are few."""
-    return f"{days:,.3g} node-days" if days >= 1 else f"{days * 24:,.2g} node-hours"
+    return f"{_figure(days)} node-days" if days >= 1 else f"{days * 24:,.2g} node-hours"
+
+
+def _figure(number: float) -> str:
+    """Three digits that count, and no exponent: 1.23, 4,750,000."""
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
 def _times(count: int) -> str:

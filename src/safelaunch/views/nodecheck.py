@@ -54,8 +54,10 @@ def check_nodes(asked: Asked, as_json: bool) -> int:
         talk.say(note)
     env = slurm.outside_job(os.environ)
     target = find_target("check", asked.nodes, asked.is_local, asked.srun, env)
+    if target.has_gpus and asked.gpus:
+        talk.say("a step of this job may hold its GPUs: GPUs are not counted")
     words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
-                             "gpus": asked.gpus,
+                             "gpus": None if target.has_gpus else asked.gpus,
                              "programs": [{"name": name, **asdict(one)} for name, one in programs.items()]}
     question = CheckQuestion(dict.fromkeys(target.nodes, asked.level), words, asked.deadline_s)
     checked = NodeChecks(target, env, question).wait()

@@ -65,8 +65,9 @@ def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | No
     kinds = Counter(known.kind for known in one.known)
     evidence = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds.most_common())
     why = f"{last.why} ({talk.span(now - last.t)} ago)" + ("; the same cause elsewhere, too: void" if one.void else "")
+    days = "" if rate is None else "<0.01" if rate.days < 0.01 else f"{rate.days:.3g}"
     failures = "-" if rate is None else (
-        f"{rate.failures} in {rate.days:.3g} d, {rate.expected:.2g} expected, P {rate.probability:.2f}")
+        f"{rate.failures} in {days} d, {rate.expected:.2g} expected, P {rate.probability:.2f}")
     cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)), failures)
     return tuple(talk.clean(cell) for cell in cells)
 

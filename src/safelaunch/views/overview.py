@@ -125,8 +125,9 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
         return None
     known = word.job(job.id)
     left_s = known.left_s if known is not None else None
+    asked_t = now if word.asked_t is None else word.asked_t
     return {"id": job.id, "nodes": list(job.nodes), "nodelist": SPEECH.nodes(job.nodes), "batch_host": job.batch_host,
-            "started_t": job.started_t, "ends_t": None if left_s is None else round(now + left_s)}
+            "started_t": job.started_t, "ends_t": None if left_s is None else round(asked_t + left_s)}
 
 
 def _warnings(plan: Plan, state: State) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def ask_slurm(of_all: bool) -> SchedulerAnswer:
     return runs.ask_squeue((), TEAM_FORMAT) if of_all else runs.ask_squeue(("--me",), STATUS_FORMAT)
 
 
-def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Line]:
+def text(listing: Listing, width: int | None, with_owner: bool, most_lines: int | None = None) -> list[table.Line]:
     """The table as lines, without control codes."""
-    lines = table.render(listing.briefs, SPEECH, width, with_owner)
+    lines = table.render(listing.briefs, SPEECH, width, with_owner, most_lines)
     return [(talk.clean(line), style) for line, style in lines]
 
 
@@ -117,9 +117,7 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            SchedulerAnswer(None,
-                            word.trouble) if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name,
-                                                                                                   ()))))
+            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         return brief(run, own, now)
     except FAULTS as error:
         return None if isinstance(error, FileNotFoundError) else {"error": str(error)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -224,7 +225,7 @@ def ask_scheduler(run: Run, with_times: bool = False,
     if not jobs and not is_own:
         # PrivateData=jobs hides the jobs of others: slurm.conf(5).
         return SchedulerAnswer(None, f"squeue shows no job of {owner} here; it may hide those of other people")
-    return SchedulerAnswer(jobs)
+    return word._replace(jobs=jobs)
 
 
 def ask_squeue(words: Sequence[str], format: str) -> SchedulerAnswer:
@@ -234,7 +235,7 @@ def ask_squeue(words: Sequence[str], format: str) -> SchedulerAnswer:
     if not result.is_ok:
         return SchedulerAnswer(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
     try:
-        return SchedulerAnswer(parse(result.stdout))
+        return SchedulerAnswer(parse(result.stdout), asked_t=time.time())
     except ParseError as error:
         return SchedulerAnswer(None, error.message)
 

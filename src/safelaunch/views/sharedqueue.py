@@ -28,12 +28,12 @@ def ask(of_all: bool = False) -> SchedulerAnswer:
     whose = [os.uname().nodename, os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""), of_all]
     kept = run_in_child(lambda: _read(whose), HOME_S).value
     with contextlib.suppress(TypeError):   # of another version
-        if isinstance(kept, list):
-            return SchedulerAnswer(tuple(QueuedJob(**job) for job in kept))
+        if isinstance(kept, dict):
+            return SchedulerAnswer(tuple(QueuedJob(**job) for job in kept["jobs"]), asked_t=float(kept["t"]))
     word = runlist.ask_slurm(of_all)
     if word.jobs is not None:
         jobs = [job._asdict() for job in word.jobs]
-        run_in_child(lambda: _write({"t": time.time(), "whose": whose, "jobs": jobs}), HOME_S)
+        run_in_child(lambda: _write({"t": word.asked_t, "whose": whose, "jobs": jobs}), HOME_S)
     return word
 
 
@@ -42,11 +42,11 @@ def _file() -> Path:
 
 
 def _read(whose: list[Any]) -> Any:
-    """The jobs of the last answer; None = it is too old, or another's."""
+    """The last answer; None = it is too old, or another's."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         kept = sharedfile.read_json(_file(), MOST_BYTES)
         if kept["whose"] == whose and 0 <= time.time() - kept["t"] < KEPT_S:
-            return kept["jobs"]
+            return kept
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +108,11 @@ class _LanePlace(Lane):
     """
 
     def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
-        from concurrent.futures import Future  # a run of its own has no time for it
+        from concurrent.futures import Future  # a run of its own has no time for them
+        from threading import Lock
 
         self.point, self.is_followed, self._last = point, is_followed, last
+        self.is_free = Lock()   # whoever takes it sends it
         self._plan: Future[Plan | None] = Future()   # None: it has ended
         self._job: Future[str] = Future()
 
@@ -163,11 +164,21 @@ class _Sweep:
         # The beginner is not this thread, which Ctrl-C would end in the middle of a folder.
         with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beginner:
             try:
-                list(beginner.map(partial(self._begin, pool), places))
+                self._begin_all(beginner, pool, places)
                 for sent in self._sent:
                     sent.result()
             finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
+
+    def _begin_all(self, beginner: Executor, pool: Executor, places: Sequence[_LanePlace]) -> None:
+        try:
+            begun = [beginner.submit(self._begin, pool, place) for place in places]
+        except RuntimeError:   # no thread is to be had (ulimit -u): then this one does it
+            for place in places:
+                self._begin(pool, place)
+            return
+        for one in begun:
+            one.result()
 
     def _begin(self, pool: Executor, place: _LanePlace) -> None:
         """Make the run of a point, and have it sent. In the order of the points: each waits for earlier ones only."""
@@ -183,11 +194,16 @@ class _Sweep:
                 sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
                                          "of": self._sweep.of}
                 send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
-                self._sent.append(pool.submit(self._send, place, send))
+                try:
+                    self._sent.append(pool.submit(self._send, place, send))
+                except RuntimeError:   # the same; the pool's queue has it all the same, for a thread that there is
+                    self._send(place, send)
         except SafelaunchError as error:
             self._fail(place, error)
 
     def _send(self, place: _LanePlace, send: Callable[[], Submitted]) -> None:
+        if not place.is_free.acquire(blocking=False):
+            return
         try:
             self._sweep.runs[_number(place.point)] = send()
         except SafelaunchError as error:

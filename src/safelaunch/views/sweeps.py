@@ -36,11 +36,12 @@ def status(points: Sequence[RegisteredRun], ask: Callable[[bool], SchedulerAnswe
     dirs = [str(entry.dir) for entry in points]
     found, silent = runlist.visit(dirs, lambda dir: _look(dir, word, jobs, now))
     rows = [{"point": _point(entry), **found[str(entry.dir)]} for entry in points if found.get(str(entry.dir))]
+    gone = [entry.name for entry in points if found.get(str(entry.dir)) is None and str(entry.dir) not in silent]
     first = points[0].sweep or {}
     is_asked = any(row["ended_t"] is None and row["cluster"] != "local" for row in rows)
     return {"v": VERSION, "sweep": first.get("name"), "sweep_id": first.get("id"), "now_t": round(now, 3),
             "counts": sweeptable.counts(rows), "points": rows, "causes": sweeptable.causes(rows), "silent": silent,
-            "trouble": word.trouble if is_asked else ""}
+            "gone": gone, "trouble": word.trouble if is_asked else ""}
 
 
 def _point(entry: RegisteredRun) -> int | None:
@@ -52,7 +53,7 @@ def _look(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            word if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name, ()))))
+            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         line = overview.brief(run, own, now)
         values = dict(run.meta["config"].get("sweep") or {})
         return {**line, "cluster": run.plan.cluster, "values": values, **_cause(run)}

@@ -47,6 +47,11 @@ def span(seconds: float) -> str:
     return " ".join(words[:2]) if words else f"{left} s"
 
 
+def stamp(t: float) -> str:
+    """The time before a line (epoch s): as people read it on a terminal, in full for a file that is read next week."""
+    return moment(t) if is_for_person() else clock(t)
+
+
 def is_for_person() -> bool:
     """Whether stdout is a terminal, not a file or a program."""
     return sys.stdout.isatty()

@@ -67,6 +67,11 @@ class Watcher:
         for dir, known in runs.items():
             self._tell_again(dir, known, now_s)
 
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether people are to be told of something."""
+        return any(known.tries_left for known in self.memory.runs.values())
+
     def tell_people(self) -> Generator[float, None, None]:
         """Send the messages on what was done, after a tick; yields pauses."""
         waiting = {dir: known for dir, known in self.memory.runs.items() if known.tries_left}

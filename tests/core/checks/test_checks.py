@@ -178,6 +178,14 @@ def test_a_log_of_a_node_reads_as_people_know_it() -> None:
         "Check Finished, 5 ok, 2 failed, 1 skipped")]
 
 
+def test_a_tool_that_fails_is_told_once_and_not_for_each_check_that_needs_it() -> None:
+    hung = "nvidia-smi gave no answer in time"
+    report = node("n7", result("gpu_count", "failed", hung), result("gpu_model", "unknown", hung),
+                  result("gpu_ecc", "unknown", hung), result("clock", "unknown", "no time service"))
+    assert log_lines(report, "now")[1:-1] == ["now gpu_count: failed: nvidia-smi gave no answer in time",
+                                              "now clock: unknown: no time service"]
+
+
 @pytest.mark.parametrize(("results", "said"), [
     ((("gpu_alone", "ok"), ("gpu_together", "ok")), "n1: the GPUs do known work right. Look at the program next"),
     ((("gpu_alone", "ok"), ("gpu_together", "skipped"), ("rw", "failed")), "do known work right"),

@@ -196,6 +196,12 @@ def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
     assert next_lines(seen(state=state))[0].startswith(f"safelaunch {first}")
 
 
+def test_where_a_supervisor_is_not_heard_a_look_from_outside_comes_first() -> None:
+    silent = {"is_stale": True, "age_s": 300.0, "host": "n0", "hang_t": None, "attempt": 1}
+    assert next_lines(seen(state="running", pulse=silent, cluster="slurm"))[0] == "safelaunch watch --once"
+    assert next_lines(seen(state="running", pulse=silent, cluster="local"))[0].startswith("safelaunch logs")
+
+
 @pytest.mark.parametrize(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])
 def test_a_time_a_step_is_told_in_its_own_unit(seconds: float, said: str) -> None:
     assert duration(seconds, SPEECH.span) == said

@@ -47,6 +47,15 @@ def test_no_line_is_wider_than_the_terminal_and_none_is_lost(width: int) -> None
     assert any("on hold" in line for line in told)
 
 
+@pytest.mark.parametrize("width", [60, 200])
+def test_a_small_screen_has_the_runs_that_go_on_and_how_many_are_left_out(width: int) -> None:
+    briefs = [*(brief(f"over{number}", state="completed") for number in range(90)), brief("goes-on")]
+    told = [line for line, _ in render(briefs, SPEECH, width, False, most_lines=24)]
+    assert len(told) in (23, 24) and "goes-on" in told[-2 if width == 200 else -3]
+    assert told[-1] == f"and {91 - (len(told) - 2) // (1 if width == 200 else 2)} more: a larger window shows them"
+    assert len(render(briefs, SPEECH, 200, False, most_lines=200)) == 92
+
+
 def test_a_narrow_terminal_has_the_sentence_on_a_line_of_its_own() -> None:
     assert lines(brief(), width=70)[2] == "  attempt 1 is running on n[0-3] (job 12)"
 

@@ -21,7 +21,7 @@ def test_a_small_screen_shows_first_what_went_wrong_or_goes_on(states: list[str]
     left = len(rows) - max(1, most)
     assert len(lines) == 2 + len(rows) - max(0, left) + (left > 0)
     shown = [int(line.split()[0]) for line in lines[1:-1] if line.split()[0].isdigit()]
-    assert shown == sorted(shown) and f": {len(rows)} runs: " in lines[-1]
+    assert shown == sorted(shown) and f": {len(rows)} run" in lines[-1]
     assert (f"and {left} more" in lines[-2]) == (left > 0)
     told = [state for state in states if state not in ("completed", "queued")]
     assert sum(states[number - 1] in told for number in shown) == min(len(told), len(shown))

@@ -45,6 +45,7 @@ def log_lines(report: CheckReport, stamp: str) -> list[str]:
 
 def _lines(report: CheckReport) -> Iterable[str]:
     yield f"Start to check {report.node}"
+    told = {result.why for result in report.results if result.outcome == FAILED}   # of a tool that several need
     for result in report.results:
         if result.name == "rw" and result.item:
             yield from _disk_lines(result)
@@ -52,7 +53,7 @@ def _lines(report: CheckReport) -> Iterable[str]:
             yield f"AllReduce Check: {'Succeed' if result.outcome == OK else f'{result.outcome}: {result.why}'}"
             if (gb_s := result.number("gb_s")) is not None:
                 yield f"AllReduce BusBW: {_rate(gb_s)}"
-        elif result.outcome in (FAILED, UNKNOWN):
+        elif result.outcome == FAILED or (result.outcome == UNKNOWN and result.why not in told):
             yield f"{result.title}: {result.outcome}: {result.why}"
         for check, fact, words in _FACTS:
             if result.name == check and isinstance(result.facts.get(fact), (str, int)):

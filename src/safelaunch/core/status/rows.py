@@ -70,7 +70,8 @@ def next_lines(seen: dict[str, Any]) -> list[str]:
         return [f"safelaunch resume {where}"]
     if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
         return [f"safelaunch status --watch {where}"]
-    return [f"safelaunch logs -f {where}"]
+    is_silent = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
+    return [*(["safelaunch watch --once"] if is_silent else []), f"safelaunch logs -f {where}"]
 
 
 def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:

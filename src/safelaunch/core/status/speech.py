@@ -10,10 +10,14 @@ from safelaunch.core.slurmtext import QueuedJob
 
 
 class SchedulerAnswer(NamedTuple):
-    """What the scheduler says of a run's unfinished jobs; `jobs` None = no clear answer, and `trouble` says why."""
+    """What the scheduler says of a run's unfinished jobs; `jobs` None = no clear answer, and `trouble` says why.
+
+    `asked_t`: when it said so (epoch s), None = just now: a screen asks once a minute.
+    """
 
     jobs: tuple[QueuedJob, ...] | None
     trouble: str = ""
+    asked_t: float | None = None
 
     def job(self, id: str | None) -> QueuedJob | None:
         """The job of that id, if it is known as unfinished."""

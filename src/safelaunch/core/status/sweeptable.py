@@ -8,7 +8,7 @@ from typing import Any
 
 from safelaunch.core.status.rows import STYLES
 from safelaunch.core.status.speech import Speech
-from safelaunch.core.status.table import Line, cut, join, restarts_of
+from safelaunch.core.status.table import Line, cut, join, more, most_telling, restarts_of
 
 SHOWN_NAMES = 6   # of the points with one cause
 
@@ -36,42 +36,34 @@ def causes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | None = None) -> list[Line]:
     """The table: a line for each point, of more than `most` those that tell most, and a last one for all."""
-    rows = _most_telling(seen["points"], most)
+    rows = most_telling(seen["points"], most)
     varied = list(dict.fromkeys(name for row in rows for name in row["values"]))
     head = ("POINT", *varied, "STATE", "FOR", "STEP", "LOSS", "RETRY", "CAUSE")
     cells = [_cells(row, varied, speech) for row in rows]
     kept = [column for column in range(len(head) - 1) if any(row[column] for row in cells)]
     widths = [max(len(head[column]), *(len(row[column]) for row in cells)) for column in kept]
-    lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")]
+    lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")] if rows else []
     for row, one in zip(cells, rows, strict=True):
         text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
         lines.append((cut(text, width), STYLES.get(one["state"], "")))
     told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
     if left := len(seen["points"]) - len(rows):
-        lines.append((cut(f"and {left} more: a larger window shows them", width), "dim"))
-    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {len(seen['points'])} runs: {told}", width), "")]
+        lines.append((cut(more(left), width), "dim"))
+    all_of = "1 run" if len(seen["points"]) == 1 else f"{len(seen['points'])} runs"
+    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {all_of}{told and f': {told}'}", width), "")]
 
 
 def render_causes(seen: dict[str, Any]) -> list[str]:
     """The causes as lines, with what to type next."""
     told = []
     for one in seen["causes"]:
-        names, more = one["runs"][:SHOWN_NAMES], len(one["runs"]) - SHOWN_NAMES
-        runs = f"{', '.join(names)}{f' and {more} more' if more > 0 else ''}"
+        names, others = one["runs"][:SHOWN_NAMES], len(one["runs"]) - SHOWN_NAMES
+        runs = f"{', '.join(names)}{f' and {others} more' if others > 0 else ''}"
         ends = f"{len(one['failed'])} ended by it" if one["failed"] else "none ended by it"
         what = one["summary"] if one["category"] == "none" else f"{one['category']}: {one['summary']}"
         told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {runs}",
                  f"  see: safelaunch why {names[0]}"]
     return told or ["no attempt of these runs has failed"]
-
-
-def _most_telling(rows: Sequence[dict[str, Any]], most: int | None) -> Sequence[dict[str, Any]]:
-    """Of more rows than `most` those that have ended badly or go on, then those that have completed, in their order."""
-    if most is None or len(rows) <= most:
-        return rows
-    late = ("completed", "queued")
-    told = sorted(rows, key=lambda row: late.index(row["state"]) + 1 if row["state"] in late else 0)[:max(1, most)]
-    return [row for row in rows if row in told]
 
 
 def _cells(row: dict[str, Any], varied: Sequence[str], speech: Speech) -> tuple[str, ...]:

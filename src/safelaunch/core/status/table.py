@@ -18,10 +18,34 @@ _GAP = "  "
 Line = tuple[str, str]   # text, style
 
 
-def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool) -> list[Line]:
-    """The table's lines; `width` None = sentences as long as they are, for pipes. Empty columns are left out."""
-    if not briefs:
-        return []
+def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool,
+           most_lines: int | None = None) -> list[Line]:
+    """The table's lines; `width` None = sentences as long as they are, for pipes. Empty columns are left out. Of more
+    than `most_lines` those runs are shown that tell most.
+    """
+    lines = _render(briefs, speech, width, with_owner) if briefs else []
+    if most_lines is None or len(lines) <= most_lines:
+        return lines
+    each = -(-(len(lines) - 1) // len(briefs))
+    shown = most_telling(briefs, (most_lines - 2) // each)
+    return [*_render(shown, speech, width, with_owner), (cut(more(len(briefs) - len(shown)), width), "dim")]
+
+
+def more(left: int) -> str:
+    """What stands below a table that does not fit."""
+    return f"and {left} more: a larger window shows them"
+
+
+def most_telling(rows: Sequence[dict[str, Any]], most: int | None) -> Sequence[dict[str, Any]]:
+    """Of more rows than `most` those that have ended badly or go on, then those that have completed, in their order."""
+    if most is None or len(rows) <= most:
+        return rows
+    late = ("completed", "queued")
+    told = sorted(rows, key=lambda row: late.index(row["state"]) + 1 if row["state"] in late else 0)[:max(1, most)]
+    return [row for row in rows if row in told]
+
+
+def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool) -> list[Line]:
     most = NARROW_NAME if width is not None and width < NARROW else MOST_NAME
     cells = [cells_of(one, speech, most) for one in briefs]
     kept = [column for column in range(_SAID) if column != _OWNER or with_owner]
