@@ -5,15 +5,15 @@ from __future__ import annotations
 import selectors
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.fence import ALL_NODES, Fencer
 from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.slurm import Result
+from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.timing import FENCE_MARGIN_S
 from safelaunch.node.guard.protocol import STEP_TASKS
@@ -78,7 +78,7 @@ def test_nodes_of_a_script_are_asked_unless_all_tasks_of_its_sruns_have_told_the
     asked: list[str] = []
 
     def start(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
-        asked.extend(word for word in argv if word.startswith("--nodelist="))
+        asked.extend(word for word in argv if word.startswith("--nodelist=") or word == "--steps")
 
     plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
                    "slurm: {nodes: 2, time: 30}\n")
@@ -90,5 +90,24 @@ def test_nodes_of_a_script_are_asked_unless_all_tasks_of_its_sruns_have_told_the
             made.advance(LIVE, 100.0, {}, lambda: True, sruns=["guarded"])
             assert not made.is_done(LIVE)
             guard.gone = True
+        for _ in range(2):
+            made.advance(LIVE, 100.0, {}, lambda: True, sruns=["guarded"])
+        assert not made.is_done(LIVE) and asked == ["--nodelist=n0", "--nodelist=n1", "--steps"]
+        made.swept(ALL_NODES, Result(("squeue",), 0, "7.0|train\n7.1|safelaunch\n7.batch|batch\n", ""))
         made.advance(LIVE, 100.0, {}, lambda: True, sruns=["guarded"])
-        assert made.is_done(LIVE) and asked == ["--nodelist=n0", "--nodelist=n1"]
+        assert made.is_done(LIVE)
+
+
+@pytest.mark.parametrize("said", [
+    Result(("squeue",), 0, "7.3|train\n", ""), Result(("squeue",), 1, "", "Socket timed out")], ids=["foreign", "none"])
+def test_nodes_of_a_script_are_asked_where_a_step_went_past_the_wrapper_or_nobody_knows(said: Result) -> None:
+    plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
+                   "slurm: {nodes: 2, time: 30}\n")
+    with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
+        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "",
+                      lambda *_, **__: cast(Command, None))
+        server.guards = {("n0", 0): Guard("n0", 0, 1, gone=True)}
+        assert [node for _, node in made.advance(LIVE, 100.0, {}, lambda: True, sruns=[])] == [ALL_NODES]
+        made.swept(ALL_NODES, said)
+        assert [node for _, node in made.advance(LIVE, 100.0, {}, lambda: True, sruns=[])] == ["n0", "n1"]
+        assert not made.is_done(LIVE)

@@ -27,8 +27,8 @@ def test_the_step_runs_beside_the_training_and_takes_no_gpu(bloom: Made, capsys:
     bloom.running()
     assert run(["shell", "bloom", "n2", "--print"]) == 0
     assert shlex.split(capsys.readouterr().out) == [
-        "srun", "--jobid=12", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--gpus=0",
-        "--gpus-per-node=0", "--gpus-per-task=0", "--pty", "bash"]
+        "srun", "--jobid=12", "--job-name=safelaunch", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2",
+        "--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0", "--pty", "bash"]
 
 
 def test_without_gpus_none_are_named(bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,6 @@ from safelaunch.core.slurmtext import (
     KnownJob,
     QueuedJob,
     can_never_start,
-    count_steps,
     has_no_step,
     is_held,
     is_job_over,
@@ -39,6 +38,7 @@ from safelaunch.core.slurmtext import (
     parse_sinfo,
     parse_squeue,
     parse_status,
+    parse_steps,
     parse_submitted,
     parse_watch,
     render_elapsed,
@@ -484,8 +484,9 @@ def test_only_jobs_with_a_run_folder_are_found() -> None:
 
 
 def test_only_steps_of_srun_are_counted() -> None:
-    assert count_steps("20154001.1\n20154001.batch\n20154001.extern\n20154001.interactive\n\n") == 1
-    assert count_steps("") == 0
+    text = "20154001.1|bash\n20154001.12|a|b\n20154001.batch|batch\n20154001.extern|extern\n20154001.interactive|x\n\n"
+    assert parse_steps(text) == {1: "bash", 12: "a|b"}
+    assert parse_steps("") == {}
 
 
 @each(("reason", "never", "held"), [

@@ -45,10 +45,11 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
         cat ${SAFELAUNCH_WRAPPER%/bin/srun}/attempt-0001.sruns | paste -sd+
         head=$(srun -N1 -n1 bash -c 'echo head of $SLURM_STEP_NUM_TASKS')
         echo "captured <$head> $SLURM_NNODES attempt $SAFELAUNCH_ATTEMPT token <${SAFELAUNCH_TOKEN-}>"
-        train() { srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
+        train() { timeout 1h srun --export=ALL bash -c \\
+          "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
         train
         echo "ended at $(date)"
-        """, shell="/bin/bash")
+        """)   # its login shell sets PATH anew
     drill.wait_step(3, 1)
     assert "captured <head of 1> 2 attempt 1 token <>" in drill.log(1), drill.story() + drill.log(1)
     ranks = drill.ranks()
@@ -86,16 +87,22 @@ def ancestors(pid: int) -> list[int]:
     return found[:-1]
 
 
-def test_a_script_without_srun_starts_again_and_ends_well(script: Script) -> None:
+def test_what_an_srun_past_the_wrapper_leaves_is_ended_before_its_script_starts_again(script: Script) -> None:
     drill = script("""\
-        if [[ $SAFELAUNCH_ATTEMPT == 1 ]]; then echo 'step 1 loss 1.0'; exit 3; fi
-        echo 'ended well'
-        """, 1, "restart.backoff=0s")
+        echo "left: $(pgrep -fc "^sleep 601.$SLURM_JOB_ID")"
+        if [[ $SAFELAUNCH_ATTEMPT == 2 ]]; then echo 'ended well'; exit 0; fi
+        srun true
+        "$SAFELAUNCH_SRUN" bash -c 'touch runs; exec sleep 601.$SLURM_JOB_ID' &
+        until [[ -e runs ]]; do sleep 0.1; done
+        sleep 1   # before, slurmstepd itself would end it
+        kill -9 $(pgrep -P $!) $!
+        exit 3
+        """, 1, "restart.backoff=0s", shell="/bin/bash")
 
     state = drill.wait_end()
 
     assert state.ended is not None and state.ended.how == "completed", drill.story()
-    assert "ended well" in drill.log(2)
+    assert "left: 0\n" in drill.log(2) and "ended well" in drill.log(2), drill.log(2)
 
 
 def test_tasks_whose_srun_was_killed_are_ended_before_their_script_starts_again(script: Script) -> None:

@@ -119,7 +119,7 @@ def test_the_fence_is_told_of_each_srun_whether_its_tasks_have_guards(srun: Srun
     srun("hostname", PATH=first)
     srun("--pty", "bash", PATH=first)
     srun("hostname", PATH=first, SAFELAUNCH_STEP="yes")
-    srun("hostname")   # PATH was set anew, and a function has called it: other calls may miss it
+    srun("hostname")   # PATH was set anew, and a function has called it
     srun("hostname", PATH=first, SLURM_JOB_ID="8")   # another job's
 
-    assert notes.read_text().split() == ["guarded", "plain", "plain", "plain"]
+    assert notes.read_text().split() == ["guarded", "plain", "plain", "guarded"]

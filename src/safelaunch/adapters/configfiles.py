@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
-from safelaunch.core.config.scriptpath import is_script, script_path
+from safelaunch.core.config.scriptpath import is_script, script_path, why_no_script
 from safelaunch.core.config.sweeps import shared_folders
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
@@ -151,7 +151,7 @@ def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str
                           ) from error
     if is_script(text):
         return [ConfigLayer("file", name, text)]
-    raise ConfigError([Problem(name, 1, 1, "", "does not begin with #!, and sbatch takes no such script")])
+    raise ConfigError([Problem(name, 1, 1, "", why_no_script(text))])
 
 
 def user_file(environ: Mapping[str, str]) -> str:

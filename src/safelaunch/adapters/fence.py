@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from safelaunch.adapters import slurm
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
@@ -21,10 +22,12 @@ from safelaunch.core.decide.fence import Fencing, Node, ScriptTask, StepAnswer, 
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 from safelaunch.core.timing import FENCE_MARGIN_S
+from safelaunch.node.guard.protocol import step_range
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 _UNKNOWN_TASKS = 1 << 30   # of a script while a step of it can be on its way: each node is swept
+ALL_NODES = ""           # stands for a node where the job is asked about
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -40,6 +43,7 @@ class Fencer:
     def __init__(self, plan: Plan, job: Allocation, server: ControlServer, guard_source: str,
                  start: StartCommand) -> None:
         self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
+        self._swept_steps: set[int] = set()       # foreign ones of earlier attempts
         self.no_helpers: str | None = None   # why no helper step runs here: silent nodes are left to their lease
         self._reset(0)
 
@@ -61,6 +65,8 @@ class Fencer:
         self._old_host = ""                       # of the supervisor before: judged by its successor
         self._lost: list[tuple[str, str]] = []
         self._has_ended_steps = False
+        self._is_asking = False                   # Slurm for the job's steps
+        self._has_foreign: bool | None = None     # one that no wrapper has told of; None = not asked yet
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there."""
@@ -69,7 +75,8 @@ class Fencer:
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
                 is_record_moved: Callable[[], bool], is_frozen: bool = False,
                 sruns: Sequence[str] | None = None) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes. `sruns`: those of a script (core.decide.fence.has_script_gone).
+        """Sweeps to start now, with their nodes, or a question to Slurm for ALL_NODES. `sruns`: those of a script
+        (core.decide.fence.has_script_gone).
 
         `is_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
         that sleep in it blame no node, and nothing can be launched anyhow.
@@ -79,9 +86,9 @@ class Fencer:
         self._now_s, self._is_frozen = now_s, is_frozen
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
-        sweeps = []
-        if self._plan.is_script:
-            self._look_at_steps(live, sruns)
+        sweeps = self._look_at_steps(live, sruns) if self._plan.is_script else []
+        if self._is_asking:
+            return sweeps
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
                 continue
@@ -105,15 +112,33 @@ class Fencer:
                     sweeps.append((self._sweep(node), node))
         return sweeps
 
-    def _look_at_steps(self, live: Live, sruns: Sequence[str] | None) -> None:
-        """End tasks that outlive their script: Slurm does not where their srun was killed. Or see that none is left."""
+    def _look_at_steps(self, live: Live, sruns: Sequence[str] | None) -> list[tuple[Command, str]]:
+        """End tasks that outlive their script: Slurm does not where their srun was killed. Or see that none is left:
+        where all have told so, Slurm is asked for those of an srun that went past the wrapper.
+        """
         guards = self._server.guards.values()
         if not self._has_ended_steps and any(
                 guard.step and guard.connection and not guard.gone for guard in guards):
             self._has_ended_steps = True
             self._server.tell_all({"do": "end", "grace_s": FAILED_GRACE_S}, self._now_s)
-        if fence.has_script_gone(sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in guards)):
+        if not fence.has_script_gone(sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in guards)):
+            return []
+        if self._has_foreign is None and not self._is_asking:
+            self._is_asking = True
+            return [(self._start(slurm.squeue_steps(self._job.id), self._job.env, SWEEP_DEADLINE_S), ALL_NODES)]
+        if self._has_foreign is False:
             self._clean.update(live.nodes)
+        return []
+
+    def _take_steps(self, result: Result) -> None:
+        """What Slurm said of the job's steps; no answer is no proof."""
+        self._is_asking = False
+        steps = slurmtext.parse_steps(result.stdout) if result.is_ok else None
+        told = {guard.step for guard in self._server.guards.values()}
+        foreign = {number for number, name in (steps or {}).items()
+                   if name != slurm.OWN_STEP and step_range(number) not in told} - self._swept_steps
+        self._has_foreign = steps is None or bool(foreign)
+        self._swept_steps |= foreign
 
     def _look(self, live: Live, node: str, is_lost: bool) -> Node:
         guards = self._server.of(node)
@@ -133,6 +158,9 @@ class Fencer:
 
     def swept(self, node: str, result: Result) -> None:
         """Take a sweep's result: clean, to be repeated, or the node is lost."""
+        if node == ALL_NODES:
+            self._take_steps(result)
+            return
         self._sweeping.discard(node)
         report, stderr = _report(result), result.stderr
         answer = StepAnswer(

@@ -24,6 +24,7 @@ _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "
 # Where a site's FederationParameters say fed_display, these list the jobs and nodes of all clusters of the federation.
 # And nodes of several clusters may have one name. Source: squeue(1) and the others, environment variables.
 _LOCAL = {"squeue": "SQUEUE_LOCAL", "sinfo": "SINFO_LOCAL", "sacct": "SACCT_LOCAL", "scontrol": "SCONTROL_LOCAL"}
+OWN_STEP = "safelaunch"   # the name of helper steps
 # Options of a helper step beside a training that has GPUs: else srun waits until the training releases its own. All
 # three: in a job with --gpus, SLURM_GPUS contradicts --gpus-per-node=0 alone ("Invalid generic resource (gres)
 # specification"). After --gpus-per-node=2, --gpus=0 alone gets two; after --gpus-per-task=1 both get one. The three
@@ -139,8 +140,8 @@ def squeue_job(job: str) -> tuple[str, ...]:
 
 
 def squeue_steps(job: str) -> tuple[str, ...]:
-    """Lists the steps that a job has now, by their ids; a step that waits to be made does not count."""
-    return squeue(("--steps", f"--jobs={job}"), "%i")
+    """Lists the steps that a job has now, by ids and names; a step that waits to be made does not count."""
+    return squeue(("--steps", f"--jobs={job}"), "%i|%j")
 
 
 def squeue_watch(names: Sequence[str]) -> tuple[str, ...]:
@@ -285,7 +286,8 @@ def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:
 
 
 def _beside(job: str, node: str) -> tuple[str, ...]:
-    return ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}")
+    return ("srun", f"--jobid={job}", f"--job-name={OWN_STEP}", "--overlap", "--nodes=1", "--ntasks=1",
+            f"--nodelist={node}")
 
 
 def scrubbed(env: Mapping[str, str], program: str = "") -> dict[str, str]:
@@ -395,5 +397,3 @@ def jobs_named(name: str, env: Mapping[str, str]) -> tuple[slurmtext.QueuedJob, 
     """One's own unfinished jobs of that name; raises SlurmError when Slurm gives no clear answer."""
     result = run(squeue_by_name(name), env).check()
     return tuple(job for job in slurmtext.parse_squeue(result.stdout) if job.name == name)
-
-

@@ -303,9 +303,9 @@ def why_no_overlap(said: str) -> str | None:
     return None
 
 
-def count_steps(text: str) -> int:
-    """How many steps made by srun `squeue --steps` lists: "7.0" is one, "7.batch" and "7.extern" are none."""
-    return sum(line.strip().rpartition(".")[2].isdecimal() for line in text.splitlines())
+def parse_steps(text: str) -> dict[int, str]:
+    """Steps made by srun that `squeue --steps` lists, with their names: "7.0|bash" is one, "7.batch|batch" is none."""
+    return {int(number): name for number, name in re.findall(r"(?m)^\s*\d[^|\s]*\.(\d+)\|(.*?)\s*$", text)}
 
 
 def is_job_over(stderr: str) -> bool:

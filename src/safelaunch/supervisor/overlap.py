@@ -68,6 +68,6 @@ def _count_steps(lead: Leader, asked: Live) -> Step:
     result = yield lead.successor.run(slurm.squeue_steps(lead.job.id))
     live = lead.live
     if _is_missing(live, lead) and live.number == asked.number and lead.standbys.node is not None \
-            and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:
+            and result is not None and result.is_ok and len(slurmtext.parse_steps(result.stdout)) == 1:
         _do_without(lead, "the attempt has no step as long as the standby has one")
     yield ASK_EVERY_S

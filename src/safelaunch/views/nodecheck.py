@@ -102,7 +102,7 @@ def _this_cluster(env: Mapping[str, str]) -> tuple[str, ...]:
 def _are_gpus_taken(job_id: str, env: Mapping[str, str]) -> bool:
     """Whether a step of the job may hold its GPUs: a helper step that wants some would wait for it."""
     result = slurm.run(slurm.squeue_steps(job_id), env, SQUEUE_DEADLINE_S)
-    return not result.is_ok or slurmtext.count_steps(result.stdout) > 0
+    return not result.is_ok or bool(slurmtext.parse_steps(result.stdout))
 
 
 def _print(judged: JudgedNodes, checked: CheckedNodes, is_good: bool) -> None:

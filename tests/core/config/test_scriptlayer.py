@@ -101,3 +101,14 @@ def test_a_chain_of_jobs_is_one_run() -> None:
     found = read(HEAD + "#SBATCH -N 1 -o %A_%a.out --array=1-10%1\n# not $SLURM_ARRAY_TASK_ID\nsrun python train.py\n")
     assert found.config["sweep"] is None and found.config["env"] == {}
     assert any(note.startswith("/work/job.slurm:2: --array is left out: a chain") for note in found.notes), found.notes
+
+
+@pytest.mark.parametrize(("start", "said"), [
+    ("", "does not begin with #!"), ("\ufeff#!/bin/bash\n", "byte order mark")], ids=["nothing", "mark"])
+def test_a_script_that_sbatch_does_not_take_for_one_is_refused_as_a_script(start: str, said: str) -> None:
+    text = f"{start}#SBATCH -N 2\nset -e\nsrun python train.py\n"
+
+    with pytest.raises(ConfigError) as refused:
+        resolve([ConfigLayer("file", "job.slurm", text)], [], {"HOME": "/"})
+
+    assert [(one.line, said in one.text) for one in refused.value.problems] == [(1, True)]

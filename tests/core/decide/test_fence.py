@@ -108,7 +108,7 @@ TWO = (ScriptTask(7, True, 2), ScriptTask(7, True, 2))   # both tasks of a step
     ([GUARDED], [SCRIPT, *TWO], True),
     ([GUARDED, GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 1)], True),
     (None, [SCRIPT, *TWO], False),
-    ([], [SCRIPT], False),
+    ([], [SCRIPT], True),
     ([GUARDED], [*TWO], False),
     ([GUARDED], [SCRIPT._replace(gone=False), *TWO], False),
     ([GUARDED], [SCRIPT, TWO[0]], False),
@@ -119,7 +119,7 @@ TWO = (ScriptTask(7, True, 2), ScriptTask(7, True, 2))   # both tasks of a step
     ([GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 1)], False),
     ([GUARDED, GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 3)], False),
 ], ids=[
-    "the script and both tasks of its srun", "... of two sruns", "nobody knows its sruns", "none went by the wrapper",
+    "the script and both tasks of its srun", "... of two sruns", "nobody knows its sruns", "it has called none",
     "the script's own guard never called", "the script runs", "a task never called", "a task runs",
     "nobody knows how many tasks there are", "an srun has made no step yet", "an srun has no guards",
     "a step of no known srun", "a task of the second never called",

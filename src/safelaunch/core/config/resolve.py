@@ -25,7 +25,7 @@ from safelaunch.core.config.layers import (
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
 from safelaunch.core.config.sbatchoptions import OPTIONS
-from safelaunch.core.config.scriptpath import is_script
+from safelaunch.core.config.scriptpath import is_script, why_no_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
@@ -138,6 +138,8 @@ def _read_layers(
         else:
             parse = parse_json if source.is_json else parse_document
             tree, faults = parse(source.text, layer=source.layer, file=source.name)
+            if faults and source.layer == "file" and "\n#SBATCH " in f"\n{source.text}":   # YAML's words would not help
+                tree, faults = None, [Problem(source.name, 1, 1, "", why_no_script(source.text))]
         problems += faults
         readable = readable and tree is not None
         trees += [tree] if tree is not None else []

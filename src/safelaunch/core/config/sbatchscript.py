@@ -14,7 +14,7 @@ from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.scripthints import find_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
 from safelaunch.core.config.scriptlayer import read_script
-from safelaunch.core.config.scriptpath import is_script
+from safelaunch.core.config.scriptpath import is_script, why_no_script
 from safelaunch.core.config.scriptsetup import Place, assigned, kind_of, names_of
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 from safelaunch.core.config.starter import Draft, render_draft
@@ -62,8 +62,7 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
 def _syntax(text: str, file: str, said: str) -> list[Problem]:
     """What neither sbatch nor bash would take."""
     if not is_script(text):
-        return [Problem(file, 1, 1, "", "does not begin with #!, and sbatch takes no such script; write #!/bin/bash "
-                                        "as its first line")]
+        return [Problem(file, 1, 1, "", why_no_script(text))]
     if not said:
         return []
     try:

@@ -36,8 +36,8 @@ HINTS: tuple[Hint, ...] = (
          "a secret in the script, which the run folder then holds, too: write it into a file that only you can read, "
          "and $(cat FILE) here"),
     Hint(r"\A(?:exec|timeout \S{1,20}) srun\b",
-         "where the script sets PATH anew (module load, a login shell) this srun is the plain one, without node "
-         "guards; write srun alone"),
+         "where the script sets PATH anew (module load, source) this srun is the plain one, without node guards; write "
+         "srun alone"),
 )
 
 

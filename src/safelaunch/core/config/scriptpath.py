@@ -15,6 +15,14 @@ def is_script(text: str) -> bool:
     return text.startswith("#!")
 
 
+def why_no_script(text: str) -> str:
+    """Why sbatch would not take it, of a text that is not is_script."""
+    if text.startswith("\ufeff#!"):
+        return ("begins with a byte order mark, an invisible character before #!, and sbatch takes no such script; "
+                "sed -i '1s/^\\xEF\\xBB\\xBF//' FILE removes it")
+    return "does not begin with #!, and sbatch takes no such script; write #!/bin/bash as its first line"
+
+
 def script_path(text: str, file: str, environ: Mapping[str, str]) -> str | None:
     """The path that `script:` of a train.yaml names, ${VAR} filled in; None where it names no sound one."""
     if "script" not in text or not re.search(r"\bscript\b", text):

@@ -158,7 +158,8 @@ def _split_flag(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | No
     elif token.startswith("-") and len(token) > 1 and token[1:] != "-":
         yield from _short_flags(token, rest)
     else:
-        raise WrongValue("not a flag of sbatch; overrides such as slurm.nodes=4 stand before the --")
+        raise WrongValue("not a flag of sbatch; a value with blanks needs quotes, overrides such as slurm.nodes=4 "
+                         "stand before the --")
 
 
 def _long_flag(token: str, rest: Iterator[str]) -> tuple[str, str | None]:

@@ -72,10 +72,10 @@ GUARDED = "guarded"   # what the wrapper of srun notes of an srun whose tasks ha
 def has_script_gone(sruns: Sequence[str] | None, told: Iterable[ScriptTask]) -> bool:
     """Whether a script, and every task of each srun that it has called, have said that nothing of them is left.
 
-    `sruns`: a word for each of these; None = unknown. No word proves nothing: the script may have gone round the
-    wrapper. An srun that has made no step may have one on its way.
+    `sruns`: a word for each that the wrapper has seen; None = unknown. Slurm tells of others. An srun that has
+    made no step may have one on its way.
     """
-    if not sruns or set(sruns) != {GUARDED}:
+    if sruns is None or set(sruns) - {GUARDED}:
         return False
     steps: dict[int, list[ScriptTask]] = {}
     for task in told:

@@ -57,7 +57,7 @@ from safelaunch.node.guard.processes import (
     signal_handlers,
     sweep,
 )
-from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
+from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS, step_range
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
 from safelaunch.node.host import short_host
@@ -112,7 +112,7 @@ def task_of(env: Mapping[str, str]) -> int:
     """The number of this task; each step of a user's script has a range of its own, which a hello can hold."""
     number = int(env.get("SLURM_PROCID", "0"))
     if env.get("SAFELAUNCH_STEP"):
-        return (int(env["SLURM_STEP_ID"]) % 32000 + 1) * STEP_TASKS + number
+        return step_range(int(env["SLURM_STEP_ID"])) * STEP_TASKS + number
     return number
 
 

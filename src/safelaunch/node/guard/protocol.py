@@ -57,6 +57,11 @@ def _seal(key: bytes, number: int, text: bytes) -> bytes:
     return hmac.digest(key, b"%d|%b" % (number, text), "sha256").hex()[:32].encode() + b" "
 
 
+def step_range(step_id: int) -> int:
+    """Which range of task numbers, from 1 on, the tasks of a job step have; all of them fit into a hello."""
+    return step_id % 32000 + 1
+
+
 def mac(token: bytes, role: str, text: str) -> str:
     """Hex HMAC-SHA256 of a role and a text; the role keeps one side's proof from being replayed as the other's."""
     return hmac.digest(token, (role + "|" + text).encode(errors="replace"), "sha256").hex()

@@ -42,6 +42,11 @@ def test_words_that_a_program_says_before_it_ends_well_are_not_heard() -> None:
     assert verdict.category == "none"
 
 
+def test_what_scontrol_shows_of_the_job_at_the_end_of_a_script_is_no_word_of_a_failure() -> None:
+    shown = "   Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0"
+    assert judge_text(f"{STEPS}\n{FALL}\n{shown}\n").category == "unknown"
+
+
 def test_words_of_two_kinds_are_shown_and_not_read() -> None:
     assert sound_of("something failed") == ("", 0.0)
     assert judge_text(f"{STEPS}\nthe frobnicator failed\n").category == "unknown"

@@ -26,7 +26,8 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
+                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b"
+                      r"|^\s*Requeue=\d+ Restarts=\d+ ")   # the last: scontrol show job
 
 
 class LastLines(NamedTuple):
