@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import ramdisk
+from tests import deadlines, ramdisk
 
-# These machines are shared: how long an example takes says nothing of the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# These machines are shared: how long an example takes says nothing of the code. The same examples in each run: others
+# are for those who look for faults (SAFELAUNCH_LONG=1), and not for those who land their work.
+settings.register_profile("shared", deadline=None, derandomize=os.environ.get("SAFELAUNCH_LONG") != "1",
+                          suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 # A run of the tests in the background ignores what Ctrl-C sends, one under nohup a hang-up, and so would all that the
@@ -29,6 +32,18 @@ pytest_plugins = ["tests.secondchance", "tests.lanes", "tests.sandboxes", "tests
                   "tests.runs", "tests.localruns", "tests.torchbin"]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests live until the end: looking for garbage among them took half of a worker's time to collect."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        gc.set_threshold(20_000, 20, 20)   # a tenth of what the simulation takes
+
+
 @pytest.fixture(autouse=True)
 def umask() -> Iterator[None]:
     """No test may leave its umask behind: files of later ones would be closed to the sandboxes' users."""
@@ -36,3 +51,9 @@ def umask() -> Iterator[None]:
     os.umask(before)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def no_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No deadline of a verb runs out in this process, nor in its forks."""
+    deadlines.lift(monkeypatch.setattr)

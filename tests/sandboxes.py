@@ -17,10 +17,11 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +135,8 @@ class SharedSandbox:
             return
         try:
             reset(self._sandbox)
-        except SandboxError as broken:
-            warnings.warn(f"sandbox made anew: {broken.message}", stacklevel=2)
+        except (SandboxError, subprocess.TimeoutExpired) as broken:
+            warnings.warn(f"sandbox made anew: {broken}", stacklevel=2)
             self.down()
 
     def down(self) -> None:
@@ -159,15 +160,13 @@ def sandbox(shared_sandbox: SharedSandbox) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def own_sandbox(slurm_here: None) -> Iterator[Callable[..., Sandbox]]:
-    made: list[Sandbox] = []
+    with ExitStack() as made:   # one that does not go down keeps no other one up
+        def make(nodes: int = 4, **options: Any) -> Sandbox:
+            sandbox = new_sandbox(nodes, **options)
+            made.callback(sandbox.down)
+            return sandbox
 
-    def make(nodes: int = 4, **options: Any) -> Sandbox:
-        made.append(new_sandbox(nodes, **options))
-        return made[-1]
-
-    yield make
-    for sandbox in made:
-        sandbox.down()
+        yield make
 
 
 @pytest.fixture

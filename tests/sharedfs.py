@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 
 from tests import frozen
-from tests.patience import Patience
 
 
 @dataclass
@@ -96,11 +94,6 @@ class Node:
         if uid is not None:
             self.run(f"import os; os.setgroups({groups or []}); os.setgid({gid or uid}); os.setuid({uid}); print(0)")
 
-    @property
-    def client(self) -> int:
-        """Its number for the faults."""
-        return os.stat(f"/proc/{self._process.pid}/ns/uts").st_ino
-
     def send(self, code: str) -> None:
         """Let it run code that prints one line of JSON."""
         assert self._process.stdin is not None
@@ -143,12 +136,3 @@ def nodes() -> Iterator[list[Node]]:
     yield made
     for node in made:
         node.close()
-
-
-def wait_for(node: Node, expression: str, wanted: Any, within_s: float) -> float:
-    """Seconds until a node sees it so; fails where it does not within the time."""
-    begun_s, patience = time.monotonic(), Patience(within_s)
-    while (said := node.value(expression)) != wanted:
-        assert not patience.is_over(), f"still {said!r} after {within_s} s"
-        time.sleep(0.05)
-    return time.monotonic() - begun_s

@@ -10,19 +10,29 @@ from typing import Any
 import pytest
 
 SHOWN = 2000   # characters of what is wrong with one row
+LABEL = 300    # of the row itself
 
 Test = Callable[..., None]
 
 
 def each(
     names: str | tuple[str, ...], rows: Iterable[Any], *, called: Callable[[Any], object] = repr,
+    ids: Iterable[str] | Callable[[Any], object] = (),
 ) -> Callable[[Test], Test]:
-    """Try the test on all rows; those that fail are named together, each by `called(row)` and what is wrong with it.
+    """Try the test on all rows; those that fail are named together, each by its name and what is wrong with it.
 
+    Its name: the one in `ids`, or `ids` of each value, as pytest has them; else `called(row)`.
     For pure tests only: fixtures are made once for all rows.
     """
-    wanted = (names,) if isinstance(names, str) else names
+    wanted = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
+    is_single = len(wanted) == 1 and isinstance(names, str)
     table = tuple(rows)
+    named = ids if callable(ids) else tuple(ids)
+
+    def label(number: int) -> str:
+        if callable(named):
+            return "-".join(str(named(value)) for value in ((table[number],) if is_single else table[number]))
+        return named[number] if named else str(called(table[number]))[:LABEL]
 
     def decorate(test: Test) -> Test:
         signature = inspect.signature(test)
@@ -31,12 +41,12 @@ def each(
         def tried(**fixtures: Any) -> None:
             assert table, "a table without rows proves nothing"
             wrong = []
-            for row in table:
-                values = (row,) if isinstance(names, str) else row
+            for number, row in enumerate(table):
+                values = (row,) if is_single else row
                 try:
                     test(**fixtures, **dict(zip(wanted, values, strict=True)))
-                except Exception as said:   # noqa: BLE001
-                    wrong.append(f"{called(row)}: {type(said).__name__}: {said}"[:SHOWN])
+                except (Exception, pytest.fail.Exception) as said:   # noqa: BLE001
+                    wrong.append(f"{label(number)}: {type(said).__name__}: {said}"[:SHOWN])
             if wrong:
                 pytest.fail("\n".join([f"{len(wrong)} of {len(table)} rows:", *wrong]), pytrace=False)
 

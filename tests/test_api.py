@@ -26,7 +26,7 @@ from safelaunch.core.state import Ended
 from safelaunch.core.status.values import RunStatus, RunSummary, RunTable
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import ConfigError, UsageError, WaitTimedOut
-from safelaunch.views import confirmation
+from safelaunch.views import confirmation, logfollow
 from safelaunch.views.holding import HoldAnswer
 from safelaunch.views.logparts import split_lines
 from tests.handmade import Made, fake_command, make_run, make_running
@@ -37,13 +37,13 @@ DEPENDENCIES = ("yaml", "click", "rich", "psutil", "filelock", "tenacity", "Clus
 
 
 @pytest.fixture
-def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_deadlines: None) -> Made:
     return make_running(tmp_path, monkeypatch)
 
 
 def python(code: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, text=True, capture_output=True,
-                          timeout=120, check=False)
+                          timeout=300, check=False)
 
 
 def test_importing_it_imports_no_dependency_and_none_of_its_own_layers(tmp_path: Path) -> None:
@@ -140,7 +140,10 @@ def test_logs_are_lines_of_their_attempts(bloom: Made) -> None:
         list(run.logs(grep="("))
 
 
-def test_logs_of_a_run_that_has_just_ended_hold_the_lines_that_are_copied_after_its_end(bloom: Made) -> None:
+def test_logs_of_a_run_that_has_just_ended_hold_the_lines_that_are_copied_after_its_end(
+    bloom: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfollow, "LAG_S", 60.0)
     bloom.completed()
     late = threading.Timer(0.3, bloom.log, (1, b"one\n"))
     late.start()
@@ -317,7 +320,7 @@ def test_every_example_of_the_document_runs(tmp_path: Path, local_env: dict[str,
 def test_a_training_is_submitted_by_values_alone(tmp_path: Path, local_env: dict[str, str]) -> None:
     code = ("import sys, safelaunch\nsaid = []\n"
             "run = safelaunch.submit({'name': 'plain', 'command': 'echo step 1 loss 2'}, say=said.append)\n"
-            "print(run.wait(60).how, run.dir.name, [line.text for line in run.logs()], len(said))")
+            "print(run.wait(200).how, run.dir.name, [line.text for line in run.logs()], len(said))")
     done = python(code, tmp_path, local_env)
     assert done.stdout.startswith("completed plain ["), done.stderr
     assert "step 1 loss 2" in done.stdout and done.stdout.endswith(" 1\n")   # which cluster `auto` takes is said

@@ -31,7 +31,7 @@ NO_BACKEND = re.compile(r"No matching distribution found for hatchling|Failed to
 def run(*argv: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SAFELAUNCH_"))}
     return subprocess.run([str(word) for word in argv], cwd=cwd, env=kept | env, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=300)
+                          stdin=subprocess.DEVNULL, timeout=900)
 
 
 @dataclass(frozen=True)

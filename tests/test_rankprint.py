@@ -14,7 +14,8 @@ from safelaunch import print0, print_locked
 # Two writers on one pipe, a line in two writes: without a lock they mix.
 WRITER = """\
 import sys, time
-from safelaunch import print_locked
+from safelaunch import print_locked, rankprint
+rankprint.WAIT_S = 60.0   # who holds the lock may have to wait for a processor
 class Slow:
     def write(self, text):
         for part in (text[:1], text[1:]):

@@ -24,7 +24,7 @@ def run_tests(folder: Path, code: str, *words: str) -> subprocess.CompletedProce
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
            "PYTEST_DEBUG_TEMPROOT": str(folder)}
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist.plugin", *words]
-    return subprocess.run(argv, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=300)
 
 
 def first_run(folder: Path, code: str, workers: int = 0) -> tuple[int, list[str], str]:

@@ -33,3 +33,15 @@ def test_an_empty_table_fails() -> None:
 
     with pytest.raises(AssertionError):
         passes()
+
+
+def test_rows_have_the_names_that_they_are_given_and_tables_can_be_crossed() -> None:
+    @each("left", [1, 2], ids=["first", "second"])
+    @each(("right", "both"), [(1, "a"), (3, "b")], ids=str)
+    def fails(left: int, right: int, both: str) -> None:
+        assert left != right
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        fails()
+    said = str(failed.value).splitlines()
+    assert said[:2] == ["1 of 2 rows:", "first: Failed: 1 of 2 rows:"] and said[2].startswith("1-a: AssertionError")

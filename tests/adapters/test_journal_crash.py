@@ -76,7 +76,8 @@ def claim_gen(folder: JournalFolder, run_dir: Path) -> int:
     number = journal.last_claim(run_dir)
     while True:
         number += 1
-        if folder.publish(f"claims/{number}", journal.render_claim(number, "h", f"lead {os.getpid()}", 1.0), 30.0):
+        claim = journal.render_claim(number, "h", f"lead {os.getpid()}", 1.0)
+        if folder.publish(f"claims/{number}", claim, DEADLINE_S):
             return number
 
 
@@ -230,7 +231,7 @@ def test_of_many_processes_exactly_one_wins_each_claim(kind: str, run_dir: Path)
         with opened(kind, run_dir) as folder:
             for number in range(1, CLAIMS + 1):
                 claim = journal.render_claim(number, "h", f"by {os.getpid()}", 1.0)
-                won = folder.publish(f"claims/{number}", claim, 30.0)
+                won = folder.publish(f"claims/{number}", claim, DEADLINE_S)
                 assert won is not None
                 if won:
                     os.write(pipe, f"{number}\n".encode())

@@ -63,7 +63,7 @@ def test_a_job_that_has_started_meanwhile_keeps_all_of_its_nodes(sandbox: Sandbo
     def shown() -> str:
         return sandbox.run(["squeue", "--noheader", "--format=%T %D", f"--jobs={job}"], user=ALICE).stdout.strip()
 
-    wait_until(lambda: shown() == "RUNNING 2", 30, "the job did not start")
+    wait_until(lambda: shown() == "RUNNING 2", 120, "the job did not start")
     said = sandbox.run(list(slurm.update_job(job, **size_in_slurm(PLAN, 1))), user=ALICE)
     assert (said.returncode, shown()) == (1, "RUNNING 2"), said
     sandbox.run(["scancel", job], user=ALICE)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_code_that_fails_when_it_is_called_is_the_answer(tmp_path: Path, monkeyp
 def delivered(name: str, message: Message) -> str:
     delivery = notify.Delivery([NotifyTarget(PLUGIN, name)], message, None, {})
     while (results := delivery.poll()) is None:
-        pass
+        time.sleep(0.01)
     return results[f"plugin:{name}"]
 
 

@@ -19,7 +19,6 @@ from safelaunch.core import plan as plans
 from safelaunch.errors import RunFolderError
 from safelaunch.views import controls, submitting
 from tests.handmade import YAML, make_run
-from tests.sandboxes import wait_until
 from tests.users import acting_as
 
 
@@ -122,9 +121,8 @@ def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
     shared = SharedFolder(run.dir, tmp_path / "spool")   # the leader's way: by its courier
     shared.put("attempts/0001/exit.json", b"{}\n")
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
-    assert shared.publish("claims/1", b"{}\n")
-    shared.close()
-    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 60, "the courier did not deliver")
+    assert shared.publish("claims/1", b"{}\n", 60.0)
+    assert shared.close(60.0), "the courier did not deliver"
     return {name: mode for name, mode in modes(run.dir).items() if name not in before}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import pytest
-
 from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import files
 from tests.core.checkpoints.checkpoint_files import (
@@ -16,6 +14,7 @@ from tests.core.checkpoints.checkpoint_files import (
     latest_complete,
     torch_file,
 )
+from tests.tables import each
 
 
 def found_in(tree: dict[str, bytes], format: str = "auto") -> FoundCheckpoints:
@@ -74,13 +73,13 @@ def test_a_nemo_folder_is_found_by_its_step_and_not_by_its_samples() -> None:
     assert [one.step for one in found.older] == [99]
 
 
-@pytest.mark.parametrize("folder", ["checkpoints", "exp/2026-11-22_10-00-00/checkpoints"])
+@each("folder", ["checkpoints", "exp/2026-11-22_10-00-00/checkpoints"])
 def test_a_nemo_folder_is_found_below_the_experiment(folder: str) -> None:
     tree = {f"{folder}/{name}": content for name, content in nemo(NEMO.format(99)).items()}
     assert best(found_in(tree)) == (f"{folder}/{NEMO.format(99)}", 99, "nemo")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "says"),
     [
         ({NEMO.format(199) + "-unfinished": b""},
@@ -104,7 +103,7 @@ def test_nanotrons_folder_is_the_checkpoint_and_no_file_in_it() -> None:
     assert best(found_in(nanotron(10) | nanotron(20) | {"latest.txt": b"20"})) == ("20", 20, "nanotron")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "says"),
     [
         ({"latest.txt": b"10"}, "newer than 10 in latest.txt: its save has not finished"),
@@ -131,7 +130,7 @@ def test_torchtitans_folders_are_distributed_checkpoints() -> None:
     assert best(found_in(tree)) == ("step-200", 200, "dcp")
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "damage", "says"),
     [
         (dcp_folder("checkpoint-4/pytorch_model_fsdp_0") | dcp_folder("checkpoint-4/optimizer_0"),
@@ -187,7 +186,7 @@ def test_last_ckpt_and_what_slurm_made_lightning_save_are_of_the_step_that_is_in
     assert [(one.path, one.step) for one in real.older] == [("last.ckpt", 2)]
 
 
-@pytest.mark.parametrize("folder", ["", "checkpoints/", "lightning_logs/version_3/checkpoints/",
+@each("folder", ["", "checkpoints/", "lightning_logs/version_3/checkpoints/",
                                     "logs/mine/version_0/checkpoints/"])
 def test_lightnings_checkpoints_are_found_where_its_loggers_put_them(folder: str) -> None:
     tree = {f"{folder}{name}": content for name, content in files("lightning").items()}
@@ -198,7 +197,7 @@ def test_a_ckpt_of_another_program_stays_a_torch_file() -> None:
     assert best(found_in({"model_7.ckpt": torch_file()})) == ("model_7.ckpt", 7, "torch")
 
 
-@pytest.mark.parametrize(
+@each(
     ("tree", "path", "says"),
     [
         ({"step_9/state.msgpack": b"x", "step_9/opt.msgpack": b"x"}, "step_9",
@@ -219,7 +218,7 @@ def test_what_looks_like_a_checkpoint_and_is_read_by_no_format_is_named(
     assert "resume.format: pattern" in reasons(found)[path]
 
 
-@pytest.mark.parametrize("tree", [{"data_3.npz": b"x"}, {"3/image.jpg": b"x"}, {"train.log": b"x"}, {"README": b"x"}])
+@each("tree", [{"data_3.npz": b"x"}, {"3/image.jpg": b"x"}, {"train.log": b"x"}, {"README": b"x"}])
 def test_other_files_are_not_taken_for_checkpoints(tree: dict[str, bytes]) -> None:
     assert found_in(tree).skipped == ()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files, parts
 from tests.core.checkpoints.checkpoint_files import DictFolder, latest_complete
+from tests.tables import each
 
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 EVERY_PART = [(layout, name) for layout in LAYOUTS for name in parts(layout)]
@@ -158,7 +159,7 @@ def with_damage(layout: str, name: str, damage: str) -> dict[str, bytes]:
     return tree
 
 
-@pytest.mark.parametrize(("layout", "name", "damage", "says"), MATRIX,
+@each(("layout", "name", "damage", "says"), MATRIX,
                          ids=[f"{layout}: {name.rpartition('/')[2]} {damage}" for layout, name, damage, _ in MATRIX])
 def test_a_damaged_checkpoint_is_skipped_with_its_reason_and_the_older_one_is_chosen(
     layout: str, name: str, damage: str, says: str
@@ -257,7 +258,7 @@ def test_a_cut_within_the_first_bytes_of_a_part_of_orbax_is_seen() -> None:
         assert_the_older_is_chosen("orbax", {**files("orbax"), name: before[:place]}, place)
 
 
-@pytest.mark.parametrize("part", EVERY_PART, ids=["/".join(part) for part in EVERY_PART])
+@each("part", EVERY_PART, ids=["/".join(part) for part in EVERY_PART])
 def test_a_file_that_is_lost_emptied_or_full_of_zeros_never_counts(part: tuple[str, str]) -> None:
     layout, name = part
     for damage in ("missing", "zero"):
@@ -269,7 +270,7 @@ def test_a_file_that_is_lost_emptied_or_full_of_zeros_never_counts(part: tuple[s
         assert_the_older_is_chosen(layout, files(layout) | {name: b""}, (name, "empty"))
 
 
-@pytest.mark.parametrize("row", UNSEEN, ids=[" ".join(row) for row in UNSEEN])
+@each("row", UNSEEN, ids=[" ".join(row) for row in UNSEEN])
 def test_what_is_said_to_be_unseen_is_indeed_unseen(row: tuple[str, str, str]) -> None:
     # If structure comes to show one of these, its row here and in the document has to go.
     of, file, damage = row

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
 from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.core.progress.test_lostprogress import FIRST, SECOND, lines, verdict
+from tests.tables import each
 
 SCALE = 100   # the archive's checkpoints are of steps 2 and 4: too few for a log to count below them
 WHOLE = {layout: found_in(files(layout)) for layout in LAYOUTS}
@@ -43,11 +42,11 @@ def test_a_start_below_a_checkpoint_whose_name_tells_no_step_is_a_warning() -> N
     assert made == {start: "warn" if start == 1 else "" for start in STARTS}, "only a start from nothing can be told"
 
 
-@pytest.mark.parametrize("found", WHOLE.values(), ids=WHOLE)
+@each("found", WHOLE.values(), ids=WHOLE)
 def test_a_start_below_the_newest_checkpoint_of_every_layout_is_told(found: FoundCheckpoints) -> None:
     assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (said, _) in STARTS.items()}
 
 
-@pytest.mark.parametrize("found", DAMAGED.values(), ids=DAMAGED)
+@each("found", DAMAGED.values(), ids=DAMAGED)
 def test_a_start_below_the_older_one_is_told_where_the_newest_is_damaged(found: FoundCheckpoints) -> None:
     assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (_, said) in STARTS.items()}

@@ -10,6 +10,7 @@ import pytest
 
 from safelaunch.adapters import registry
 from safelaunch.cli import VERBS, run
+from tests import deadlines
 
 COMPLETE = """\
 PATH={bin}:$PATH
@@ -26,8 +27,13 @@ def _a_registry_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def in_bash(words: str) -> list[str]:
-    script = COMPLETE.format(bin=Path(sys.executable).parent, words=words)
+def in_bash(folder: Path, words: str) -> list[str]:
+    """What a bash offers, whose safelaunch waits for the list of runs as long as it takes."""
+    program = folder / "bin" / "safelaunch"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {deadlines.__file__} "$@"\n')
+    program.chmod(0o755)
+    script = COMPLETE.format(bin=program.parent, words=words)
     done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.stdout.split()
@@ -45,8 +51,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], w
 def test_bash_completes_verbs_and_the_names_of_runs(tmp_path: Path) -> None:
     for name in ("bloom-176b", "bloom-mini", "other"):
         registry.register(tmp_path / name, name, f"{name}-1", "12")
-    assert in_bash("safelaunch sta") == ["status", "stacks"]
-    assert sorted(in_bash("safelaunch status blo")) == ["bloom-176b", "bloom-mini"]
+    assert in_bash(tmp_path, "safelaunch sta") == ["status", "stacks"]
+    assert sorted(in_bash(tmp_path, "safelaunch status blo")) == ["bloom-176b", "bloom-mini"]
 
 
 def test_the_name_of_a_run_that_a_shell_could_read_as_code_is_not_offered(

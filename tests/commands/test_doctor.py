@@ -113,7 +113,7 @@ def test_the_small_job_is_cancelled_by_its_own_name_whatever_happens(
     fake_command(folder / "bin", "salloc", f'echo "$*" >"{folder}/asked"; {salloc}')
     fake_command(folder / "bin", "squeue", "echo 'n[3-4]'")
     fake_command(folder / "bin", "scancel", f'echo "$*" >"{folder}/cancelled"')
-    monkeypatch.setattr(doctor, "ASK_S", 0.3 if "sleep" in salloc else 20.0)
+    monkeypatch.setattr(doctor, "ASK_S", 10.0 if "sleep" in salloc else 60.0)   # bash must begin within it
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt), doctor.small_job(["--job-name=mine"], dict(os.environ), said.append) as job:
         assert job.nodes == (("n3", "n4") if "Granted" in salloc else ()) and bool(job.trouble) is not bool(job.id)

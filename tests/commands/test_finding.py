@@ -157,6 +157,6 @@ def as_nobody(act: Callable[[], object]) -> str:
             return f"{error.message}\n{error.hint}"
         return "no error"
 
-    answer = run_in_child(fallen, 20.0)
+    answer = run_in_child(fallen, 60.0)
     assert answer.value is not None, answer.error
     return answer.value

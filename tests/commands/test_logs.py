@@ -327,5 +327,5 @@ def test_a_log_is_read_at_once_where_the_run_has_ended_by_a_clock_that_is_an_hou
     bloom.log(2, b"the end\n")
     reader = threading.Thread(target=wait_for_last_lines, args=(bloom.run,), daemon=True)
     reader.start()
-    reader.join(20)
+    reader.join(60)
     assert not reader.is_alive()

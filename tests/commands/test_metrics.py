@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import stat
 import subprocess
 import time
@@ -19,6 +18,7 @@ from safelaunch.cli import run
 from safelaunch.core.metrics import FAMILIES
 from tests import promtext
 from tests.handmade import Made, make_run, make_running
+from tests.ports import free_ports
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -103,9 +103,7 @@ def test_the_real_node_exporter_reads_each_value_of_the_textfile(
 
 def scrape(folder: Path) -> str:
     """What node_exporter says of a folder of textfiles, once it listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     exporter = subprocess.Popen(
         ["prometheus-node-exporter", "--collector.disable-defaults", "--web.disable-exporter-metrics",
          "--collector.textfile", f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"],

@@ -41,7 +41,7 @@ def project(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "home").mkdir(mode=0o700)
     monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", str(folder / "site.yaml"))
     monkeypatch.setattr(local, "submit", lambda *_: "4711")
-    monkeypatch.setattr("safelaunch.views.submitting.GIT_BEFORE_S", 10.0)
+    monkeypatch.setattr("safelaunch.views.submitting.GIT_BEFORE_S", 120.0)
     work = folder / "work"
     work.mkdir()
     (work / "train.yaml").write_text(TEXT.replace(MARK, OLD_MARK))

@@ -70,7 +70,7 @@ def test_a_local_run_gets_a_shell_with_its_environment(
     made = make_run(tmp_path / "local", cluster="local")
     monkeypatch.delenv("FROM_SUBMIT")
     done = subprocess.run([sys.executable, "-m", "safelaunch", "shell", str(made.dir)], text=True, capture_output=True,
-                          input='echo "$FROM_SUBMIT $SAFELAUNCH_RUN_ID $PWD"\n', timeout=30)
+                          input='echo "$FROM_SUBMIT $SAFELAUNCH_RUN_ID $PWD"\n', timeout=120)
     assert f"yes 1a2b3c4d {tmp_path}" in done.stdout, done.stderr
 
 
@@ -83,7 +83,7 @@ def test_on_a_real_slurm_the_step_starts_beside_a_training_that_holds_all_gpus(
 
     printed = drill.as_user("shell", str(drill.run_dir), node, "--print")
     words = shlex.split(printed.stdout)
-    done = sandbox.run([word for word in words if word not in ("--pty", "bash")] + ["hostname"], timeout_s=30)
+    done = sandbox.run([word for word in words if word not in ("--pty", "bash")] + ["hostname"], timeout_s=120)
 
     assert (done.returncode, done.stdout.strip()) == (0, node), done.stderr
     drill.as_user("stop", "--now", str(drill.run_dir))

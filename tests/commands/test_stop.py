@@ -211,9 +211,7 @@ def test_a_stop_is_confirmed_as_soon_as_the_supervisor_writes_that_it_saw_it(
     bloom.attempt()
     leader = threading.Timer(0.3, sees, (bloom,))
     leader.start()
-    began_s = time.monotonic()
     assert run(["stop"]) == 0
-    assert time.monotonic() - began_s < 60.0
     assert "its supervisor has seen it" in capsys.readouterr().err
     leader.join()
 
@@ -262,9 +260,10 @@ def test_stop_at_the_next_checkpoint_shows_its_deadline_and_leaves_it_to_the_sup
     sees(made, "checkpoint")
     began_t = time.time()
     assert run(["stop", "--checkpoint", *words, str(made.dir)]) == 0
+    ended_t = time.time()
     assert control(made) == ["checkpoint"]
     until_t = (made.dir / "control" / "checkpoint").stat().st_mtime + made.run.plan.kill_switch.grace_s
-    assert -1.0 <= until_t - began_t - left_s < 20.0
+    assert began_t - 1.0 <= until_t - left_s <= ended_t + 1.0
     said = capsys.readouterr().err
     assert "ends as soon as its next checkpoint is complete" in said
     assert f"at the latest at {talk.moment(until_t)}" in said
@@ -310,7 +309,7 @@ def test_who_may_not_stop_it_is_told_who_may() -> None:
                    "import safelaunch.commands.stop; from safelaunch.cli import run\n"
                    "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(run(['stop', %r]))")
         done = subprocess.run([sys.executable, "-c", program % (sys.path, str(made.dir))], text=True,
-                              capture_output=True, timeout=30, cwd="/")
+                              capture_output=True, timeout=120, cwd="/")
         assert done.returncode == 2, done.stderr
         assert f"you may not touch {made.dir}/control/kill: only {ME}" in done.stderr
         assert "kill_switch.group" in done.stderr

@@ -18,9 +18,10 @@ from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.views import submitplan, submitting
+from tests import deadlines
 from tests.handmade import fake_command
 
-SAFELAUNCH = [sys.executable, "-m", "safelaunch"]
+SAFELAUNCH = [sys.executable, deadlines.__file__]
 START = "sbatch: Job 14001 to start at 2030-11-25T08:14:35 using 2 processors on nodes n[0-1] in partition main"
 SBATCH = f"""echo "$*" >>"$HOME/calls"
 if [[ $1 == --test-only ]]; then echo '{START}' >&2; else echo 12; fi"""

@@ -16,7 +16,7 @@ from tests.users import open_paths, read_all
 BOB = "sl-bob"
 YAML = """\
 name: team
-command: {trainer} --steps 2000 --step-time 0.05 --die-at 6 --die-rank -1 --exit-code 3 --ckpt ckpt ${{RESUME_ARGS}}
+command: {trainer} --steps 100000 --step-time 0.05 --die-at 6 --die-rank -1 --exit-code 3 --ckpt ckpt ${{RESUME_ARGS}}
 slurm: {{nodes: 2, time: 30}}
 launch: {{with: srun}}
 resume: {{dir: ckpt, format: torch, args: "--load {{path}}"}}
@@ -38,7 +38,8 @@ def submitted_by_a_careful_person(sandbox: Sandbox, installation: Installation, 
 def by_bob(drill: Drill, verb: str, *words: str) -> str:
     """What a verb prints for sl-bob."""
     done = drill.as_user(verb, str(drill.run_dir), *words, user=BOB)
-    assert done.returncode == 0, f"{verb}: {done.returncode}: {done.stdout}{done.stderr}"
+    # 124: the supervisor has had no turn for six seconds, and sees the stop later.
+    assert done.returncode in ((0, 124) if verb == "stop" else (0,)), f"{verb}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -70,19 +71,22 @@ def test_a_teammate_sees_how_the_run_is_doing_and_stops_it(
     assert end - begin < 4, "a restart is four lines at most"
 
     by_bob(drill, "stop")
-    waited = drill.as_user("wait", str(drill.run_dir), "--timeout", "40s", user=BOB)
+    waited = drill.as_user("wait", str(drill.run_dir), "--timeout", "120s", user=BOB, timeout_s=180)
     assert waited.returncode == 12, waited.stderr
     state = drill.wait_end()
     assert state.ended and BOB in state.ended.why
     assert open_paths(drill.run_dir, 0o027) == ["control 3770"]
 
 
-def test_a_teammate_reads_all_that_the_run_writes_but_no_value_of_env(
+def test_a_teammate_reads_all_that_the_run_writes_but_no_value_of_env_and_touches_nothing(
     sandbox: Sandbox, installation: Installation, workdir: Path
 ) -> None:
     drill = submitted_by_a_careful_person(sandbox, installation, workdir)
     drill.wait_event("attempt_started", 2)
     drill.wait_event("verdict")
+    for act in ("cat submit.env", "touch journal/mine", "touch claims/9", "touch run.json", "touch attempts/0009"):
+        done = sandbox.run(["bash", "-c", act], user=BOB, cwd=drill.run_dir)
+        assert "Permission denied" in done.stderr, act
     by_bob(drill, "stop", "--now")
     drill.wait_end()
     bob, team = pwd.getpwnam(BOB).pw_uid, grp.getgrnam(TEAM).gr_gid
@@ -94,15 +98,3 @@ def test_a_teammate_reads_all_that_the_run_writes_but_no_value_of_env(
     assert [name for name, content in seen.items() if b"marker-of-this-run" in content] == []
     assert b"marker-of-this-run" in (drill.run_dir / "job.sbatch").read_bytes()
     assert stranger == {}
-
-
-def test_the_environment_of_the_submit_and_the_journal_are_not_the_teammates_to_touch(
-    sandbox: Sandbox, installation: Installation, workdir: Path
-) -> None:
-    drill = submitted_by_a_careful_person(sandbox, installation, workdir)
-    drill.wait_event("attempt_started", 1)
-    for act in ("cat submit.env", "touch journal/mine", "touch claims/9", "touch run.json", "touch attempts/0009"):
-        done = sandbox.run(["bash", "-c", act], user=BOB, cwd=drill.run_dir)
-        assert "Permission denied" in done.stderr, act
-    by_bob(drill, "stop", "--now")
-    drill.wait_end()

@@ -59,6 +59,15 @@ async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
     raise AssertionError(f"{table.row_count} runs, not {count}")
 
 
+async def asks(pilot: Pilot[None], wanted: bool) -> None:
+    """Returns once a question is on the screen, or gone."""
+    for _ in range(2400):
+        if isinstance(pilot.app.screen, Question) == wanted:
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it asks nothing" if wanted else "it still asks")
+
+
 def test_a_look_that_was_asked_for_is_not_lost_to_the_clocks(made: Made) -> None:
     async def check(pilot: Pilot[None]) -> None:
         await lists(pilot, 1)
@@ -135,11 +144,9 @@ def test_nothing_is_done_without_a_yes(made: Made) -> None:
         for key in ("k", "K", "h", "g"):
             for answer in ("n", "escape", "enter"):
                 await pilot.press(key)
-                await pilot.pause()
-                assert isinstance(pilot.app.screen, Question)
+                await asks(pilot, True)
                 await pilot.press(answer)
-                await pilot.pause()
-                assert not isinstance(pilot.app.screen, Question)
+                await asks(pilot, False)
         assert not list((made.dir / "control").iterdir())
 
     on_screen(check)
@@ -172,7 +179,7 @@ def test_a_run_is_stopped_from_the_screen(
     async def check(pilot: Pilot[None]) -> None:
         await lists(pilot, 1)
         await pilot.press("k")
-        await pilot.pause()
+        await asks(pilot, True)
         await pilot.press("y")
         for _ in range(2400):
             if (training.run_dir / "control" / "kill").exists():

@@ -36,11 +36,9 @@ def test_it_sees_an_end_that_comes_later(bloom: Made) -> None:
     waiter = threading.Thread(target=lambda: codes.append(run(["wait", str(bloom.dir)])))
     waiter.start()
     time.sleep(0.3)
-    begun_s = time.monotonic()
     bloom.event("stopped", why="asked")
     waiter.join(60)
     assert codes == [12]
-    assert time.monotonic() - begun_s < 10 * waiting.POLL_S[1]
 
 
 def test_json_is_one_object(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -44,7 +46,7 @@ def test_an_empty_log_is_no_sign_of_health(here: Path) -> None:
 
 @pytest.mark.parametrize("kept", [1, 3, 20, 9000], ids=str)
 def test_a_gzip_file_that_ends_too_early_is_read_as_far_as_it_goes(here: Path, kept: int) -> None:
-    data = gzip.compress(STEPS + os.urandom(20_000).hex().encode() + OOM)
+    data = gzip.compress(STEPS + random.Random(1).randbytes(20_000).hex().encode() + OOM)
     (here / "a.log.gz").write_bytes(data[:kept])
     done = why("a.log.gz")
     assert done.returncode == 0
@@ -52,7 +54,8 @@ def test_a_gzip_file_that_ends_too_early_is_read_as_far_as_it_goes(here: Path, k
 
 
 def test_random_bytes_are_said_to_be_no_text(here: Path) -> None:
-    (here / "a.log").write_bytes(os.urandom(300_000))
+    # Of others one in 65,536 begins as a gzip file.
+    (here / "a.log").write_bytes(random.Random(1).randbytes(300_000))
     done = why("a.log")
     assert done.returncode == 0 and "it is hardly text" in done.stdout
 
@@ -162,14 +165,16 @@ def test_a_log_of_somebody_else_is_left_out_of_a_folder_and_refused_by_name(here
         return subprocess.run([sys.executable, "-c", script, "why", *words], cwd="/", env=env, capture_output=True,
                               text=True, timeout=60)
 
-    folder = Path("/tmp") / f"why-odd-{os.getpid()}"
+    open_folder = Path(tempfile.mkdtemp(prefix="safelaunch-why-odd-"))
+    open_folder.chmod(0o755)
+    folder = open_folder / "logs"
     shutil.move(here / "logs", folder)
     try:
         both, closed = as_nobody(str(folder)), as_nobody(str(folder / "closed.log"))
         (folder / "own.log").unlink()
         none = as_nobody(str(folder))
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(open_folder)
     assert both.returncode == 0 and "1 of the 2 logs" in both.stderr and "cuda_oom" in both.stdout, both.stderr
     assert closed.returncode == 2 and "Permission denied" in closed.stderr
     assert none.returncode == 2 and "none of its 1 logs are readable for you" in none.stderr
@@ -191,11 +196,10 @@ def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
 
 @pytest.mark.parametrize("verb", ["why", "status", "logs", "events", "stop", "wait", "hold", "stacks", "policy"])
 def test_the_whole_machine_is_no_run_and_no_log(here: Path, verb: str) -> None:
-    start_s = time.monotonic()
     done = subprocess.run([*WHY[:-1], verb, "/"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and done.stderr.startswith("safelaunch: / "), done.stderr
     assert len(done.stderr.splitlines()) == 2   # the second says what to do
-    assert time.monotonic() - start_s < whysubject.FOLDER_DEADLINE_S
+    assert "not searched within" not in done.stderr and "does not answer" not in done.stderr
 
 
 # --- outputs --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from safelaunch.core.acts import ACTS, ActOutcome
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
 from safelaunch.errors import SlurmRefused
+from tests.tables import each
 
 SRC = Path(safelaunch.__file__).parent
 
@@ -75,7 +76,7 @@ def test_what_follows_from_an_act_is_numbered_around_its_outcome() -> None:
     assert [event.seq for event in pen.lines] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(("error", "ok", "open_intents"), [
+@each(("error", "ok", "open_intents"), [
     (SlurmRefused("no", argv=("sbatch",), returncode=1), False, 0),
     (OSError("no space left"), None, 1),
 ], ids=["a refusal settles it", "of another error the next supervisor finds out what happened"])

@@ -20,6 +20,8 @@ from benchmarks.history import (
     replace_block,
 )
 
+from tests.tables import each
+
 
 def row(commit: str = "aaaaaaa", cores: int = 2, slurm: str = "22.05.8", dirty: bool = False,
         **ratios: float) -> Row:
@@ -27,7 +29,7 @@ def row(commit: str = "aaaaaaa", cores: int = 2, slurm: str = "22.05.8", dirty: 
     return Row(commit, dirty, "2026-11-22T20:00:00+0000", cores, (0.5, 1.5), slurm, "3.11.2", "6.1", 200.0, figures)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "names"),
     [
         ([], []),
@@ -57,7 +59,7 @@ def test_warning_names_the_figure_its_peer_both_ratios_both_commits_and_both_loa
         "restart: 3.00 × a bash loop around srun at 89abcde+changes (load 7.5), 2.00 × at 1234567 (load 0.5): 50% more"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "commits", "word"),
     [([], None, "empty"), ([row()], None, "no commit"), ([row()], MOST_COMMITS + 1, f"{MOST_COMMITS + 1} commits"),
      ([row()], MOST_COMMITS, ""), ([row()], 0, "")],
@@ -73,7 +75,7 @@ def test_row_is_read_as_it_was_written() -> None:
     assert parse_rows("".join(map(render_row, rows))) == rows
 
 
-@pytest.mark.parametrize("torn", ["{", "[]", "{}", '{"commit": "1", "figures": {"restart": 3}}'])
+@each("torn", ["{", "[]", "{}", '{"commit": "1", "figures": {"restart": 3}}'])
 def test_line_that_is_no_row_is_named_with_its_number(torn: str) -> None:
     with pytest.raises(ValueError, match=r"history\.jsonl:2: no row"):
         parse_rows(render_row(row()) + torn + "\n")

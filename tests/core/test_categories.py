@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from safelaunch.core.categories import NAMES, TABLE, advice
 from safelaunch.core.causes import program, surroundings
 from safelaunch.core.causes.category import ADVICE, POLICY_WORDS, Category
 from safelaunch.core.ledger import KINDS
+from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "safelaunch"
@@ -20,7 +19,7 @@ TABLES = ("core/causes/surroundings.py", "core/causes/program.py")   # two halve
 MANY = 4   # so many of their names in one literal are a table of categories
 
 
-@pytest.mark.parametrize(("name", "row"), [(name, TABLE[name]) for name in NAMES], ids=NAMES)
+@each(("name", "row"), [(name, TABLE[name]) for name in NAMES], ids=NAMES)
 def test_every_category_says_what_follows_and_why(name: str, row: Category) -> None:
     assert row.action in ADVICE and row.then in POLICY_WORDS and row.because
     assert row.budget is None or row.budget > 0

@@ -65,7 +65,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("runtime", GOLDEN)
+@each("runtime", GOLDEN)
 def test_each_runtime_is_started_with_the_words_of_its_manual(runtime: str) -> None:
     plan = plan_of(f"container.runtime={runtime}")
     assert value_of(plan, "CONTAINER").split("\n") == GOLDEN[runtime]

@@ -8,18 +8,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from safelaunch.core.categories import TABLE
 from safelaunch.core.endings import JOB_ENDS, RUN_ENDED, AttemptEnd, JobEnd, JobEndRow, RunEnd
 from safelaunch.core.folding import _STEPS
+from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "safelaunch"
 NAMES = ("how", "said_how", "ended", "ending")
 
 
-@pytest.mark.parametrize(("end", "row"), JOB_ENDS.items(), ids=JOB_ENDS)
+@each(("end", "row"), JOB_ENDS.items(), ids=JOB_ENDS)
 def test_every_reason_of_slurms_is_told_and_judged(end: str, row: JobEndRow) -> None:
     assert row.told and row.summary and row.category in TABLE and 0 < row.confidence <= 1
 
@@ -35,7 +34,7 @@ def test_attempts_ends_are_documented() -> None:
     assert row is not None and set(re.split(", | or ", row[1])) == set(AttemptEnd)
 
 
-@pytest.mark.parametrize("end", [*AttemptEnd, *RunEnd, *JobEnd])
+@each("end", [*AttemptEnd, *RunEnd, *JobEnd])
 def test_an_end_is_its_word_wherever_it_is_written(end: AttemptEnd | RunEnd | JobEnd) -> None:
     word = end.value
     assert end == word and f"{end}" == str(end) == word and json.loads(json.dumps({end: end})) == {word: word}

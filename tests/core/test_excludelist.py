@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.excludelist import ExcludeList, unknown_names
+from tests.tables import each
 
 THERE = ("n0", "n1", "n2")
 
 
-@pytest.mark.parametrize(("names", "there", "unknown"), [
+@each(("names", "there", "unknown"), [
     (("n1", "old7", "n2", "old3", "old7"), THERE, ("old7", "old3")), (("n0",), THERE, ()),
     (("old7",), None, ()), (("old7",), (), ()),
 ], ids=["each once, in their order", "all are there", "Slurm says nothing", "an empty answer says nothing"])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from safelaunch.core import journal
 from safelaunch.core.folding import _STEPS, fold
 from safelaunch.core.model import Event
 from safelaunch.core.state import Ended, State
+from tests.tables import each
 
 
 class Pen:
@@ -129,7 +129,7 @@ def test_no_journal_whatever_it_says_stops_the_fold(events: list[Event], at: int
     assert state.job is None or state.job in state.jobs
 
 
-@pytest.mark.parametrize(
+@each(
     ("pen", "name"),
     [
         (Pen(), "submitting"),
@@ -163,7 +163,7 @@ def test_a_checkpoint_that_advances_refills_the_budget_without_progress() -> Non
     assert (pen.state.best_step, pen.state.failures_without_progress, pen.state.restarts) == (100, 0, 1)
 
 
-@pytest.mark.parametrize("step", [100, 99, 0], ids=["the same again", "an older one", "the first"])
+@each("step", [100, 99, 0], ids=["the same again", "an older one", "the first"])
 def test_a_checkpoint_that_does_not_advance_refills_nothing(step: int) -> None:
     pen = end_attempt(started(), 1, "failed", checkpoint=100)
     pen.write("attempt_started", attempt=2, job="11", nodes=["n0"])
@@ -188,7 +188,7 @@ def test_the_first_end_of_a_run_is_final() -> None:
     assert state.ended == Ended("stopped", 12, "alice touched kill", 1004.0)
 
 
-@pytest.mark.parametrize("odd", [10**18, 256, -1, None, "12", 1.5], ids=str)
+@each("odd", [10**18, 256, -1, None, "12", 1.5], ids=str)
 def test_an_exit_code_that_no_process_can_have_is_not_taken_for_the_runs(odd: object) -> None:
     """The shell would see the last eight bits of it, which can be 0."""
     ended = started().write("stopped", exit_code=odd, why="x").state.ended
@@ -200,7 +200,7 @@ def test_an_ended_run_preserves_no_site() -> None:
     assert pen.state.preserving_until is None
 
 
-@pytest.mark.parametrize("until", [float("nan"), float("inf"), "soon", None, 10**400],
+@each("until", [float("nan"), float("inf"), "soon", None, 10**400],
                          ids=["NaN", "Infinity", "text", "null", "400 digits"])
 def test_a_time_that_is_none_preserves_no_site(until: object) -> None:
     assert started().write("preserved", until=until).state.preserving_until is None
@@ -279,7 +279,7 @@ def test_a_node_that_the_cluster_does_not_know_is_left_out_until_it_is_kept_out_
     assert pen.write("node_excluded", node="n1", why="silent").state.left_out == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("event", "data"),
     [
         ("progress", {"attempt": 1}),
@@ -315,7 +315,7 @@ def test_a_next_job_that_a_person_queues_afterwards_counts_again() -> None:
     assert (state.successor, state.next_cancelled) == ("13", None)
 
 
-@pytest.mark.parametrize(("word", "job", "successor", "excludes"), [
+@each(("word", "job", "successor", "excludes"), [
     ("handed_over", "12", "12", ("n1",)),
     ("handed_over", None, None, ("n1",)),
     ("successor_relaxed", "12", "12", ("n1",)),
@@ -365,7 +365,7 @@ def test_batch_scripts_word_of_anything_else_is_no_end() -> None:
     assert shell_says(elsewhere).failed_alone is None
 
 
-@pytest.mark.parametrize(("until", "known"), [(1500.5, 1500.5), (None, None), ("soon", None), (True, None),
+@each(("until", "known"), [(1500.5, 1500.5), (None, None), ("soon", None), (True, None),
                                               (float("nan"), None)])
 def test_a_pause_has_its_end_until_the_next_decision(until: object, known: float | None) -> None:
     pen = started().write("attempt_ended", attempt=1, how="failed", exit_code=1)

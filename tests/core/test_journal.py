@@ -77,7 +77,7 @@ def test_a_rendered_event_is_one_ascii_line(events: list[Event]) -> None:
         assert rendered.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("key", ["v", "t", "gen", "seq", "host", "event"])
+@each("key", ["v", "t", "gen", "seq", "host", "event"])
 def test_an_event_cannot_carry_a_field_of_the_lines_own(key: str) -> None:
     with pytest.raises(ValueError, match=key):
         journal.render(Event(1.0, 1, 1, "h", "progress", {key: 1}))
@@ -130,7 +130,7 @@ def test_a_torn_last_line_is_ignored_in_silence(cut: int) -> None:
     assert not merged.problems
 
 
-@pytest.mark.parametrize("cut", [1, 10, 40])
+@each("cut", [1, 10, 40])
 def test_a_torn_middle_line_is_reported_with_its_place_and_costs_only_itself(cut: int) -> None:
     torn = line(2)[:-1 - cut] + b"\n"
     merged = journal.merge({"1-h-7.jsonl": line(1) + torn + line(3)})
@@ -161,7 +161,7 @@ def test_garbage_between_whole_lines_costs_no_line(events: list[Event], garbage:
     assert set(map(journal.render, events)) <= {journal.render(event) for event in merged.events}
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         b"[1,2]",
@@ -200,7 +200,7 @@ def test_events_of_a_later_version_of_the_program_are_kept() -> None:
     assert (event.event, dict(event.data)) == ("teleported", {"where": "n7"})
 
 
-@pytest.mark.parametrize("blank", [b"", b"\n\n", b" \t\r\n"], ids=["nothing", "empty lines", "blanks"])
+@each("blank", [b"", b"\n\n", b" \t\r\n"], ids=["nothing", "empty lines", "blanks"])
 def test_blank_lines_are_no_problem(blank: bytes) -> None:
     assert read(blank) == journal.Journal(())
 

@@ -19,6 +19,7 @@ from safelaunch.core.launchers import (
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 TEMPLATE = (SRC / "templates" / "slurm" / "job.sbatch").read_text()
@@ -33,25 +34,25 @@ def lines_of(row: Launcher) -> list[list[str]]:
             *(["python", "-m", name, "train.py"] for name in row.modules)]
 
 
-@pytest.mark.parametrize("row", LAUNCHERS.values(), ids=LAUNCHERS)
+@each("row", LAUNCHERS.values(), ids=LAUNCHERS)
 def test_every_launcher_says_what_it_does(row: Launcher) -> None:
     assert row.doc and row.label
     assert bool(row.programs) == row.starts_ranks or row is LAUNCHERS[CUSTOM]
     assert not (row.starts_ranks and row.fills_gpus)
 
 
-@pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
+@each(("has_nproc", "is_wide", "name"), [
     (True, True, "torchrun"), (True, False, "torchrun"), (False, True, "srun"), (False, False, "none")])
 def test_a_config_that_names_none_gets_the_one_that_fits(has_nproc: bool, is_wide: bool, name: str) -> None:
     assert default_launcher(has_nproc, is_wide) == name and name in LAUNCHERS
 
 
-@pytest.mark.parametrize("name", STARTERS)
+@each("name", STARTERS)
 def test_a_launcher_that_starts_ranks_has_its_arm_in_the_script(name: str) -> None:
     assert f"\n{name})\n" in TEMPLATE
 
 
-@pytest.mark.parametrize("row", STARTERS.values(), ids=STARTERS)
+@each("row", STARTERS.values(), ids=STARTERS)
 def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(row: Launcher) -> None:
     for words in lines_of(row):
         assert is_launcher([word.encode() for word in words]), words
@@ -89,7 +90,7 @@ def process(words: list[str]) -> Process:
     return made
 
 
-@pytest.mark.parametrize("name", [name for name, row in LAUNCHERS.items() if row.valued])
+@each("name", [name for name, row in LAUNCHERS.items() if row.valued])
 def test_a_command_line_shows_its_launcher(name: str) -> None:
     row = LAUNCHERS[name]
     for words in (*([one] for one in row.programs), *(["python", "-m", one] for one in row.modules)):

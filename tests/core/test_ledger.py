@@ -33,6 +33,7 @@ from safelaunch.core.ledger import (
     why_readmitted,
 )
 from safelaunch.core.plan import Suspects
+from tests.tables import each
 
 DAY_S = 86400.0
 WEEK_S = 7 * DAY_S
@@ -77,7 +78,7 @@ def score(found: list[NodeEvidence], node: str, now: float, half_life_s: float) 
     return next((one.score for one in standings(found, now, half_life_s) if one.node == node), 0.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("witnesses", "is_out"),
     [
         ([("lost", 1)], True),
@@ -132,7 +133,7 @@ def test_however_much_has_gone_wrong_a_node_is_back_after_three_half_lives() -> 
 # --- time ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("age_s", "left"),
     [(0.0, 1.0), (WEEK_S, 0.5), (2 * WEEK_S, 0.25), (-60.0, 1.0), (-SKEW_S - 1, 0.0), (1e15, 0.0)],
     ids=["new", "one half-life", "two", "another clock is a minute ahead", "from the future", "from long ago"],
@@ -177,14 +178,14 @@ def test_without_new_evidence_an_exclusion_ends_when_it_was_said_to(found: list[
 # --- the same cause on other nodes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", INFERRED)
+@each("kind", INFERRED)
 def test_same_cause_on_disjoint_nodes_blames_no_node(kind: str) -> None:
     found = [evidence("n1", kind, attempt=n, fingerprint="f") for n in (1, 2, 3, 4)]
     assert names(kept_out(*found)) == ("n1",)
     assert kept_out(*found, evidence("n2", kind, attempt=5, fingerprint="f")) == ()
 
 
-@pytest.mark.parametrize("kind", FACTS)
+@each("kind", FACTS)
 def test_what_was_seen_at_the_node_itself_stays_true_of_two_nodes(kind: str) -> None:
     found = [evidence("n1", kind, attempt=1, fingerprint="f"), evidence("n2", kind, attempt=2, fingerprint="f")]
     assert set(names(kept_out(*found))) == {"n1", "n2"}
@@ -196,7 +197,7 @@ def network(fingerprint: str = "f", **nodes_of: str) -> list[NodeEvidence]:
             for attempt, nodes in nodes_of.items() for node in nodes.split()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "expected"),
     [
         (network(a1="n1 n2", a2="n1 n3"), {"n1"}),
@@ -267,7 +268,7 @@ def test_right_after_clearing_nothing_is_left(found: list[NodeEvidence], node: s
 # --- which of them to keep out ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "nodes", "spares", "expected"),
     [("10%", 16, 0, 1), ("10%", 4, 0, 1), ("10%", 40, 0, 4), ("10%", 16, 3, 3), ("0", 16, 3, 0), ("2", 16, 3, 2),
      ("100%", 4, 0, 4), ("0%", 4, 0, 1), ("12.5%", 16, 0, 2)],
@@ -297,7 +298,7 @@ def test_only_nodes_that_are_there_use_up_the_cap() -> None:
     assert names(kept_out(*found, nodes=4, among=NODES)) == ("n1",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("available", "expected"),
     [(("n0", "n1", "n2", "n3"), ()), (("n0", "n1", "n2", "n3", "n4"), ("n1",)), (None, ("n1", "n2")),
      (("n0", "n3", "n4", "n5"), ("n1", "n2")), ((), ())],
@@ -345,7 +346,7 @@ def test_the_order_of_evidence_does_not_matter(found: list[NodeEvidence], random
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_every_kind_says_what_it_is_and_where_its_weight_comes_from(kind: str) -> None:
     row = KINDS[kind]
     assert row.what and row.source and 0 <= row.weight <= SURE
@@ -370,7 +371,7 @@ def test_a_dead_node_is_not_kept_out_where_the_run_can_only_wait_for_it() -> Non
 # --- clusters -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("of", "cluster", "counts"),
     [
         (("alpha",), "alpha", "alpha"),
@@ -405,7 +406,7 @@ def test_a_clear_on_one_cluster_leaves_the_node_of_that_name_on_another_alone() 
     assert [names(kept_out(*of_cluster(found, name))) for name in ("alpha", "beta")] == [(), ("n3",)]
 
 
-@pytest.mark.parametrize(("found", "is_full", "expected"), [
+@each(("found", "is_full", "expected"), [
     ([evidence("n1", "network"), evidence("n1", "network", attempt=2)], True, "max_excluded"),
     ([evidence("n1", "network"), evidence("n1", "network", attempt=2)], False, "too few nodes"),
     ([evidence("n1", "network"), evidence("n1", "network", attempt=2, ago_s=WEEK_S)], True, "faded"),

@@ -47,7 +47,7 @@ def test_a_line_without_a_cluster_is_of_one_that_nobody_knows() -> None:
     assert found == replace(ONE, cluster="")
 
 
-@pytest.mark.parametrize("odd", [7, None, ["alpha"], "two words", "a" * 65, "a;b"])
+@each("odd", [7, None, ["alpha"], "two words", "a" * 65, "a;b"])
 def test_a_line_of_an_odd_cluster_is_no_line(odd: object) -> None:
     assert parse_line(line(cluster=odd), "alice") is None
 
@@ -102,7 +102,7 @@ def test_no_bytes_make_a_reader_fall(garbage: bytes) -> None:
     assert found is None or isinstance(found, NodeEvidence)
 
 
-@pytest.mark.parametrize("at", range(0, 120, 7))
+@each("at", range(0, 120, 7))
 def test_a_line_behind_a_torn_one_is_read(at: int) -> None:
     torn = render_line(ONE)[:at].rstrip(b"\n")
     assert parse_line(torn + render_line(ONE).rstrip(b"\n"), "alice") == ONE
@@ -114,7 +114,7 @@ def test_halves_of_characters_do_not_reach_a_terminal() -> None:
     assert found.why.encode() == b"? Xid"
 
 
-@pytest.mark.parametrize("node", ["", "n1 n2", "n[0-3]", "-n", "n1\n"], ids=repr)
+@each("node", ["", "n1 n2", "n[0-3]", "-n", "n1\n"], ids=repr)
 def test_no_line_is_written_for_what_is_no_node(node: str) -> None:
     with pytest.raises(ValueError, match="not a line"):
         render_line(NodeEvidence(node, "gpu", 0.0, "why", "alice"))
@@ -147,7 +147,7 @@ def test_a_suspect_of_the_first_version_was_a_lost_node() -> None:
     assert found == NodeEvidence("n1", "lost", 5.0, "no answer", "leader", "r1")
 
 
-@pytest.mark.parametrize(
+@each(
     "data", [{}, {"node": 7}, {"node": "n1", "kind": {}}, {"node": "n1", "attempt": "x"}, {"node": "a/b"}], ids=repr)
 def test_odd_events_are_skipped(data: dict[str, Any]) -> None:
     assert evidence_of([event("node_suspected", **data), event("progress", step=1)], "r1") == ()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from safelaunch.core import nodefold, nodeset
 from safelaunch.errors import ParseError
+from tests.tables import each
 
 NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "jean-zay-ib"]), st.integers(0, 300))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("n0", ("n0",)),
@@ -35,7 +36,7 @@ def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
     assert nodeset.expand(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["n[0-", "n[0-3],m[1", "n0]", "n[3-1]", "n[a-b]", "n[]", "@gpus", "n0!n1", "n0&n1", "n0^n1", "n*", "n?"],
     ids=["cut off in a range", "cut off in the second name", "a bracket too many", "backwards", "letters", "empty",
          "a group", "a difference", "an intersection", "a symmetric difference", "a star", "a question mark"],
@@ -54,7 +55,7 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     assert all(names)
 
 
-@pytest.mark.parametrize(
+@each(
     ("nodes", "expected"),
     [
         ((), ""),

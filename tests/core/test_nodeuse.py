@@ -14,6 +14,7 @@ from safelaunch.core.ledger import CLEARED, RATE, NodeEvidence, exclusions
 from safelaunch.core.ledgerlines import MAX_LINE_BYTES, parse_line, render_line
 from safelaunch.core.nodeuse import DAY_S, NodeUse, judge_fleet, parse_use, rate_evidence, render_use
 from safelaunch.core.plan import Suspects
+from tests.tables import each
 
 NOW = 400 * DAY_S
 FLEET = tuple(f"n{number}" for number in range(48))
@@ -44,7 +45,7 @@ OTHERS = [failed(f"n{number}", 80.0 - 7 * week, week, fingerprint=f"crc:{number}
 AGAIN = [failed("n1", 84.0 - 7 * number, number, fingerprint=f"crc:{number}") for number in range(12)]
 
 
-@pytest.mark.parametrize(("evidences", "uses", "expected"), [
+@each(("evidences", "uses", "expected"), [
     (AGAIN, ATTEMPTS, ["n1"]),
     (AGAIN[:4], ATTEMPTS, []),
     ([*AGAIN, *OTHERS], ATTEMPTS, []),
@@ -128,7 +129,7 @@ def test_a_use_of_many_odd_names_takes_several_lines_that_fit() -> None:
     assert {node for use in parsed if use is not None for node in use.nodes} == set(nodes)
 
 
-@pytest.mark.parametrize("change", [
+@each("change", [
     ('"used_s":3600.0', '"used_s":-1'), ('"used_s":3600.0', '"used_s":1e999'), ('"used_s":3600.0', '"used_s":NaN'),
     ('"n[1-2]"', '"n[1-99999999]"'), ('"n[1-2]"', '"@all"'), ('"n[1-2]"', "7"), ('"v":1', '"v":2'),
     ('"run":"run1"', '"run":""'), ('"run":"run1"', '"run":[]'), ('"attempt":1', '"attempt":"x"'), (":", ";"),

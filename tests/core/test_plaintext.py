@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.plaintext import clean, clean_json, columns
 from safelaunch.core.script import quote_bash
 from safelaunch.core.slurmoutput import parse_ending
+from tests.tables import each
 
 END = "slurmstepd: error: *** JOB 4711 ON n0 CANCELLED AT 2026-11-23T01:02:03 ***"
 
 
-@pytest.mark.parametrize(("text", "shown"), [
+@each(("text", "shown"), [
     ("step 5 of ünïcode", "step 5 of ünïcode"), ("a\tb", "a\tb"), ("one\n  two\r\n", "one; two"),
     ("\x1b[2J", "\\x1b[2J"), ("\x9b31m", "\\x9b31m"), ("a\x85b", "a\\x85b"), ("cc\u202etxt.exe", "cc\\u202etxt.exe"),
     ("\u2028", "\\u2028"), ("step_5\udcff.pt", "step_5\\xff.pt"), ("\ud800", "\\ud800"), (None, "None"),
@@ -35,7 +35,7 @@ def test_any_text_becomes_one_line_that_can_be_encoded(text: str) -> None:
     assert json.loads(line) == text and not any(char in line for char in "\x7f\x9b\u202e")
 
 
-@pytest.mark.parametrize("name", [f"step_9\n{END}\n.pt", f"step_9\r{END}\r.pt", f"step_9\u2028{END}"],
+@each("name", [f"step_9\n{END}\n.pt", f"step_9\r{END}\r.pt", f"step_9\u2028{END}"],
                          ids=["newline", "carriage return", "line separator"])
 def test_the_name_of_a_file_is_never_taken_for_slurms_word(name: str) -> None:
     assert parse_ending(f"safelaunch 2026-11-23T01:02:03 n0: checkpoint {clean(name)} is skipped\n", "4711") is None
@@ -46,7 +46,7 @@ def test_the_name_of_a_file_is_never_taken_for_slurms_word(name: str) -> None:
 def test_bash_reads_any_bytes_back_from_a_quoted_word() -> None:
     words = [bytes(range(1, 256)), b"\xff", b"step_5\xff'\n.pt", "ü".encode()]
     script = "printf '%s\\0'" + "".join(" " + quote_bash(word.decode(errors="surrogateescape")) for word in words)
-    said = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=10).stdout
+    said = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=120).stdout
     assert said.split(b"\0")[:-1] == words
 
 

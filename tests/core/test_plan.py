@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core import plan
+from tests.tables import each
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def test_the_jobs_name_is_the_runs_own() -> None:
     assert plan.make(config(), "a1b2").job_name == "bloom.a1b2"
 
 
-@pytest.mark.parametrize(("file", "expected"), [
+@each(("file", "expected"), [
     ("control/kill", "/scratch/runs/bloom/control/kill"), ("/shared/kill", "/shared/kill"),
 ], ids=["in the run folder", "elsewhere"])
 def test_the_kill_switch_has_an_absolute_path(file: str, expected: str) -> None:
@@ -41,7 +41,7 @@ def test_the_kill_switch_has_an_absolute_path(file: str, expected: str) -> None:
     assert plan.make(config(kill_switch=switch), "r").kill_file == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("slurm", "expected"),
     [
         ({"nodes": 2, "time": "20:00:00"}, [("nodes", "2"), ("time", "20:00:00")]),
@@ -55,7 +55,7 @@ def test_sbatch_options(slurm: dict[str, Any], expected: list[tuple[str, str | N
     assert options(**slurm) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("slurm", "expected"),
     [
         ({}, None),
@@ -75,7 +75,7 @@ def test_gpus_of_a_node(slurm: dict[str, Any], expected: int | None) -> None:
     assert plan.make(config(slurm=slurm), "r").gpus_per_node == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("launch", "slurm", "expected"),
     [
         ({"with": "torchrun", "nproc_per_node": 8}, {"gpus-per-node": 8, "ntasks-per-node": 8}, 1),
@@ -102,7 +102,7 @@ def test_an_attempt_has_a_guard_for_each_task_of_each_node() -> None:
 ARRAY = '"${RESUME_ARGS[@]}"'
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "expected"),
     [
         ("train ${RESUME_ARGS}", f"train {ARRAY}"),

@@ -6,12 +6,12 @@ import ast
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.pulse import Pulse, dump, parse, to_json
 from safelaunch.node.guard.record import _count
+from tests.tables import each
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 NAMES = st.text("abcn019-.", max_size=12)
@@ -35,7 +35,7 @@ def test_a_node_guard_reads_the_same(pulse: Pulse) -> None:
     assert pulse.successor is None or str(int(successor)) == pulse.successor
 
 
-@pytest.mark.parametrize(("key", "value"), [
+@each(("key", "value"), [
     ("v", 2), ("count", None), ("count", "x"), ("gen", 1e400), ("endpoint", ["n0"]), ("endpoint", 7),
     ("watchers", 7), ("successor", "12; reboot"), ("every_s", []),
 ], ids=str)

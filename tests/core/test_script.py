@@ -24,6 +24,7 @@ from safelaunch.core.script import (
     warn_before_s,
 )
 from safelaunch.errors import TemplateError
+from tests.tables import each
 
 HERE = Path(__file__).parent
 TEMPLATE = (HERE.parents[1] / "templates" / "slurm" / "job.sbatch").read_text()
@@ -103,7 +104,7 @@ def lines_of(plan: Plan) -> list[str]:
     return [line.removeprefix("#SBATCH --") for line in directives(plan)]
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@each("name", GOLDEN)
 def test_the_script_is_the_golden_one(name: str) -> None:
     script, golden = rendered(plan_of(GOLDEN[name])), HERE / "golden" / f"{name}.sbatch"
     if os.environ.get("SAFELAUNCH_GOLDEN") == "write":
@@ -115,13 +116,13 @@ def test_there_is_no_golden_script_without_a_case() -> None:
     assert {path.stem for path in (HERE / "golden").iterdir()} == set(GOLDEN)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@each("name", GOLDEN)
 def test_the_body_is_the_templates_own(name: str) -> None:
     script = rendered(plan_of(GOLDEN[name]))
     assert script.partition("# <<< values")[2] == TEMPLATE.partition("# <<< values")[2]
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@each("name", GOLDEN)
 def test_the_templates_values_have_the_names_that_every_script_fills_in(name: str) -> None:
     names = re.compile(r"^SL_\w+(?==)", re.MULTILINE)
     assert sorted(names.findall(values(rendered(plan_of(GOLDEN[name]))))) == sorted(names.findall(values(TEMPLATE)))
@@ -131,7 +132,7 @@ def test_no_value_is_given_the_name_of_a_variable_that_users_have() -> None:
     assert {line.partition("_")[0] for line in values(rendered(plan_of(MINIMAL))).splitlines()[1:]} == {"SL"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         ("20:00:00", "20:00:00"),
@@ -151,7 +152,7 @@ def test_a_directives_value_is_bare_or_in_double_quotes(value: str, text: str) -
     assert quote_directive(value) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         ("", "''"),
@@ -169,7 +170,7 @@ def test_a_bash_value_is_in_single_quotes_with_control_characters_shown(value: s
     assert quote_bash(value) == text
 
 
-@pytest.mark.parametrize("word", ["#SBATCH -n 1", "#PBS -N x", "#BSUB -J x", "#DW jobdw"])
+@each("word", ["#SBATCH -n 1", "#PBS -N x", "#BSUB -J x", "#DW jobdw"])
 def test_no_line_of_a_value_starts_like_a_directive(word: str) -> None:
     script = rendered(plan_of(MINIMAL, f"setup=true\n{word}\n"))
     assert f"\n{word}" not in script.partition("# <<< directives")[2]
@@ -179,7 +180,7 @@ def test_a_comment_in_the_setup_stays_as_it_was_written() -> None:
     assert quote_bash("true\n# load it\n#again") == "'true\n# load it\n#again'"
 
 
-@pytest.mark.parametrize("value", ["a\0b", "\udcff"], ids=["NUL", "not UTF-8"])
+@each("value", ["a\0b", "\udcff"], ids=["NUL", "not UTF-8"])
 def test_what_no_script_can_hold_is_refused(value: str) -> None:
     with pytest.raises(TemplateError):
         quote_directive(value)
@@ -193,19 +194,19 @@ def test_a_value_longer_than_a_process_can_be_given_is_refused() -> None:
         quote_directive("x" * (MAX_VALUE_BYTES + 1))
 
 
-@pytest.mark.parametrize("value", ["a\nb", "a\tb", "\x7f"], ids=["newline", "tab", "delete"])
+@each("value", ["a\nb", "a\tb", "\x7f"], ids=["newline", "tab", "delete"])
 def test_a_directive_with_a_control_character_is_refused(value: str) -> None:
     with pytest.raises(TemplateError, match="control character"):
         quote_directive(value)
 
 
-@pytest.mark.parametrize("name", ["a\n#SBATCH --uid", "Comment", "", "-x", "a b", "a=b"])
+@each("name", ["a\n#SBATCH --uid", "Comment", "", "-x", "a b", "a=b"])
 def test_a_directive_with_another_name_than_an_options_is_refused(name: str) -> None:
     with pytest.raises(TemplateError, match="not the name of an sbatch option"):
         directives(plan_of(MINIMAL)._replace(sbatch=((name, "x"),)))
 
 
-@pytest.mark.parametrize("name", ["UID", "IFS", "RANDOM", "BASH_ARGV", "a-b", "a=b", "x\ny", ""])
+@each("name", ["UID", "IFS", "RANDOM", "BASH_ARGV", "a-b", "a=b", "x\ny", ""])
 def test_a_variable_that_bash_would_not_hand_on_is_refused(name: str) -> None:
     with pytest.raises(TemplateError, match="bash does not hand"):
         rendered(plan_of(MINIMAL)._replace(env=((name, "x"),)))
@@ -229,7 +230,7 @@ def test_what_is_for_the_first_job_only_is_not_in_the_script() -> None:
     assert "begin" not in rendered(plan_of(EVERYTHING))
 
 
-@pytest.mark.parametrize(("own", "is_singleton", "option"), [
+@each(("own", "is_singleton", "option"), [
     ("", True, ["--dependency=singleton"]), ("", False, []),
     ("afterok:12,afterany:13", True, ["--dependency=afterok:12,afterany:13,singleton"]),
     ("afterok:12", False, ["--dependency=afterok:12"]),
@@ -247,7 +248,7 @@ def test_a_flag_has_no_value_and_one_taken_back_is_not_there() -> None:
     assert not [line for line in lines_of(plan_of(EVERYTHING, "slurm.exclusive=false")) if "exclusive" in line]
 
 
-@pytest.mark.parametrize(
+@each(
     ("yaml", "tasks"),
     [(TORCHRUN, 1), (SRUN, 8), (MINIMAL, 1), (SRUN + "launch: {with: none}\n", 1)],
     ids=["torchrun", "srun: one for each GPU", "minimal", "none"],
@@ -263,7 +264,7 @@ def test_tasks_that_the_user_asks_for_win_over_one_for_each_gpu() -> None:
     assert "SL_TASKS_PER_NODE=2\n" in rendered(plan)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         ("30", 1800), ("30:10", 1810), ("20:00:00", 72000), ("1-0", 86400), ("1-2:03", 93780), ("1-02:03:04", 93784),
@@ -274,7 +275,7 @@ def test_a_time_limit_is_read_as_sbatch_reads_it(text: str | None, seconds: int 
     assert time_limit_s(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "seconds"),
     [("20:00:00", 900), ("04:00:00", 720), ("00:10:00", 30), ("00:01:00", 30), ("infinite", 120)],
     ids=["the kill switch's grace", "5 % of a short job", "at least 30 s", "at least 30 s of a minute", "no limit"],
@@ -283,7 +284,7 @@ def test_the_warning_comes_in_time_for_a_checkpoint(limit: str, seconds: int) ->
     assert warn_before_s(plan_of(MINIMAL, f"slurm.time={limit}")) == seconds
 
 
-@pytest.mark.parametrize("block", ["directives", "values"])
+@each("block", ["directives", "values"])
 def test_a_template_without_a_block_is_refused(block: str) -> None:
     with pytest.raises(TemplateError, match=f">>> {block}"):
         rendered(plan_of(MINIMAL), TEMPLATE.replace(f"# <<< {block}", "#"))

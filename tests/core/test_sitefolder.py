@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from safelaunch.core.sitefolder import CAUTION, CHECKS, NEEDS, NOT_SAFE, OK, UNKNOWN, judge
+from tests.tables import each
 
 OTHER = {"host": "n1", "waited_s": 70.0}
 GOOD: dict[str, dict[str, Any]] = {
@@ -34,7 +33,7 @@ def test_good_folder_is_good_in_every_row() -> None:
     assert {row.verdict for row in rows} == {OK}
 
 
-@pytest.mark.parametrize(("name", "changes", "expected"), [
+@each(("name", "changes", "expected"), [
     ("mount", {"kind": "ext4"}, CAUTION), ("mount", {"options": ["rw", "soft"]}, CAUTION),
     ("mount", {"options": ["nocto"]}, CAUTION), ("mount", {"kind": "lustre"}, OK),
     ("write", {"same": False}, NOT_SAFE), ("write", {"took_s": 3.0}, CAUTION),
@@ -54,7 +53,7 @@ def test_each_misbehaviour_is_told(name: str, changes: dict[str, Any], expected:
     assert verdict(name, **changes) == expected
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@each("name", CHECKS)
 def test_folder_that_hangs_is_unknown_and_never_ok(name: str) -> None:
     assert judge({name: {"late": True}})[0].verdict == UNKNOWN
 

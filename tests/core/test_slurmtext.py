@@ -47,6 +47,7 @@ from safelaunch.core.slurmtext import (
     why_no_overlap,
 )
 from safelaunch.errors import ParseError
+from tests.tables import each
 
 # What stands in the job's own output after each act, as measured: a batch script on n0 with `srun -N2` inside.
 AT = "2026-11-21T18:18:25"
@@ -58,7 +59,7 @@ KILLED = "srun: error: n1: task 1: Killed\nsrun: error: n0: task 0: Killed\nafte
 NODE_FAILURE = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "expected"),
     [
         (f"{ABORTED}{STEP} ***\n{JOB} ***\n{TERMINATED}", "cancelled"),
@@ -109,7 +110,7 @@ def test_an_ending_is_found_among_the_trainings_own_lines() -> None:
 START = "safelaunch 2026-11-21T18:20:31+0000 n0: run 1a2b3c4d, job 8510401 on n[0-1]\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "expected"),
     [
         (f"{START}{JOB} DUE TO JOB REQUEUE ***\n", "requeued"),
@@ -127,7 +128,7 @@ def test_of_a_requeued_job_only_what_stands_behind_its_last_start_counts(output:
 PROLOG = "slurmstepd-n0: error: Prolog failure on node n1\n"
 
 
-@pytest.mark.parametrize(("output", "expected", "nodes"), [
+@each(("output", "expected", "nodes"), [
     (f"{START}{PROLOG}{JOB} ***\n", "node_failure", ("n1",)),
     (f"{START}[2026-11-22T23:48:39.470] error: Prolog failure on node n1\nsrun: got SIGCONT\n"
      "[2026-11-22T23:48:39.522] error: *** JOB 8510401 ON n0 CANCELLED AT 2026-11-22T23:48:39 DUE to SIGNAL Terminated"
@@ -145,7 +146,7 @@ def test_a_cancel_behind_a_failed_prolog_is_a_nodes_failure(
     assert (parse_ending(output, "8510401"), parse_failed_prologs(output, "8510401")) == (expected, nodes)
 
 
-@pytest.mark.parametrize(("output", "expected"), [
+@each(("output", "expected"), [
     ("Error running slurm prolog: 1\n", True), (f"{START}{PROLOG}{JOB} ***\n", True), (f"{START}{JOB} ***\n", False),
     (f"Error running slurm prolog: 1\n{START}{JOB} ***\n", False), ("", False),
 ], ids=["the batch host's", "another node's", "a person's", "before a requeue", "no output"])
@@ -159,7 +160,7 @@ def test_any_output_has_an_ending_or_none(text: str) -> None:
         None, "cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("8510401|RUNNING|sl-alice|owner.sh|None|n[0-1]",
@@ -181,12 +182,12 @@ def test_a_line_of_squeue(line: str, expected: QueuedJob) -> None:
     assert parse_squeue(f"{line}\n") == (expected,)
 
 
-@pytest.mark.parametrize("text", ["", "\n", " \n\n"], ids=["nothing", "an empty line", "blanks"])
+@each("text", ["", "\n", " \n\n"], ids=["nothing", "an empty line", "blanks"])
 def test_an_empty_queue_is_empty(text: str) -> None:
     assert parse_squeue(text) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["slurm_load_jobs error: Invalid job id specified", "JOBID PARTITION NAME USER", "1|RUNNING|a|b|c", "|||||"],
     ids=["an error on stdout", "a site's own format", "a field is missing", "no id"],
@@ -196,7 +197,7 @@ def test_lines_of_another_form_are_never_guessed_at(text: str) -> None:
         parse_squeue(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["8517592\n", "8517592;cluster2\n", "Welcome to the machine!\nYour quota: 80 %\n8517592\n",
      "8517592\nsbatch: this project has 12 GPU hours left\n", "  8517592  \n",
@@ -207,14 +208,14 @@ def test_the_job_id_of_sbatch_parsable(text: str) -> None:
     assert parse_submitted(text) == "8517592"
 
 
-@pytest.mark.parametrize("text", ["", "Submitted batch job 7", "7 8", "seven", "7;a b"],
+@each("text", ["", "Submitted batch job 7", "7 8", "seven", "7;a b"],
                          ids=["nothing", "not parsable", "two numbers", "a word", "a cluster with a blank"])
 def test_no_job_id_is_an_error(text: str) -> None:
     with pytest.raises(ParseError, match="not a job id"):
         parse_submitted(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("stderr", "expected"),
     [
         ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
@@ -270,7 +271,7 @@ def test_the_watch_reads_limbo_and_arrays_in_squeue() -> None:
     assert (array.reason, array.name) == ("ReqNodeNotAvail, UnavailableNodes:n0", "a|name\twith all sorts")
 
 
-@pytest.mark.parametrize("line", [
+@each("line", [
     "slurm_load_jobs error: Unable to contact slurm controller", LIMBO[:40], LIMBO.replace("0:36", "soon"), "x" + LIMBO,
 ], ids=["an error", "cut off", "no time", "no id"])
 def test_the_watch_takes_no_line_of_another_form(line: str) -> None:
@@ -278,21 +279,21 @@ def test_the_watch_takes_no_line_of_another_form(line: str) -> None:
         parse_watch(f"{LIMBO}\n{line}\n")
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
+@each(("text", "seconds"), [
     ("0:36", 36), ("7:27", 447), ("1:07:27", 4047), ("1-07:27:33", 113_253), ("INVALID", 0), ("", 0),
 ])
 def test_elapsed_times_are_read(text: str, seconds: float) -> None:
     assert parse_elapsed_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["soon", "1:2:3:4", "9" * 400 + ":00", "9" * 5000 + "-00:00:00"],
+@each("text", ["soon", "1:2:3:4", "9" * 400 + ":00", "9" * 5000 + "-00:00:00"],
                          ids=["a word", "four parts", "no float", "no number"])
 def test_elapsed_times_of_another_form_are_none(text: str) -> None:
     with pytest.raises(ParseError):
         parse_elapsed_s(text)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(36, "00:00:36"), (113_253, "1-07:27:33"), (-5, "00:00:00")])
+@each(("seconds", "text"), [(36, "00:00:36"), (113_253, "1-07:27:33"), (-5, "00:00:00")])
 def test_elapsed_times_are_written_as_slurm_does(seconds: float, text: str) -> None:
     assert render_elapsed(seconds) == text
 
@@ -305,7 +306,7 @@ def test_sacct_tells_who_cancelled_a_job() -> None:   # form: sacct(1), STATE; n
         "15": JobAccount("OUT_OF_MEMORY", None, 0)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [("ClusterName             = mclua\nComplete = 0\n", "mclua"), ("ClusterName=Jean-Zay # the big one\n", "jean-zay"),
      ('  clustername = "two"\n', "two"), ("#ClusterName=old\nClusterName=new\n", "new"), ("include cluster.conf\n", ""),
@@ -316,7 +317,7 @@ def test_the_name_of_a_cluster(text: str, name: str) -> None:
     assert parse_cluster(text) == name
 
 
-@pytest.mark.parametrize("said", [   # 22.05, measured
+@each("said", [   # 22.05, measured
     "sbatch: error: Batch job submission failed: Invalid node name specified",
     "Invalid node name specified for job 6002",
     "srun: error: Unable to create step for job 6003: Invalid node name specified",
@@ -338,7 +339,7 @@ empty        ACTIVE  2026-11-22T21:17:31  2026-11-22T21:47:31     00:30:00
 """
 
 
-@pytest.mark.parametrize(("names", "nodes"), [
+@each(("names", "nodes"), [
     ("mine", ("n1", "n2", "n3")), ("other,mine", ("n0", "n1", "n2", "n3")), ("gone", None), ("empty", None),
     ("mine,gone", None)])
 def test_sinfo_gives_the_nodes_of_a_reservation(names: str, nodes: tuple[str, ...] | None) -> None:
@@ -346,7 +347,7 @@ def test_sinfo_gives_the_nodes_of_a_reservation(names: str, nodes: tuple[str, ..
     assert reserved_nodes("No reservations in the system\n", names) is None
 
 
-@pytest.mark.parametrize(("own", "usable"), [
+@each(("own", "usable"), [
     (None, ("n1", "n2", "m0")), (("n0", "n1", "n3"), ("n1", "n0")), (("n4", "m5"), ("n4",)), ((), ())])
 def test_of_reserved_nodes_a_run_can_get_those_of_its_own_reservation_and_no_others(
     own: tuple[str, ...] | None, usable: tuple[str, ...]
@@ -355,21 +356,21 @@ def test_of_reserved_nodes_a_run_can_get_those_of_its_own_reservation_and_no_oth
     assert usable_nodes(text, own) == usable
 
 
-@pytest.mark.parametrize("state", [
+@each("state", [
     "down", "drained*", "error", "failing", "future", "inval", "no_respond", "perfctrs", "powered_down", "unknown",
     "idle*"])
 def test_no_job_gets_a_node_of_such_a_state(state: str) -> None:
     assert usable_nodes(f"{state}|n0\nmixed-|n1\nplanned|n2\n") == ("n1", "n2")
 
 
-@pytest.mark.parametrize("parse", [parse_sacct, parse_sinfo], ids=["sacct", "sinfo"])
-@pytest.mark.parametrize("text", ["Slurm accounting storage is disabled\n", "12|\n", "|n0\n"])
+@each("parse", [parse_sacct, parse_sinfo], ids=["sacct", "sinfo"])
+@each("text", ["Slurm accounting storage is disabled\n", "12|\n", "|n0\n"])
 def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(ParseError):
         parse(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [("slurmstepd-n1: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 ***", True),
      ("slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO PREEMPTION ***", False),
@@ -383,7 +384,7 @@ def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected:
 STEP_12 = "slurmstepd-n0: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-22T00:19:31 ***\n"
 
 
-@pytest.mark.parametrize(("output", "expected"), [
+@each(("output", "expected"), [
     (f"step 7 loss 0.1\n{STEP_12}Terminated\nsrun: error: n1: task 1: Exited with exit code 143\n", True),
     (f"{STEP_12}saving\nsaved\n", True),
     (f"srun: error: n1: task 1: Terminated\n{STEP_12}", True),
@@ -399,7 +400,7 @@ def test_a_step_that_was_cancelled_before_any_task_ended_is_told(output: str, ex
     assert is_step_cancelled_first(output, "12") is expected
 
 
-@pytest.mark.parametrize(("times", "expected"), [
+@each(("times", "expected"), [
     ("StartTime=2026-11-22T00:19:28 EndTime=2026-11-22T00:19:39 PreemptEligibleTime=2026-11-22T00:19:28 "
      "PreemptTime=2026-11-22T00:19:31", True),
     ("StartTime=2026-11-22T00:19:28 PreemptEligibleTime=2026-11-22T00:19:28 PreemptTime=None", False),
@@ -410,7 +411,7 @@ def test_a_job_in_its_time_of_grace_is_told_by_its_preempt_time(times: str, expe
     assert is_preempted(f"JobId=12 JobName=a JobState=RUNNING Reason=None {times} SuspendTime=None") is expected
 
 
-@pytest.mark.parametrize(("said", "expected"), [
+@each(("said", "expected"), [
     ("srun: error: Slurm job 12 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 12",
      True),
     ("srun: error: Unable to create step for job 12: Job/step already completing or completed\n", True),
@@ -421,7 +422,7 @@ def test_step_that_is_refused_because_its_job_ends_is_told_from_others(said: str
     assert is_job_over(said) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [("slurmstepd-n1: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO PREEMPTION ***", "preempted"),
      ("slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO TIME LIMIT ***", "time_limit"),
@@ -434,7 +435,7 @@ def test_reason_of_a_cancelled_step_is_that_of_its_job(line: str, expected: str 
     assert parse_step_ending(f"talk\n{line}\n", "12") == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "expected"),
     [("srun: error: Unable to create step for job 12: Unable to contact slurm controller (connect failure)\n", True),
      ("step 3 loss 1\nsrun: error: n1: task 3: Exited with exit code 1\n", False)],
@@ -444,7 +445,7 @@ def test_a_step_that_was_never_created_is_told_from_one_that_failed(output: str,
     assert has_no_step(output) is expected
 
 
-@pytest.mark.parametrize(("said", "why"), [
+@each(("said", "why"), [
     ("srun: error: cli_filter plugin terminated with error", "srun itself refuses --overlap"),
     ("srun: unrecognized option '--overlap'", "srun itself refuses --overlap"),
     ("srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)",
@@ -456,7 +457,7 @@ def test_what_srun_says_of_overlap_is_told_from_what_it_says_of_nodes(said: str,
     assert why_no_overlap(said) == why
 
 
-@pytest.mark.parametrize(("line", "left_s", "start"), [
+@each(("line", "left_s", "start"), [
     ("2:00:00|2026-11-22T10:00:00|12|RUNNING|alice|n.1|None|n[0-3]", 7200.0, ""),
     ("1-00:00:01|N/A|12|RUNNING|alice|n.1|None|n0", 86401.0, ""),
     ("UNLIMITED|2026-11-22T10:00:00|12|RUNNING|alice|n.1|None|n0", None, ""),
@@ -470,7 +471,7 @@ def test_squeue_tells_how_long_a_job_has_left_and_when_it_may_start(
     assert (job.left_s, job.start, job.user) == (left_s, start, "alice")
 
 
-@pytest.mark.parametrize("text", ["what is this", "2:00|N/A|what is this", "2:00|N/A"])
+@each("text", ["what is this", "2:00|N/A|what is this", "2:00|N/A"])
 def test_times_of_another_form_are_an_error(text: str) -> None:
     with pytest.raises(ParseError):
         parse_status(text)
@@ -488,7 +489,7 @@ def test_only_steps_of_srun_are_counted() -> None:
     assert parse_steps("") == {}
 
 
-@pytest.mark.parametrize(("reason", "never", "held"), [
+@each(("reason", "never", "held"), [
     ("BadConstraints", True, False), ("ReqNodeNotAvail, UnavailableNodes:n0", True, False),
     ("Nodes required for job are DOWN, DRAINED or reserved", True, False),
     ("Nodes_required_for_job_are_DOWN", True, False),
@@ -499,7 +500,7 @@ def test_a_reason_tells_whether_a_job_waits_for_ever_or_for_a_person(reason: str
     assert (can_never_start(reason), is_held(reason)) == (never, held)
 
 
-@pytest.mark.parametrize(("said", "expected"), [
+@each(("said", "expected"), [
     ("slurm_load_jobs error: Invalid job id specified", True), ("squeue: error: Invalid user: bob", False), ("", False),
 ])
 def test_squeue_tells_of_a_job_that_slurm_does_not_know(said: str, expected: bool) -> None:
@@ -515,7 +516,7 @@ Sibling:    fedb:127.0.0.1:12004 ID:2 FedState:ACTIVE Features: PersistConnSend/
 """
 
 
-@pytest.mark.parametrize(("text", "name"), [
+@each(("text", "name"), [
     (FEDERATION, "feda"), (f"Welcome to Self:service\n{FEDERATION}", "feda"), ("", ""),
     ("Federation: f\nSibling:    fedb:127.0.0.1:12004 ID:2 FedState:ACTIVE\n", ""),
 ], ids=["a member", "behind a banner", "in none", "only a sibling"])

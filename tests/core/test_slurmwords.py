@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from itertools import product
 
-import pytest
-
 from safelaunch.core import slurmwords
 from safelaunch.core.slurmoutput import is_step_cancelled_first, parse_ending, parse_step_end, parse_step_ending
 from tests.tables import each
@@ -39,7 +37,7 @@ def test_every_head_goes_with_every_reason(head: str, reason: str) -> None:
     assert parse_step_end(line(head, "STEP 12.0", reason), "12") == word
 
 
-@pytest.mark.parametrize("text", [
+@each("text", [
     line("error: ", "JOB 12", ""), line("[info] error: ", "JOB 12", ""),
     line("[n0:3]:slurmstepd: error: ", "JOB 12", ""), line("  slurmstepd: error: ", "JOB 12", ""),
     line("slurmstepd: ", "JOB 12", ""), line(HEADS["26.05"], "JOB 120", ""),
@@ -50,7 +48,7 @@ def test_words_of_another_shape_are_no_end(text: str) -> None:
     assert parse_ending(text, "12") is None
 
 
-@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@each("head", HEADS.values(), ids=HEADS)
 def test_words_behind_a_progress_bar_without_a_line_end_are_read(head: str) -> None:
     bar = "step 7\n\rEpoch 3:   4%|4 | 4/105 [00:03<01:15]\rEpoch 3:   5%|5 | 5/105 [00:03<01:11, loss=0.4596]   "
     assert parse_ending(bar + line(head, "JOB 12", " DUE TO TIME LIMIT"), "12") == "time_limit"
@@ -80,7 +78,7 @@ def test_the_echo_of_a_failed_task_is_no_cancel_of_its_step() -> None:
     assert not is_step_cancelled_first(f"srun: Terminating StepId=12.0\n{line(HEADS['22.05'], 'STEP 12.0', '')}", "12")
 
 
-@pytest.mark.parametrize(("text", "version", "is_known"), [
+@each(("text", "version", "is_known"), [
     ("slurm-wlm 22.05.8\n", "22.05.8", True), ("slurm-wlm 24.11.5\n", "24.11.5", True),
     ("slurm-wlm 26.05.5\n", "26.05.5", True), ("slurm 25.05.0-0rc1\n", "25.05.0-0rc1", True),
     ("slurm 24.05.1\n", "24.05.1", True), ("Welcome!\nslurm 23.11.10\n", "23.11.10", True),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from safelaunch.core import timing as t
 from safelaunch.core.decide.takeover import MIN_READS
 from safelaunch.node.guard import fence, main, record
+from tests.tables import each
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 
@@ -42,7 +41,7 @@ LESS: tuple[tuple[str, float, float], ...] = (
 )
 
 
-@pytest.mark.parametrize(("smaller_s", "larger_s"), [row[1:] for row in LESS], ids=[row[0] for row in LESS])
+@each(("smaller_s", "larger_s"), [row[1:] for row in LESS], ids=[row[0] for row in LESS])
 def test_times_stand_to_each_other_as_they_must(smaller_s: float, larger_s: float) -> None:
     assert smaller_s < larger_s
 

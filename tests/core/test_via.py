@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from safelaunch.core import via
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.kinds import OneOf
 from safelaunch.supervisor import handover
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "expected"),
     [
         ("sbatch: error: Batch job submission failed: Job dependency problem", True),

@@ -14,15 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 from tests.runs import Drill
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 IS_LONG = os.environ.get("SAFELAUNCH_LONG") == "1"
 rounds = pytest.mark.parametrize("turn", range(3 if IS_LONG else 1))
 long_only = pytest.mark.skipif(not IS_LONG, reason="minutes long; run with SAFELAUNCH_LONG=1")
+
+
+def in_long(*values: object, id: str | None = None) -> ParameterSet:
+    """A variant of a drill for the long form alone: another one stays in the short form."""
+    return pytest.param(*values, id=id, marks=long_only)
+
+
 silences = pytest.mark.parametrize("silent", [False, True], ids=["killed", "silent"])
 # Ranks wait for each other each step, as a collective does; `last` says when the training is to end.
 FLAGS = "--steps 100000 --step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps --until last"

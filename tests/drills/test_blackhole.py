@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import FLAGS, check_completes, check_nothing_left, rounds
+from tests.drills.proofs import FLAGS, check_completes, check_nothing_left, in_long, rounds
 from tests.runs import Submitter
 
 
@@ -27,7 +27,8 @@ def test_node_that_kills_every_attempt_is_kept_out_and_the_run_completes(
 
 
 @rounds
-@pytest.mark.parametrize("kill", [0, 1], ids=["all-die-of-it", "the-first-ends-all"])
+# The first ends all in the short form, too: test_main_job, before the first step.
+@pytest.mark.parametrize("kill", [pytest.param(0, id="all-die-of-it"), in_long(1, id="the-first-ends-all")])
 def test_users_bug_on_every_node_blames_none_and_stops_with_the_proof(
     sandbox: Sandbox, submit: Submitter, kill: int, turn: int
 ) -> None:

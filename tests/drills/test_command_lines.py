@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.drills.proofs import long_only
 from tests.localruns import TRAINER, LocalRun, SubmitLocal
 from tests.runs import parent_of
 from tests.torchbin import needs_torch
@@ -30,7 +31,7 @@ until [[ -e go ]]; do sleep 0.05; done   # secret-remark
 # The same of torchrun's ranks: test_torchrun.py.
 by_each_launcher = pytest.mark.parametrize("by", ["none", "srun"])
 by_torchrun_too = pytest.mark.parametrize(
-    "by", ["none", "srun", pytest.param("torchrun", marks=[needs_torch, pytest.mark.torch])])
+    "by", ["none", "srun", pytest.param("torchrun", marks=[needs_torch, pytest.mark.torch, long_only])])
 
 
 @pytest.fixture

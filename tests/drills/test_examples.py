@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import long_only
+from tests.drills.proofs import IS_LONG, in_long, long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation, by_age
 from tests.sandboxes import make_workdir
@@ -80,7 +80,13 @@ def on_slurm(sandbox: Sandbox, installation: Installation) -> Place:
     return Place(work, {**installation.env, "PATH": f"{work}/bin:/usr/local/bin:/usr/bin:/bin"}, sandbox)
 
 
-@pytest.fixture(params=["this machine", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.root])])
+THIS_MACHINE = "this machine"
+SLURM = pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.root])
+# Each example where its README begins, in the short form; the other place needs the long one.
+IN_LONG = {"slurm": pytest.param("slurm", marks=[*SLURM.marks, long_only]), THIS_MACHINE: in_long(THIS_MACHINE)}
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     found: Place = request.getfixturevalue("on_slurm" if request.param == "slurm" else "on_this_machine")
     yield found
@@ -101,6 +107,7 @@ def losses(log: str) -> dict[int, str]:
     return {int(step): loss for step, loss in re.findall(r"step (\d+) loss (\d+\.\d+)", log)}
 
 
+@pytest.mark.parametrize("place", [SLURM, IN_LONG[THIS_MACHINE]], indirect=True)
 def test_minimal_is_killed_with_kill_9_and_goes_on_from_its_checkpoint(place: Place) -> None:
     said = place.run("\n".join(commands_of("minimal")))
     run = place.example("minimal", "train")
@@ -117,6 +124,7 @@ def test_minimal_is_killed_with_kill_9_and_goes_on_from_its_checkpoint(place: Pl
     assert sorted(losses(run.log(2))) == list(range(second.resume_step + 1, 61))
 
 
+@pytest.mark.parametrize("place", [THIS_MACHINE, IN_LONG["slurm"]], indirect=True)
 def test_quickstart_shows_what_its_readme_promises(place: Place) -> None:
     said = place.run("\n".join(commands_of("quickstart")))
     run = place.example("quickstart", "quickstart")
@@ -177,8 +185,10 @@ def lose_a_rank(place: Place, installation: Installation, name: str, *changes: s
 @needs_torch
 @pytest.mark.torch
 def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
-    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}")
-    assert "4 ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
+    # A rank and a torchrun import PyTorch each, in both attempts; torchrun on two nodes: test_torchrun.
+    nodes = 2 if IS_LONG else 1
+    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}", f"slurm.nodes={nodes}")
+    assert f"{2 * nodes} ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
 
 
 @long_only

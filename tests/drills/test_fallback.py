@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import FLAGS, check_completes, rounds
+from tests.drills.proofs import FLAGS, check_completes, in_long, rounds
 from tests.runs import Submitter
 
 
 @rounds
 @pytest.mark.parametrize(("spoil", "more"), [
-    ("truncated", ""), ("empty", ""), ("zeros", ""), ("shard-lost", "--shards 4"), ("shard-truncated", "--shards 4")])
+    ("truncated", ""), in_long("empty", ""), in_long("zeros", ""),   # what is whole: tests/core/checkpoints
+    ("shard-lost", "--shards 4"), in_long("shard-truncated", "--shards 4")])
 def test_newest_checkpoint_that_is_not_whole_is_passed_over(
     sandbox: Sandbox, submit: Submitter, spoil: str, more: str, turn: int
 ) -> None:

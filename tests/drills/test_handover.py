@@ -12,7 +12,7 @@ from pathlib import Path
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
 from tests.runs import Drill, Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 from tests.users import open_paths
 
 FAILING = "--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync"
@@ -70,12 +70,14 @@ def test_next_job_does_not_wait_for_one_that_hangs_at_its_end_on_a_silent_node(
     silent_t = proofs.crash(sandbox, worker, silent=True)
     second = drill.wait_event("attempt_started", 2, timeout_s=90)
 
+    assert worker not in second.data["nodes"] and second.data["resume_step"] >= 20, drill.story()
     states = dict(line.split() for line in sandbox.slurm(["squeue", "-h", "-o", "%i %T"]).splitlines())
     assert states[drill.job] == "COMPLETING" and second.data["job"] != drill.job, drill.story()
     drill.wait_for(lambda: drill.log(2), 60, "no line of the next attempt")
     proofs.note(drill, "node silent, first line of the next job's attempt", time.time() - silent_t)
     assert time.time() - silent_t < 60, drill.story()
     proofs.check_completes(drill)
+    assert [node for node, _ in drill.state().suspects] == [worker]
 
 
 def test_person_who_cancels_the_next_job_ends_the_run_with_this_one(sandbox: Sandbox, submit: Submitter) -> None:
@@ -171,26 +173,9 @@ def test_job_that_starts_on_hold_queues_one_that_is_held(sandbox: Sandbox, submi
     assert state.ended and state.ended.how == "stopped" and "taken out of the queue" in state.ended.why
 
 
-def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
+def test_preserved_site_keeps_only_nodes_that_people_need_says_how_to_get_in_and_is_released(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
-    drill = submit(sandbox)(FAILING, nodes=3, tasks=1,
-                            extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
-                            overrides=("restart.max_without_progress=1",))
-    drill.wait_event("preserved", timeout_s=60)
-    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 60, "job")
-
-    status = drill.as_user("status", str(drill.run_dir))
-    assert "preserv" in status.stdout.lower() and "safelaunch shell" in status.stdout + status.stderr
-
-    done = drill.as_user("release", str(drill.run_dir))
-    state = drill.wait_end()
-
-    assert done.returncode == 0 and drill.events("released")
-    assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10)
-
-
-def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)(FAILING, nodes=4, tasks=1,
                             extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
                             overrides=("restart.max_without_progress=1",))
@@ -199,8 +184,14 @@ def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submit
     assert preserved.data["nodes"] == ["n0", "n2"]
     drill.wait_for(lambda: sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).strip() == "2", 60,
                    "the other nodes were not given back")
-    drill.as_user("release", str(drill.run_dir))
-    drill.wait_end()
+    status = drill.as_user("status", str(drill.run_dir))
+    assert "preserv" in status.stdout.lower() and "safelaunch shell" in status.stdout + status.stderr
+
+    done = drill.as_user("release", str(drill.run_dir))
+    state = drill.wait_end()
+
+    assert done.returncode == 0 and drill.events("released")
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10)
 
 
 def test_supervisor_of_a_replaced_run_folder_leaves_the_new_one_alone(sandbox: Sandbox, submit: Submitter) -> None:

@@ -19,13 +19,13 @@ from safelaunch.adapters.control import STANDBY_TASK
 from safelaunch.node.guard.link import Link
 from safelaunch.sandbox.cluster import Sandbox
 from tests import frozen
-from tests.drills.proofs import check_losses, long_only
+from tests.drills.proofs import check_losses, in_long, long_only
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import LocalRun, SubmitLocal
 from tests.runs import Drill, Installation, Submitter, comm_of, environ_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 SHORT_FREEZE_S, LONG_FREEZE_S = 35.0, 600.0   # longer than two leases, and than a new standby takes
 GAP_S = 2.0
@@ -173,6 +173,7 @@ def test_hang_that_is_only_to_be_told_is_told_and_left_alone(hung: Callable[[str
 # --- a frozen filesystem ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("freezable", [in_long("fsfreeze"), "stopped-fuse"], indirect=True)
 def test_training_asleep_on_a_frozen_filesystem_is_waited_for_and_goes_on_in_the_same_attempt(
     sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:
@@ -237,6 +238,7 @@ def listen() -> Iterator[Callable[[Drill], Pulse]]:
         pulse.end()
 
 
+@pytest.mark.parametrize("freezable", ["fsfreeze", in_long("stopped-fuse")], indirect=True)
 @pytest.mark.parametrize(
     "freeze_s",
     [pytest.param(SHORT_FREEZE_S, id="35 seconds"), pytest.param(LONG_FREEZE_S, id="ten minutes", marks=long_only)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.localruns import ROOT, LocalRun, type_safelaunch
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 SCRIPTS = {
     "converted": "export OMP_NUM_THREADS=1\npython3 -u {trainer} {flags}\n",

@@ -21,7 +21,7 @@ from tests.drills.proofs import long_only
 from tests.localruns import LocalRun, SubmitLocal
 from tests.runs import Submitter
 from tests.sandboxes import make_workdir
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 BIN = Path(os.environ.get("SAFELAUNCH_LAUNCHERS", sys.prefix)) / "bin"
 TWO_BY_TWO = {"accelerate": "accelerate", "deepspeed": "deepspeed", "ft_launcher": "ft_launcher"}

@@ -11,6 +11,7 @@ from tests.drills.proofs import (
     FLAGS,
     check_completes,
     crash,
+    in_long,
     long_only,
     note,
     rounds,
@@ -24,8 +25,10 @@ JOBS = 3
 
 @rounds
 @pytest.mark.parametrize(("partition", "grace_s", "flags"), [
-    ("low", 0, ""), ("low-requeue", 5, ""), ("low", 20, "--handle-term"),
-], ids=["cancelled", "requeued-with-grace", "cancelled-with-grace-to-save"])
+    in_long("low", 0, "", id="cancelled"),   # in the short form by test_hydra
+    pytest.param("low-requeue", 5, "", id="requeued-with-grace"),
+    pytest.param("low", 20, "--handle-term", id="cancelled-with-grace-to-save"),
+])
 def test_preempted_run_goes_on_when_the_nodes_are_free_again_at_no_cost(
     own_sandbox: Callable[..., Sandbox], submit: Submitter, partition: str, grace_s: int, flags: str, turn: int
 ) -> None:

@@ -19,7 +19,7 @@ from safelaunch.adapters import ownership
 from safelaunch.node.guard.fence import LOOK_S
 from tests.drills.proofs import long_only, tell_last
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
-from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
+from tests.trainers.stepping import FIRST_STATE, losses_until, next_state, save
 
 ENDLESS = "--steps 100000 --step-time 0.02"
 

@@ -8,11 +8,12 @@ import re
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import in_long
 from tests.runs import Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, in_long(2)])
 def test_rank_killed_at_a_random_step_is_resumed_in_place_with_equal_losses(
     sandbox: Sandbox, submit: Submitter, seed: int
 ) -> None:
@@ -60,6 +61,7 @@ def test_trainer_that_fails_alike_on_every_node_is_stopped_with_the_proof_and_no
 
 def test_restarts_of_a_trainer_that_makes_progress_are_counted_too(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 400 --step-time 0.005 --save-every 5 --die-attempt 0 --die-at 12 --exit-code 3",
+                            nodes=1,
                             overrides=("restart.max_restarts=2", "restart.max_without_progress=9"))
 
     state = drill.wait_end()

@@ -6,7 +6,7 @@ import time
 
 from safelaunch.sandbox.cluster import Sandbox
 from tests.runs import Drill, Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps"
 

@@ -18,7 +18,7 @@ from tests.drills.proofs import FLAGS, check_nothing_left, finish, long_only, wa
 from tests.drills.test_via import watch_hurried
 from tests.runs import ALICE, Drill, Submitter
 from tests.sandboxes import make_workdir
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 from tests.users import open_paths
 
 MakeSandbox = Callable[..., Sandbox]

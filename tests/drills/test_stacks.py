@@ -16,6 +16,7 @@ import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
 from tests import admin
+from tests.drills.proofs import long_only
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import SubmitLocal
 from tests.runs import ALICE, Installation, Submitter, comm_of, environ_of
@@ -348,6 +349,7 @@ def test_run_that_has_ended_is_refused_with_what_to_do(submit_local: SubmitLocal
     assert done.returncode == 2 and "the run has completed" in done.stderr and "safelaunch why" in done.stderr
 
 
+@long_only   # in the short form by test_hangs, whose looks are the same
 @needs_torch
 @pytest.mark.torch
 def test_deadlock_of_a_real_torchrun_job_over_gloo_is_explained(

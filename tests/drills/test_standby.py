@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import (
     FLAGS,
     check_completes,
     crash,
+    in_long,
     role_on,
     rounds,
     running_again_s,
-    silences,
     stamps,
     wait_standby,
 )
@@ -23,7 +25,7 @@ FROZEN_S = 30.0
 
 
 @rounds
-@silences
+@pytest.mark.parametrize("silent", [in_long(False, id="killed"), pytest.param(True, id="silent")])   # test_ladder kills
 def test_batch_host_that_dies_is_replaced_in_place_by_the_standby(
     sandbox: Sandbox, submit: Submitter, silent: bool, turn: int
 ) -> None:
@@ -44,7 +46,7 @@ def test_batch_host_that_dies_is_replaced_in_place_by_the_standby(
 
 
 @rounds
-@silences
+@pytest.mark.parametrize("silent", [in_long(False, id="killed"), pytest.param(True, id="silent")])
 def test_standby_that_dies_is_replaced_and_the_training_does_not_notice(
     sandbox: Sandbox, submit: Submitter, silent: bool, turn: int
 ) -> None:

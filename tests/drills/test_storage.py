@@ -11,11 +11,12 @@ import time
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import in_long
 from tests.frozen import FuseMount, LoopMount
 from tests.patience import stand
 from tests.runs import ALICE, Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 FREEZE_S = 30.0
 STEP_S = 0.1
@@ -26,6 +27,7 @@ def stamp_times(drill: Drill) -> list[list[int]]:
             for path in (drill.folder / "stamps").iterdir()]
 
 
+@pytest.mark.parametrize("freezable", ["fsfreeze", in_long("stopped-fuse")], indirect=True)
 def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
     sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:
@@ -51,6 +53,7 @@ def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
         assert drill.losses(rank) == losses_until(450), "every line is there"
 
 
+@pytest.mark.parametrize("freezable", [in_long("fsfreeze"), "stopped-fuse"], indirect=True)
 def test_supervisor_killed_while_the_folder_is_frozen_comes_back_and_the_training_goes_on(
     sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:

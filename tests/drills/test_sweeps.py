@@ -63,7 +63,7 @@ def trained_at_a_time(runs: list[Run]) -> int:
 def test_a_sweep_trains_two_points_at_a_time_through_a_bug_and_the_crash_of_a_node(
     sandbox: Sandbox, installation: Installation
 ) -> None:
-    bug = "$([[ $seed == 3 ]] && echo --die-at 2 --die-attempt 0 --raise)"
+    bug = "$([[ $seed == 1 ]] && echo --die-at 2 --die-attempt 0 --raise)"
     hold = "$([[ $seed == 0 ]] && echo --steps 100000 --until last)"
     drill = SweepDrill(sandbox, installation, (
         "name: many\n"
@@ -72,26 +72,26 @@ def test_a_sweep_trains_two_points_at_a_time_through_a_bug_and_the_crash_of_a_no
         'env: {CKPT: "ckpt/${name}"}\n'
         "slurm: {nodes: 2, ntasks_per_node: 1, time: 30}\nlaunch: {with: srun}\n"
         'resume: {dir: "ckpt/${name}", format: torch, args: "--load {path}"}\n'
-        f"sweep: {{seed: 0-5}}\nmax_parallel: 2\n{STOPS}"))
+        f"sweep: {{seed: 0-3}}\nmax_parallel: 2\n{STOPS}"))
     first = drill.runs[0]
-    assert [run.run_dir.name for run in drill.runs] == [f"many-seed{seed}" for seed in range(6)]
+    assert [run.run_dir.name for run in drill.runs] == [f"many-seed{seed}" for seed in range(4)]
     first.wait_event("submitted", 2)
     first.wait_event("attempt_started")
     first.wait_step(4)
-    drill.runs[5].wait_end()   # the other lane, whose runs may have the same nodes
+    drill.runs[3].wait_end()   # the other lane, whose runs may have the same nodes
     crash(sandbox, first.state().attempts[0].nodes[1])
     first.wait_event("attempt_started", 2, timeout_s=90)
     seen = drill.json("status", "many")
-    assert [row["values"] for row in seen["points"]] == [{"seed": str(seed)} for seed in range(6)]
+    assert [row["values"] for row in seen["points"]] == [{"seed": str(seed)} for seed in range(4)]
     assert not drill.runs[2].events("attempt_started"), "the first run keeps its lane in its second job"
     tell_last(drill.folder, 1)
 
     ended = drill.json("wait", "many", "--timeout", "120s", code=10)
-    assert [one["state"] for one in ended["runs"]] == ["completed"] * 3 + ["gave_up"] + ["completed"] * 2, first.story()
+    assert [one["state"] for one in ended["runs"]] == ["completed", "gave_up", "completed", "completed"], first.story()
     assert trained_at_a_time([runfolder.load(run.run_dir) for run in drill.runs]) == 2
     causes = drill.json("why", "many")["causes"]
-    assert [(one["category"], one["failed"]) for one in causes if one["failed"]] == [("user_code", ["many-seed3"])]
-    assert drill.json("status", "many")["counts"] == {"completed": 5, "gave_up": 1}
+    assert [(one["category"], one["failed"]) for one in causes if one["failed"]] == [("user_code", ["many-seed1"])]
+    assert drill.json("status", "many")["counts"] == {"completed": 3, "gave_up": 1}
 
 
 def test_a_sweep_that_is_stopped_leaves_nothing_in_the_queue(sandbox: Sandbox, installation: Installation) -> None:

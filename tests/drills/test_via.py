@@ -16,7 +16,7 @@ from tests import admin
 from tests.drills.proofs import note
 from tests.drills.test_watch import HURRY
 from tests.runs import ALICE, Drill, Submitter
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 STEPS = 300
 QUICK = "kill_switch.grace=1s"   # the training saves at the warning, and goes on until it is killed
@@ -93,27 +93,13 @@ def test_where_dependencies_are_forbidden_the_next_job_is_submitted_when_this_on
     assert len(jobs) == 2 and jobs[0] != jobs[1]
 
 
-def test_where_nodes_have_no_sbatch_the_job_is_requeued_and_keeps_its_id(
-    strict: Callable[..., Sandbox], submit: Submitter
+def test_scancel_of_a_job_that_was_requeued_since_train_yaml_says_so_is_final(
+    sandbox: Sandbox, submit: Submitter
 ) -> None:
-    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
+    drill = submit(sandbox)(FLAGS, overrides=("restart.via=requeue", QUICK))
     assert drill.wait_event("via_chosen").data["via"] == "requeue"
     drill.wait_step(30)
-
-    end_soon(drill)
-    wait_requeued(drill)
-    assert drill.state().ended is None
-    wait_restarted(drill)
-
-    finishes(drill)
-    starts = drill.events("job_started")
-    assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
-
-
-def test_scancel_of_a_requeued_job_is_final(strict: Callable[..., Sandbox], submit: Submitter) -> None:
-    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
-    drill.wait_event("via_chosen")
-    drill.wait_step(30)
+    assert list(queue(drill)) == [drill.job]
     end_soon(drill)
     wait_requeued(drill)
     wait_restarted(drill)
@@ -125,18 +111,24 @@ def test_scancel_of_a_requeued_job_is_final(strict: Callable[..., Sandbox], subm
     assert "scancel" in state.ended.why
 
 
-def test_a_requeued_run_on_hold_waits_for_resume(strict: Callable[..., Sandbox], submit: Submitter) -> None:
+def test_where_nodes_have_no_sbatch_the_job_is_requeued_waits_for_resume_where_it_is_on_hold_and_keeps_its_id(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
     drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
-    drill.wait_event("via_chosen")
+    assert drill.wait_event("via_chosen").data["via"] == "requeue"
     drill.wait_step(30)
     assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
 
     end_soon(drill)
     drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|JobHeldUser"), 60, "it is not held")
+    assert drill.state().ended is None
     done = drill.as_user("resume", str(drill.run_dir))
     assert done.returncode == 0 and f"job {drill.job} is released" in done.stderr, done.stderr
     wait_restarted(drill)
+
     finishes(drill)
+    starts = drill.events("job_started")
+    assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
 
 
 def test_where_nodes_have_neither_a_watcher_queues_the_next_job(
@@ -167,23 +159,11 @@ def test_without_a_watcher_the_run_says_what_it_needs(strict: Callable[..., Sand
     assert "safelaunch watch" in drill.story()
 
 
-@pytest.mark.parametrize("via", ["resubmit", "requeue"])
-def test_the_way_that_train_yaml_names_is_taken(sandbox: Sandbox, submit: Submitter, via: str) -> None:
-    drill = submit(sandbox)(FLAGS, overrides=(f"restart.via={via}", QUICK))
-    assert drill.wait_event("via_chosen").data["via"] == via
-    drill.wait_step(30)
-    assert list(queue(drill)) == [drill.job]
-
-    end_soon(drill)
-    if via == "requeue":
-        wait_requeued(drill)
-        wait_restarted(drill)
-    finishes(drill)
-
-
 def test_a_slurmctld_that_is_away_at_the_hand_over_gets_one_job(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)(FLAGS, overrides=("restart.via=resubmit", QUICK))
+    assert drill.wait_event("via_chosen").data["via"] == "resubmit"
     drill.wait_step(30)
+    assert list(queue(drill)) == [drill.job]
     sandbox.crash("ctl", silent=True)
     end_soon(drill)
     drill.wait_for(lambda: [event for event in drill.events("intent") if event.data["act"] == "hand_over"], 60,

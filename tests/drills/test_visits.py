@@ -19,7 +19,7 @@ from tests.frozen import LoopMount
 from tests.localruns import SubmitLocal
 from tests.runs import Submitter
 from tests.sandboxes import make_workdir
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 Left = Callable[[str], "subprocess.Popen[bytes]"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import in_long
 from tests.runs import Drill, Submit
 from tests.sandboxes import make_workdir
 from tests.torchbin import needs_torch
@@ -37,8 +38,8 @@ def ask(drill: Drill, *words: str) -> dict[str, Any]:
 @needs_torch
 @pytest.mark.torch
 # Each launcher and each rank imports PyTorch: 2 s of processor time.
-@pytest.mark.parametrize(("nodes", "each", "rank"), [(3, 1, 0), (2, 2, 2)],
-                         ids=["on the first of three nodes", "on the last of two"])
+@pytest.mark.parametrize(("nodes", "each", "rank"), [
+    in_long(3, 1, 0, id="on the first of three nodes"), pytest.param(2, 2, 2, id="on the last of two")])
 def test_why_names_the_rank_of_the_training_that_failed_first(
     sandbox: Sandbox, torchrun: Submit, nodes: int, each: int, rank: int
 ) -> None:

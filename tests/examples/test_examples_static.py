@@ -41,7 +41,7 @@ def clean_env(**more: object) -> dict[str, str]:
 
 def run(folder: Path, *argv: object, **env: object) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in argv]
-    return subprocess.run(words, cwd=folder, env=clean_env(**env), capture_output=True, text=True, timeout=240)
+    return subprocess.run(words, cwd=folder, env=clean_env(**env), capture_output=True, text=True, timeout=600)
 
 
 def losses(said: str) -> dict[int, str]:

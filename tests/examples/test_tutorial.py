@@ -22,7 +22,7 @@ def test_every_command_of_the_tutorial_does_what_the_tutorial_says(tmp_path: Pat
     env = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SAFELAUNCH_"))}
     env |= {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config"),
             "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
-    said = subprocess.run(["bash", "-euo", "pipefail", "-c", commands()], cwd=tmp_path, env=env, text=True, timeout=240,
+    said = subprocess.run(["bash", "-euo", "pipefail", "-c", commands()], cwd=tmp_path, env=env, text=True, timeout=600,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     assert said.returncode == 0, said.stdout
     for words in ("2 on local0, from step 80, completed", "step_000100.pt is skipped: truncated",

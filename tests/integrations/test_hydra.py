@@ -10,12 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
 
-from hydra_plugins.safelaunch_launcher import GENERAL, SafelaunchLauncher, SafelaunchLauncherConf
 from safelaunch.adapters import runfolder
 from safelaunch.integrations.submitit import parameters
+from safelaunch.views.logfollow import wait_for_last_lines
 from tests.integrations.submitits import own_home as own_home
 
 # Its own argument parser does not start there: the help of --shell-completion is no text.
@@ -58,10 +56,14 @@ def wait_for_ends(runs: dict[str, runfolder.Run]) -> dict[str, str]:
     while None in (ends := {name: run.state().ended for name, run in runs.items()}).values():
         assert time.monotonic() < end_s
         time.sleep(0.05)
+    for run in runs.values():   # the end of a log comes after the journal's
+        wait_for_last_lines(run)
     return {name: str(ended.how) for name, ended in ends.items() if ended is not None}
 
 
 def test_a_sweep_goes_on_without_the_program_that_has_submitted_it(own_home: Path) -> None:
+    from omegaconf import OmegaConf  # 0.25 s, which each worker would spend that collects these tests
+
     done = sweep(own_home, "+lr=1,2")
     runs = find_runs(own_home)
     assert (done.returncode, sorted(runs)) == (0, ["train-0", "train-1"]), done.stderr
@@ -99,6 +101,11 @@ def test_what_is_not_taken_is_refused_and_nothing_is_submitted(own_home: Path, w
 
 
 def test_a_sweeper_that_needs_results_is_refused_without_wait(tmp_path: Path) -> None:
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    from hydra_plugins.safelaunch_launcher import SafelaunchLauncher
+
     launcher = SafelaunchLauncher(wait=False, folder=str(tmp_path), max_num_timeout=3, name="train")
     launcher.config = OmegaConf.create({"hydra": {"sweeper": {"_target_": "hydra_plugins.optuna.OptunaSweeper"}}})
     with pytest.raises(HydraException, match=r"needs hydra.launcher.wait=true. Nothing was submitted"):
@@ -106,6 +113,8 @@ def test_a_sweeper_that_needs_results_is_refused_without_wait(tmp_path: Path) ->
 
 
 def test_each_key_is_one_that_the_executor_takes() -> None:
+    from hydra_plugins.safelaunch_launcher import GENERAL, SafelaunchLauncherConf
+
     keys = {one.name for one in fields(SafelaunchLauncherConf)}
     own = {"_target_", "wait", "folder", "max_num_timeout", "name"}
     assert keys - own - GENERAL <= parameters.VALID

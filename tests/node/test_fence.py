@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from safelaunch.node.guard.fence import (
     TaskFence,
     is_to_be_cancelled,
 )
+from tests.tables import each
 
 LEASE_S = 10.0
 PING: dict[str, Any] = {"do": "ping"}
@@ -84,7 +84,7 @@ class Node:
 # --- the lease --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("record", "has_met", "is_killed"), [
+@each(("record", "has_met", "is_killed"), [
     (("live", None, 1), True, False), (("missing", None, None), True, False), (("ended", None, 1), True, True),
     (("unreadable", None, None), True, True), (("unreadable", None, None), False, False),
     (("ended", None, None), False, True), (("of another version", None, None), True, True),
@@ -199,13 +199,13 @@ def test_an_answer_counts_as_of_when_its_question_was_asked(answers: list[tuple[
 # --- a node that was stopped ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slept_s", [LEASE_S / 2 - 0.5, LEASE_S / 2 + 0.5])
+@each("slept_s", [LEASE_S / 2 - 0.5, LEASE_S / 2 + 0.5])
 def test_ranks_that_wake_up_after_a_while_are_held_before_all_else(slept_s: float) -> None:
     node = Node()
     assert (node.sleep_s(slept_s)[:1] == [HOLD]) == (slept_s > LEASE_S / 2)
 
 
-@pytest.mark.parametrize(("state", "then"), [("live", [LET_GO]), ("ended", [KILL]), ("unreadable", [KILL])])
+@each(("state", "then"), [("live", [LET_GO]), ("ended", [KILL]), ("unreadable", [KILL])])
 def test_ranks_that_were_held_go_on_or_end_by_what_the_record_says(state: str, then: list[str]) -> None:
     node = Node()
     node.record = (state, None, None)
@@ -235,7 +235,7 @@ def test_who_has_slept_looks_past_what_its_node_remembers() -> None:
 # --- orders -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@each(("words", "said"), [
     ([PING], [(SAY, {"ev": "pong"})]),
     ([{"do": "hello"}], []),
     ([{"do": "signal", "signal": 12}], [(SIGNAL, 12)]),
@@ -248,7 +248,7 @@ def test_an_order_is_obeyed_at_once(words: list[dict[str, Any]], said: list[tupl
     assert node.fence.step(node.now, words) == said
 
 
-@pytest.mark.parametrize(("graces_s", "killed_s"), [((5.0,), 5.0), ((60.0, 2.0), 2.0), ((2.0, 60.0), 2.0)])
+@each(("graces_s", "killed_s"), [((5.0,), 5.0), ((60.0, 2.0), 2.0), ((2.0, 60.0), 2.0)])
 def test_the_shortest_grace_counts_and_the_kill_is_repeated(graces_s: tuple[float, ...], killed_s: float) -> None:
     node = Node()
     node.step([{"do": "end", "grace_s": grace_s} for grace_s in graces_s])
@@ -269,7 +269,7 @@ def test_what_a_launcher_leaves_behind_is_ended() -> None:
 # --- a job that nobody leads ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("state", "moves", "has_job", "is_cancelled"), [
+@each(("state", "moves", "has_job", "is_cancelled"), [
     ("live", False, True, True), ("live", True, True, False), ("live", False, False, False),
     ("missing", False, True, False),
 ], ids=["nobody leads", "the pulse moves", "another task, or no Slurm", "no record"])
@@ -289,7 +289,7 @@ def test_a_job_that_a_cancel_has_not_ended_is_cancelled_again_much_later() -> No
     assert ORPHAN_S < first_s < ORPHAN_S + 10.0 and ORPHAN_AGAIN_S <= again_s - first_s < ORPHAN_AGAIN_S + 5.0
 
 
-@pytest.mark.parametrize(("code", "said", "expected"), [
+@each(("code", "said", "expected"), [
     (0, b"RUNNING\n", True), (0, b"COMPLETING\n", False), (0, b"", False), (1, b"", False), (1, b"RUNNING\n", False),
     (None, b"", False), (NO_SQUEUE, b"", True),
 ])
@@ -297,7 +297,7 @@ def test_only_a_job_that_slurm_goes_on_running_is_cancelled(code: int | None, sa
     assert is_to_be_cancelled(code, said) == expected
 
 
-@pytest.mark.parametrize(("has_met", "has_job", "is_over", "answered_s", "stays"), [
+@each(("has_met", "has_job", "is_over", "answered_s", "stays"), [
     (True, True, False, LOOK_S + 1.0, True), (True, True, False, 1.0, False), (False, True, False, 9.0, False),
     (True, False, False, 9.0, False), (True, True, True, 9.0, False),
 ], ids=["nobody answers", "the leader's host lives", "never met", "ends no job", "Slurm ends the step"])
@@ -311,7 +311,7 @@ def test_last_words_wait_for_somebody_who_hears_them(
     assert not stays or not node.fence.stays(node.now + STAY_S, node.now - answered_s)
 
 
-@pytest.mark.parametrize("record", [("ended", None, None), ("live", None, 8)], ids=["another attempt", "a new pulse"])
+@each("record", [("ended", None, None), ("live", None, 8)], ids=["another attempt", "a new pulse"])
 def test_last_words_wait_no_longer_once_others_see_to_the_attempt(record: Seen) -> None:
     node = Node()
     node.record = ("live", None, 7)

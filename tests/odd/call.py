@@ -23,7 +23,7 @@ from safelaunch import cli
 from safelaunch.errors import SafelaunchError
 
 BUG = SafelaunchError.exit_code
-LATE_S = 60.0      # a hang; the verbs' own deadlines are 10 s
+LATE_S = 120.0     # a hang; the verbs' own deadlines are 10 s
 RAW = ("logs", "script", "schema", "sandbox")   # stdout is somebody's bytes, or safelaunch's own
 
 

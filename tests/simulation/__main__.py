@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import json
 import multiprocessing
 import os
@@ -103,6 +104,8 @@ def _many(args: argparse.Namespace) -> int:
 
 
 def _pool(args: argparse.Namespace) -> Pool:
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)   # a tenth of a seed's time went into looking for garbage
     return multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=500)
 
 

@@ -317,7 +317,7 @@ BY_CHANCE: dict[str, tuple[list[Patch], str, range]] = {
     "skip the fence": (_NO_FENCE, "write at once", range(30, 90)),
     "skip the claim": (_NO_CLAIM, "write at once", range(30, 90)),
     "ignore the kill switch": (_NO_KILL_SWITCH, "a person said kill", range(20, 80)),
-    "forget a person's cancel": (_NO_CANCEL, "a person said scancel", range(60)),
+    "forget a person's cancel": (_NO_CANCEL, "a person said scancel", range(8, 68)),
     "exclude without a cap": (_NO_CAP, "waits for ever", range(20)),
     "launch twice": (_DOUBLE_LAUNCH, "is launched twice", range(5)),
     "queue without looking": (_BLIND_QUEUEING, "more than two jobs of this run are pending", range(5)),

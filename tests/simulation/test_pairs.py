@@ -12,7 +12,7 @@ from tests.simulation.golden import GOLDEN
 from tests.simulation.pairs import pairs
 from tests.simulation.run import run
 
-EVERY = 1 if os.environ.get("SAFELAUNCH_LONG") else 499   # a prime: the sample walks through the kinds
+EVERY = 1 if os.environ.get("SAFELAUNCH_LONG") else 997   # a prime: the sample walks through the kinds
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -15,7 +15,7 @@ from tests.simulation.run import run_seed
 from tests.simulation.scenario import Fault, Scenario, from_json, make
 from tests.simulation.shrink import shrink
 
-SEEDS = ("3", "8", "54", "293")
+SEEDS = ("3", "54")
 PRINT = ("import sys; from tests.simulation.run import run_seed\n"
          "for seed in sys.argv[1:]: print(seed, *run_seed(int(seed), True).timeline, sep='\\n')")
 

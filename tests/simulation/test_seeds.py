@@ -10,8 +10,8 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 
 from tests.simulation.run import run_seed
 
-COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 20   # `make test` runs 0..500 beside pytest
-BATCH = 10
+COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 4   # `make test` runs 0..500 beside pytest
+BATCH = 4
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, BATCH))

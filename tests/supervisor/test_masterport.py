@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from safelaunch.supervisor import masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
+from tests.tables import each
 
 
 class Trial:
@@ -31,7 +30,7 @@ def leader(chances: list[float], taken: set[int]) -> Any:
         world=SimpleNamespace(listen=listen, chance=lambda: next(draw)))
 
 
-@pytest.mark.parametrize(("taken", "first", "wanted", "port", "is_held"), [
+@each(("taken", "first", "wanted", "port", "is_held"), [
     (set(), "n0", None, 21100, True), ({21100}, "n0", None, 21200, True), ({21700}, "n0", 21700, 21100, True),
     (set(), "n0", 21700, 21700, True), ({21100}, "n1", None, 21100, False), ({21700}, "n1", 21700, 21700, False),
 ], ids=["free", "taken", "the tried one is taken since", "the tried one", "the first node is another", "and tried"])

@@ -10,11 +10,12 @@ import pytest
 from safelaunch.adapters.slurm import Result
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import submit_next
+from tests.tables import each
 
 TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
 
 
-@pytest.mark.parametrize(("answers", "kept", "said"), [
+@each(("answers", "kept", "said"), [
     (["99"], ("n1", "n2"), []),
     ([TOO_FEW, TOO_FEW], (), []),
     ([TOO_FEW, "99"], (), ["the next job may use n[1-2] again: Slurm refuses a job that excludes them, since too few "

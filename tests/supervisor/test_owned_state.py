@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import safelaunch.supervisor
 
 ROOM = Path(safelaunch.supervisor.__file__).parent
-TREES = {str(path.relative_to(ROOM)): ast.parse(path.read_text()) for path in sorted(ROOM.rglob("*.py"))}
 MOST_FIELDS = 15
 CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
 
+@cache   # not when the module is imported: each worker collects all tests
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOM)): ast.parse(path.read_text()) for path in sorted(ROOM.rglob("*.py"))}
+
+
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    for file, tree in TREES.items():
+    for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 yield file, node
 
 
-CLASSES = {made.name: made for _, made in classes()}
+@cache
+def by_name() -> dict[str, ast.ClassDef]:
+    return {made.name: made for _, made in classes()}
 
 
 def fields_of(made: ast.ClassDef) -> frozenset[str]:
     """What its body declares, what its methods assign to `self`, and what it inherits."""
     declared = {line.target.id for line in made.body if isinstance(line, ast.AnnAssign)
                 and isinstance(line.target, ast.Name)}
-    inherited = [fields_of(CLASSES[name]) for name in map(ast.unparse, made.bases) if name in CLASSES]
+    inherited = [fields_of(by_name()[name]) for name in map(ast.unparse, made.bases) if name in by_name()]
     return frozenset(declared.union({target.attr for target in changed(made) if is_self(target)}, *inherited))
 
 
@@ -50,12 +57,12 @@ def is_self(target: ast.Attribute) -> bool:
 
 
 def test_no_class_of_the_supervisor_has_more_fields_than_one_can_keep_in_mind() -> None:
-    assert not {name: len(fields_of(made)) for name, made in CLASSES.items() if len(fields_of(made)) > MOST_FIELDS}
+    assert not {name: len(fields_of(made)) for name, made in by_name().items() if len(fields_of(made)) > MOST_FIELDS}
 
 
 def test_no_field_is_changed_outside_the_file_that_owns_it() -> None:
     own: dict[str, frozenset[str]] = {}
     for file, made in classes():
         own[file] = own.get(file, frozenset()) | fields_of(made)
-    assert not [f"{file}:{target.lineno} {ast.unparse(target)}" for file, tree in TREES.items()
+    assert not [f"{file}:{target.lineno} {ast.unparse(target)}" for file, tree in trees().items()
                 for target in changed(tree) if not is_self(target) and target.attr not in own.get(file, ())]

@@ -10,12 +10,13 @@ import pytest
 from safelaunch.adapters.slurm import Result
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.observe import ask_third_witness
+from tests.tables import each
 
 RUNS = Result(("squeue",), 0, "11|train|RUNNING|...", "")
 NO_ANSWER, BROKEN_OFF = Result(("squeue",), None, "", ""), Result(("squeue",), -15, "", "")
 
 
-@pytest.mark.parametrize(("answers", "expected"), [
+@each(("answers", "expected"), [
     ([RUNS], False), ([NO_ANSWER], True), ([BROKEN_OFF, RUNS], False), ([BROKEN_OFF, BROKEN_OFF], True),
 ], ids=["it answers", "it does not", "a TERM for all of the job has ended squeue", "... twice"])
 def test_a_node_is_cut_off_where_slurm_does_not_answer_and_not_where_a_signal_has_ended_squeue(

@@ -75,7 +75,7 @@ class Bench:
         seen.write_text("")
         done = subprocess.run(
             argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=30, env={"PATH": str(self.folder / "bin"), "PROBE": str(self.folder / "probe"), "SEEN": str(seen),
+            timeout=200, env={"PATH": str(self.folder / "bin"), "PROBE": str(self.folder / "probe"), "SEEN": str(seen),
                              "LC_ALL": "C.UTF-8", "HOME": "/root", "SAFELAUNCH_MASTER_ADDR": "here", **env})
         return done.returncode, done.stdout.decode(errors="replace"), seen.read_text()
 

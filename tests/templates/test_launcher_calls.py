@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from tests.core.test_script import TEMPLATE, plan_of
+from tests.ports import free_ports
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.
@@ -61,7 +61,7 @@ def attempt(folder: Path, plan: Plan, program: str, text: str, **more: str) -> s
            "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", "SAFELAUNCH_MASTER_PORT": "4321",
            "SAFELAUNCH_LOCAL": "1", **more}
     done = subprocess.run(["bash", str(script), "attempt"], cwd=folder, env=env, stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200)
     return done.stdout
 
 
@@ -178,7 +178,7 @@ def test_mpi_is_asked_of_srun_before_what_the_user_says() -> None:
 RAY = """\
 #!/bin/bash
 echo "node $SLURM_NODEID: ray $*"
-[[ " $* " == *" --head "* ]] || { touch "$HOME/joined"; exec sleep 60; }
+[[ " $* " == *" --head "* ]] || { touch "$HOME/joined"; exec sleep 600; }
 exec /usr/bin/python3 -c '
 import os, socket, sys
 port = sys.argv[sys.argv.index("--port") + 1]
@@ -200,8 +200,7 @@ until [[ -e $HOME/joined ]]; do sleep 0.02; done
 
 
 def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is_gone(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_ports(1)[0])
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "python3").write_text(NO_RAY)
     (tmp_path / "own" / "python3").chmod(0o755)

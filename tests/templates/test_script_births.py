@@ -70,7 +70,7 @@ def supervise(tmp_path: Path) -> Supervise:
                "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local"}
         (tmp_path / "local").mkdir(exist_ok=True)
         done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], env=env, cwd=tmp_path, capture_output=True,
-                              text=True, timeout=120)
+                              text=True, timeout=400)
         births = (tmp_path / "births").read_text().count("born")
         return Ended(done.returncode, births, (tmp_path / "trained").exists(), done.stdout + done.stderr)
 
@@ -117,7 +117,7 @@ def test_supervisor_that_is_killed_is_born_again(supervise: Supervise, fates: tu
 WARNED_AND_KILLED = 'touch "$7/leader.born"; sleep 0.1; kill -USR2 $PPID; kill -KILL $$'
 FROZEN_CHMOD = """#!/bin/bash
 [[ $* == *slurm-* ]] || exec /bin/chmod "$@"
-for ((turn = 0; turn < 150; turn++)); do
+for ((turn = 0; turn < 1500; turn++)); do
   (($(wc -l <"$HERE/births") < 4)) || exit 0
   sleep 0.1
 done

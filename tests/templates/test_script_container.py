@@ -49,7 +49,7 @@ def attempt(tmp_path: Path) -> Iterator[Attempt]:
         env = {"PATH": path + os.environ["PATH"], "SLURM_JOB_NODELIST": "local0", "SLURM_JOB_ID": "77",
                "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", **exported}
         return subprocess.run(["bash", str(tmp_path / "job.sbatch"), "attempt", "--load", "a b"], cwd=cwd, env=env,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
 
     yield go
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def run(start: Start, tmp_path: Path) -> Run:
 
     def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         process = start(*words, **more)
-        process.wait(timeout=60)
+        process.wait(timeout=200)
         return subprocess.CompletedProcess(list(words), process.returncode, (tmp_path / "out").read_text(), "")
 
     return run
@@ -142,7 +141,7 @@ def test_a_training_that_answers_term_has_its_last_words_and_its_own_exit_code(
     start: Start, tmp_path: Path, env: dict[str, str]
 ) -> None:
     process = start("trap 'for n in 1 2 3; do sleep 0.1; echo saved $n; done; exit 5' TERM; echo up; "
-                    "for n in {1..600}; do sleep 0.1; done", environ=env)
+                    "for n in {1..6000}; do sleep 0.1; done", environ=env)
     wait_until(lambda: "up" in (tmp_path / "out").read_text(), 60, "the training did not start")
     for one in psutil.Process(process.pid).children(recursive=True)[1:]:   # as slurmstepd does: the step, and not srun
         with contextlib.suppress(psutil.NoSuchProcess):   # one of its sleeps, over by now
@@ -160,7 +159,7 @@ def test_signals_that_slurm_sends_to_the_task_alone_reach_a_training_that_handle
 ) -> None:
     """As proctrack/cgroup does: the first process of a task is told, which is the shell around the training."""
     program = (f"import signal, sys, time; signal.signal(signal.SIG{name}, lambda *_: sys.exit(5)); print('up'); "
-               "time.sleep(20)")
+               "time.sleep(600)")
     process = start(f'python3 -uc "{program}"', environ=env, groups=groups)
     wait_until(lambda: "up" in (tmp_path / "out").read_text(), 60, "the training did not start")
     below = psutil.Process(process.pid).children(recursive=True)
@@ -171,10 +170,9 @@ def test_signals_that_slurm_sends_to_the_task_alone_reach_a_training_that_handle
 
 @with_and_without
 def test_a_process_that_the_training_leaves_behind_does_not_keep_the_attempt(run: Run, env: dict[str, str]) -> None:
-    began_s = time.monotonic()
-    done = run("sleep 300 & echo left $!; exit 4", environ=env)
+    done = run("sleep 1000 & echo left $!; exit 4", environ=env)   # for longer than it is waited for
     left = int(re.findall(r"left (\d+)", done.stdout)[0])
-    assert (done.returncode, time.monotonic() - began_s < 60) == (4, True)
+    assert done.returncode == 4
     is_left = psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE
     assert is_left == (env is PLAIN), "a guard ends it; without one slurmstepd does"
     if is_left:

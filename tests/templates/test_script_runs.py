@@ -20,7 +20,7 @@ from tests.core.test_script import TEMPLATE, plan_of
 from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until
 from tests.torchbin import needs_torch
-from tests.trainers.steps import losses_until
+from tests.trainers.stepping import losses_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
 PYTHON = "/usr/bin/python3"
@@ -46,7 +46,7 @@ class ByHand:
 
     def wait_said(self, text: str) -> None:
         """Return when the output holds this text."""
-        wait_until(lambda: text in self.said, 30, f"{text!r} was not said:\n{self.said}")
+        wait_until(lambda: text in self.said, 120, f"{text!r} was not said:\n{self.said}")
 
     def wait_code(self) -> int:
         """The job's exit code, once it has ended; negative: the signal that killed its script."""
@@ -57,7 +57,7 @@ class ByHand:
             found = re.search(r"JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT)\b.* ExitCode=(\d+):(\d+)", self.show())
             return found is not None
 
-        wait_until(has_ended, 60, f"the job did not end:\n{self.said}", every_s=0.05)
+        wait_until(has_ended, 180, f"the job did not end:\n{self.said}", every_s=0.05)
         assert found is not None
         return -int(found[3]) if found[3] != "0" else int(found[2])
 
@@ -101,7 +101,8 @@ def test_without_a_supervisor_the_training_runs_and_its_exit_code_is_the_jobs(
     by_hand: ByHandSubmit, how: dict[str, Any], why: str
 ) -> None:
     # The bad exit ends the other task: let that one have its say first.
-    command = "echo trained $SLURM_PROCID; sleep $SLURM_PROCID; exit $((SLURM_PROCID * 7))"
+    command = ("echo trained $SLURM_PROCID; touch said.$SLURM_PROCID; "
+               "until [[ -e said.0 ]]; do sleep 0.1; done; sleep $SLURM_PROCID; exit $((SLURM_PROCID * 7))")
     job = by_hand(command, "slurm: {nodes: 2}\n", **how)
     assert job.wait_code() == 7
     assert "[n0:0]:trained 0\n" in job.said
@@ -205,7 +206,7 @@ def test_a_training_that_answers_term_ends_the_job_with_its_own_exit_code(
 
 def test_a_background_process_does_not_keep_the_job(by_hand: ByHandSubmit) -> None:
     """One that held the output would, under proctrack/linuxproc, keep a plain srun as well (tried)."""
-    assert by_hand("sleep 20 >/dev/null 2>&1 & exit 4").wait_code() == 4
+    assert by_hand("sleep 1000 >/dev/null 2>&1 & exit 4").wait_code() == 4
 
 
 def test_the_warning_before_the_time_limit_does_not_end_the_training(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:
@@ -260,8 +261,9 @@ def test_torchrun_names_host_and_rank_on_every_line_and_each_node_its_own(
     torchrun = bin_dir / "torchrun"
     torchrun.write_text(f'#!/bin/bash\nexec {shlex.quote(str(installation.python))} -m torch.distributed.run "$@"\n')
     torchrun.chmod(0o755)
-    job = by_hand("echo out $RANK/$WORLD_SIZE; echo err $RANK >&2\n"
-                  "if ((RANK == 3)); then sleep 1; exit 5; fi; exec sleep 60",
+    job = by_hand("echo out $RANK/$WORLD_SIZE; echo err $RANK >&2; touch said.$RANK\n"
+                  "if ((RANK < 3)); then exec sleep 600; fi\n"
+                  "until [[ -e said.0 && -e said.1 && -e said.2 ]]; do sleep 0.1; done; sleep 1; exit 5",
                   "slurm: {nodes: 2}\nlaunch: {with: torchrun, nproc_per_node: 2}\n",
                   setup=f"export OMP_NUM_THREADS=1 PATH={shlex.quote(str(bin_dir))}:$PATH")
     assert job.wait_code() in (1, 143), "torchrun's own code for a failed rank, or for the TERM that followed"

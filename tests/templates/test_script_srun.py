@@ -28,7 +28,7 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '
                     f'>"{said}"\n')
     real.chmod(0o755)
-    root = subprocess.Popen(["sleep", "60"], env={**os.environ, **SECRETS})
+    root = subprocess.Popen(["sleep", "600"], env={**os.environ, **SECRETS})
 
     def run(*words: str, stdout: Path | None = None, **env: str) -> list[str]:
         with (stdout or tmp_path / "attempt-0001.log").open("a") as out:

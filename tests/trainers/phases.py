@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from steps import Ring, first_in_env  # type: ignore[import-not-found]
+from stepping import Ring, first_in_env  # type: ignore[import-not-found]
 
 PR_SET_DUMPABLE = 4   # prctl(2): 0 closes /proc/PID and ptrace to everybody but root
 

@@ -14,7 +14,8 @@ import pytest
 
 from safelaunch.adapters.checkpoints import find
 from tests.lease import leased
-from tests.trainers.steps import losses_until
+from tests.tables import each
+from tests.trainers.stepping import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
 
@@ -56,7 +57,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint_with_the_same_losses(tmp_path:
     assert losses(again) == {step: loss for step, loss in losses_until(20).items() if step > 8}
 
 
-@pytest.mark.parametrize(
+@each(
     ("flags", "code"),
     [
         (("--die-at", 3, "--die-signal", "SEGV"), -signal.SIGSEGV),

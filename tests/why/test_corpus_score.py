@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.why import OWN_SAMPLES, Answer, Case, Score, ask_less, ask_safelaunch, load_corpus, score
 
+from tests.tables import each
 from tests.why.generator import Shape, make_log
 from tests.why.plants import PLANTS
 
@@ -47,7 +48,7 @@ def misses(scores: Sequence[Score], what: str) -> str:
     return ", ".join(f"{one.case.id} ({'|'.join(one.answer.categories)})" for one in scores if not getattr(one, what))
 
 
-@pytest.mark.parametrize("case", INCIDENTS, ids=[case.id for case in INCIDENTS])
+@each("case", INCIDENTS, ids=[case.id for case in INCIDENTS])
 def test_a_sample_is_explained(case: Case) -> None:
     (answer,) = ask_safelaunch([case])
     scored = score(case, answer)
@@ -109,7 +110,7 @@ def say(*categories: str, confidence: float = 0.9, text: str = "", host: str | N
     return Answer(frozenset(categories), confidence, text, host, None, suspects, "restart")
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "wrong"),
     [(say("network"), False), (say("user_code"), True), (say("user_code", confidence=0.79), False),
      (say("unknown"), False)],
@@ -118,7 +119,7 @@ def test_wrong_and_confident_needs_both(answer: Answer, wrong: bool) -> None:
     assert score(CASE, answer).wrong_and_confident is wrong
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "right"),
     [("[n7:3]: Watchdog  caught collective", True), ("Watchdog", True), ("Wat", False), ("", False), ("hound", False)],
     ids=["contains the label", "is contained in it", "says next to nothing", "says nothing", "says something else"])

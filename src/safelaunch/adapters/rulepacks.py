@@ -106,7 +106,8 @@ def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, _File]]:
         paths = [Path(name) for name in named.split(":") if name]
     else:
         folders = (Path(SITE_FOLDER), _user_folder(environ))
-        paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
+        paths = [path for folder in folders if folder.is_dir()
+                 for path in sorted(folder.glob("*.yaml"))]
     for path in paths:
         yield str(path), _File(path)
 

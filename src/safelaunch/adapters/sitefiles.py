@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,9 +32,9 @@ def library() -> tuple[str, ...]:
 
 def umask() -> int:
     """The umask of submit, as the kernel shows it: umask(2) reads it by setting it, for all threads at once."""
-    found = re.search(rb"^Umask:\t([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
-    if found is not None:
-        return int(found[1], 8)
+    _, found, rest = Path("/proc/self/status").read_bytes().partition(b"\nUmask:\t")
+    if found:
+        return int(rest.partition(b"\n")[0], 8)
     before = os.umask(0o077)   # a kernel before 4.7
     os.umask(before)
     return before

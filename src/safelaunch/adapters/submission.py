@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters import local, slurm
+from safelaunch.adapters import slurm
 from safelaunch.adapters.ledgerfolder import folder_of
 from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.runfolder import Run
@@ -215,6 +215,8 @@ class Submission:
         return jobs[0].id if jobs else None
 
     def _submit_local(self) -> str:
+        from safelaunch.adapters import local  # what Slurm's runs do not need
+
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
     def _submit_slurm(self, behind: Sequence[str]) -> str:

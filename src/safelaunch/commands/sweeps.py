@@ -89,6 +89,8 @@ def why(points: Sequence[RegisteredRun], as_json: bool) -> int:
     for line in map(talk.clean, sweeptable.render_causes(seen)):
         click.echo(line if width is None else textwrap.fill(line, width, subsequent_indent="    ",
                                                             break_on_hyphens=False))
+    for note in _notes({**seen, "trouble": ""}):   # the causes are the journals'
+        talk.say(note)
     return 0
 
 

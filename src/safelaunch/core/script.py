@@ -21,9 +21,8 @@ from safelaunch.core.lastcommand import find_last
 from safelaunch.core.plan import RESIZED, Plan
 from safelaunch.errors import TemplateError
 
-_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
-_OPTION = re.compile(r"[a-z][a-z0-9-]*\Z")
-_BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
+_SMALL = "abcdefghijklmnopqrstuvwxyz"
+_BARE = f"{_SMALL}{_SMALL.upper()}0123456789_@%+=:,./[]-"   # a value of these needs no quotes
 _CONTROL = "[\x01-\x08\x0b-\x1f\x7f\udc80-\udcff]{1,64}"   # the last: bytes that are not UTF-8 (PEP 383)
 
 # How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
@@ -101,7 +100,7 @@ def quote_directive(value: str) -> str:
     _check(value)
     if not value.isprintable() and (found := re.search("[\x00-\x1f\x7f]", value)):
         raise TemplateError(f"a #SBATCH line cannot hold the control character {found[0]!r} in {_shown(value)}")
-    if _BARE.match(value):
+    if value and not value.strip(_BARE):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -212,7 +211,7 @@ def _variables(env: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _directive(name: str, value: str | None) -> str:
-    if not _OPTION.match(name):
+    if not name or name[0] not in _SMALL or name.strip(f"{_SMALL}0123456789-"):
         raise TemplateError(f"not the name of an sbatch option: {_shown(name)}")
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}"
 
@@ -248,10 +247,20 @@ def _quote(value: str) -> str:
 @lru_cache(2)   # all points of a sweep have one template
 def _split(template: str) -> tuple[str, ...]:
     """Its text, the name of a block, text, the name of the other one, and text."""
-    found = []
-    for name in ("directives", "values"):
-        if (match := re.search(_BLOCK.format(name=name), template)) is None:
-            raise TemplateError(f"the template has no block '# >>> {name}' … '# <<< {name}'")
-        found.append((*match.span(1), name))
-    (first, end, name), (start, last, other) = sorted(found)
-    return template[:first], name, template[end:start], other, template[last:]
+    lines = template.split("\n")
+    (first, end, name), (start, last, other) = sorted(
+        (*_block(lines, name), name) for name in ("directives", "values"))
+    head, between = ("".join(f"{line}\n" for line in part) for part in (lines[:first], lines[end:start]))
+    return head, name, between, other, "\n".join(lines[last:])
+
+
+def _block(lines: Sequence[str], name: str) -> tuple[int, int]:
+    """The first line inside of a block, and the one that ends it."""
+    first = 0
+    for number, line in enumerate(lines):
+        mark = line[:6 + len(name)]
+        if mark == f"# >>> {name}" and not first and not line[len(mark):][:1].isalnum():
+            first = number + 1
+        elif mark == f"# <<< {name}" and first and not line[len(mark):][:1].isalnum():
+            return first, number
+    raise TemplateError(f"the template has no block '# >>> {name}' … '# <<< {name}'")

@@ -6,8 +6,6 @@ requeue: this job itself goes back into the queue; watch: `safelaunch watch` on 
 
 from __future__ import annotations
 
-import re
-
 from safelaunch.core.records import NamedTuple
 
 SUCCESSOR, RESUBMIT, REQUEUE, WATCH = "successor", "resubmit", "requeue", "watch"
@@ -43,10 +41,10 @@ def is_at_end(name: str) -> bool:
 
 
 # Slurm's own message is "Job dependency problem" (slurm_errno.c); a site's job_submit.lua has its own.
-_DEPENDENCY = re.compile("dependen", re.IGNORECASE)
+_DEPENDENCY = "dependen"
 NOT_FOUND = 127    # adapters.slurm.Command's, as a shell has it
 
 
 def is_dependency_refused(said: str) -> bool:
     """Whether sbatch says that it was the dependency that it refused."""
-    return _DEPENDENCY.search(said) is not None
+    return _DEPENDENCY in said.lower()

@@ -124,18 +124,20 @@ def find_out_whether_alone(lead: Leader) -> None:
 
 def ask_third_witness(lead: Leader) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
-    is_alone = (yield from check_job_end(lead)) is None
+    is_alone = (yield from check_job_end(lead, is_repeated=True)) is None
     lead.reach.has_asked(is_alone)
     if is_alone:
         lead.standbys.is_doubted()
 
 
-def check_job_end(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command, Result | None, bool | None]:
     """Whether Slurm is ending this job; None = no answer. If so, the TERM counts as received: a cut node does not
     get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
+    `is_repeated`: a squeue that a signal has ended is repeated, as by a TERM for all of the job. At a hand over there
+    may be no time for that.
     """
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
-    if result is not None and result.is_broken_off:   # as by a TERM for all of the job: that is no word of Slurm
+    if is_repeated and result is not None and result.is_broken_off:
         result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
         return None

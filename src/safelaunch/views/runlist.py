@@ -94,17 +94,18 @@ def others_of(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set
 
 
 def visit(dirs: Sequence[str], look: Callable[[str], Any],
-          deadline_s: float = DEADLINE_S) -> tuple[dict[str, Any], list[str]]:
+          deadline_s: float | None = None) -> tuple[dict[str, Any], list[str]]:
     """(folder → what `look` finds there, folders that do not answer), in disposable children; `deadline_s` for all."""
     if not dirs:
         return {}, []
-    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, deadline_s)
+    within_s = DEADLINE_S if deadline_s is None else deadline_s
+    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, within_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
     from safelaunch.watch.memory import Known
     from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return RunReader(ask=lambda act, _: run_in_child(act, deadline_s)).visit({dir: Known() for dir in dirs}, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, within_s)).visit({dir: Known() for dir in dirs}, look)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from safelaunch.adapters import (
     bashtext,
-    local,
     ownership,
     registry,
     rulepacks,
@@ -109,7 +108,11 @@ def render(
     read once for all points of a sweep.
     """
     plan, given = plans.make(resolved.config, run_id), given or read_surroundings()
-    srun = local.srun_words() if plan.cluster == "local" else ("srun",)
+    srun: tuple[str, ...] = ("srun",)
+    if plan.cluster == "local":
+        from safelaunch.adapters import local  # what Slurm's runs do not need
+
+        srun = local.srun_words()
     text = script.render(given.template, plan, python=sitefiles.python(), library=sitefiles.library(), srun=srun,
                          umask=given.umask, is_complete=_is_complete, cluster=cluster)
     return plan, text
@@ -146,13 +149,20 @@ class Sending:
     """One submission, of a run or of a sweep: what is asked once for all of its runs."""
 
     def __init__(self, questions: Questions, say: Say, mark: runmaking.Mark) -> None:
-        self._questions, self._cwd, self._say, self._mark = questions, questions.cwd, say, mark
+        self._questions, self._cwd, self._mark = questions, questions.cwd, mark
+        self._talk, self._said = say, set[str]()
         self._cluster, self._federated = questions.cluster, questions.federated
         self._env = dict(os.environ)   # decoded once: a sweep needs it some times for each point
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
         self._given: Surroundings | None = None
         self._lock = threading.Lock()   # of git's answer: the points of a sweep are sent by several threads
+
+    def _say(self, text: str) -> None:
+        """Once: what holds for one run of a submission, such as an excluded node, holds for most of them."""
+        if text not in self._said:
+            self._said.add(text)
+            self._talk(text)
 
     def settle(self, resolved: Resolved) -> None:
         """Settle where the run's jobs go; raises UsageError."""

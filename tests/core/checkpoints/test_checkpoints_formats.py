@@ -21,6 +21,7 @@ from tests.core.checkpoints.checkpoint_files import (
     megatron_folder,
     torch_file,
 )
+from tests.tables import each
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -33,7 +34,7 @@ def best(found: FoundCheckpoints) -> str | None:
     return found.best.path if found.best else None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "step"),
     [
         ("step_00000012.pt", 12),
@@ -52,7 +53,7 @@ def test_the_step_is_read_from_the_name(name: str, step: int | None) -> None:
     assert names.step_in(name) == step
 
 
-@pytest.mark.parametrize(
+@each(
     "name", ["step_9.pt.tmp", "tmp_step_9.pt", "step_9.tmp.pt", ".step_9.pt", "step_9.pt.part", "step_9.pt~"]
 )
 def test_a_temporary_name_is_skipped_although_the_file_is_whole(name: str) -> None:
@@ -74,7 +75,7 @@ def test_a_rank_missing_in_the_middle_makes_the_set_unusable() -> None:
     assert reasons(found) == {"step_9_rank0.pt": "no file of rank 1 of 3"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "says"),
     [
         (b"", "empty"),
@@ -114,7 +115,7 @@ def test_a_zip_with_a_comment_is_whole() -> None:
     assert judge_file(DictFolder({"a.pt": made.getvalue()}), "a.pt") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "says"),
     [
         ({".metadata": None}, "no .metadata: the save has not finished"),
@@ -157,7 +158,7 @@ def test_megatron_takes_what_the_tracker_names_and_says_why_not_the_newer_one() 
     }
 
 
-@pytest.mark.parametrize("said", [b"", b"2", b"\0\0\0"], ids=["empty", "cut", "zeros"])
+@each("said", [b"", b"2", b"\0\0\0"], ids=["empty", "cut", "zeros"])
 def test_a_torn_megatron_tracker_leaves_the_choice_to_structure(said: bytes) -> None:
     files = megatron_folder("iter_0000100") | megatron_folder("iter_0000200") | {TRACKER: said}
     found = latest_complete(DictFolder(files), "megatron")
@@ -178,7 +179,7 @@ def test_megatron_release_has_no_step() -> None:
     assert found.best is not None and (found.best.path, found.best.step) == ("release", None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("gone", "says"),
     [
         ("mp_rank_00_001/", "3 of 2 × 2 tensor × pipeline ranks"),
@@ -194,7 +195,7 @@ def test_megatron_ranks_form_a_full_grid(gone: str, says: str) -> None:
     assert reasons(latest_complete(DictFolder(kept), "megatron")) == {"iter_0000100": says}
 
 
-@pytest.mark.parametrize(
+@each(
     ("gone", "says"),
     [
         ("bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt", "optimizer states: 3 of 4 files"),
@@ -217,7 +218,7 @@ def test_deepspeed_pipeline_layers_may_be_numbered_with_gaps() -> None:
     assert best(latest_complete(DictFolder(tree), "deepspeed")) == "global_step5"
 
 
-@pytest.mark.parametrize("said", [b"", b"global_step", b"../elsewhere"], ids=["empty", "cut", "a path"])
+@each("said", [b"", b"global_step", b"../elsewhere"], ids=["empty", "cut", "a path"])
 def test_a_torn_deepspeed_latest_leaves_the_choice_to_structure(said: bytes) -> None:
     found = latest_complete(DictFolder(deepspeed_folder("global_step5") | {"latest": said}), "deepspeed")
     assert best(found) == "global_step5"
@@ -231,7 +232,7 @@ def test_a_folder_newer_than_deepspeeds_latest_is_an_unfinished_save() -> None:
     assert reasons(found) == {"global_step7": "newer than global_step5 in latest: its save has not finished"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "files", "path", "step"),
     [
         ("step_{step}.pt", {"step_9.pt": torch_file(), "step_10.pt": torch_file()[:-1]}, "step_9.pt", 9),
@@ -253,7 +254,7 @@ def test_a_pattern_names_the_checkpoints(pattern: str, files: dict[str, bytes], 
     assert (found.best.path, found.best.step) == (path, step)
 
 
-@pytest.mark.parametrize(
+@each(
     ("format", "pattern"),
     [("pattern", "ckpt-{step}/model.bin"), ("dcp", None), ("torch", None)],
 )
@@ -263,7 +264,7 @@ def test_a_folder_that_cannot_be_listed_is_skipped_with_the_reason(format: str, 
     assert reasons(found) == {"ckpt-10": "cannot be listed: Permission denied"}
 
 
-@pytest.mark.parametrize("format", ["auto", "torch", "dcp", "megatron", "deepspeed"])
+@each("format", ["auto", "torch", "dcp", "megatron", "deepspeed"])
 def test_a_root_that_cannot_be_listed_is_not_taken_for_empty(format: str) -> None:
     with pytest.raises(PermissionError):
         latest_complete(DictFolder({"step_9.pt": torch_file()}, unreadable=[""]), format)

@@ -8,11 +8,12 @@ import pytest
 
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
+from tests.tables import each
 
 AT_12 = Checkpoint("/data/my runs/step_12.pt", 12, "torch")
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "words"),
     [
         ("--load {path}", ("--load", "/data/my runs/step_12.pt")),
@@ -31,13 +32,13 @@ def test_without_a_checkpoint_there_are_no_words() -> None:
     assert resume_args("--load {path}", None) == ()
 
 
-@pytest.mark.parametrize("path", ["/a/$(touch x)", "/a/'; rm -rf b", "/a/{step}", "/a/\n--evil"])
+@each("path", ["/a/$(touch x)", "/a/'; rm -rf b", "/a/{step}", "/a/\n--evil"])
 def test_a_path_stays_one_word_whatever_it_holds(path: str) -> None:
     assert resume_args("--load {path}", Checkpoint(path, 1, "torch")) == ("--load", path)
 
 
-@pytest.mark.parametrize("checkpoint", [AT_12, None])
-@pytest.mark.parametrize(
+@each("checkpoint", [AT_12, None])
+@each(
     ("template", "says"), [("--load {file}", "{file} is unknown"), ("--load '{path}", "No closing quotation")]
 )
 def test_a_template_that_means_nothing_is_refused_even_before_there_is_a_checkpoint(

@@ -17,6 +17,7 @@ from tests.core.checkpoints.checkpoint_files import (
     old_torch_file,
     torch_file,
 )
+from tests.tables import each
 
 # What is there, (newest path, its files), (older path); steps 9 and 10 would compare wrongly as text.
 TREES: dict[str, tuple[str, dict[str, bytes], str, str]] = {
@@ -116,7 +117,7 @@ def test_what_cannot_be_read_is_skipped_with_the_reason(tree: tuple[str, dict[st
     assert [one.reason for one in found.skipped] == ["cannot be read: Permission denied"]
 
 
-@pytest.mark.parametrize("format", ["auto", *FORMATS])
+@each("format", ["auto", *FORMATS])
 def test_an_empty_folder_holds_nothing(format: str) -> None:
     found = latest_complete(DictFolder({}), format)
     assert (found.best, found.older, found.skipped) == (None, (), ())
@@ -140,7 +141,7 @@ def test_judging_ends_after_a_few_whole_ones() -> None:
     assert [one.step for one in found.older] == [48, 47, 46, 45]
 
 
-@pytest.mark.parametrize(
+@each(
     ("format", "pattern", "says"),
     [
         ("zip", None, 'format "zip" is unknown'),

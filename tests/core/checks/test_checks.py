@@ -186,7 +186,7 @@ def test_a_tool_that_fails_is_told_once_and_not_for_each_check_that_needs_it() -
                                               "now clock: unknown: no time service"]
 
 
-@pytest.mark.parametrize(("results", "said"), [
+@each(("results", "said"), [
     ((("gpu_alone", "ok"), ("gpu_together", "ok")), "n1: the GPUs do known work right. Look at the program next"),
     ((("gpu_alone", "ok"), ("gpu_together", "skipped"), ("rw", "failed")), "do known work right"),
     ((("gpu_alone", "skipped"), ("gpu_together", "skipped")), "no GPU was tried"),

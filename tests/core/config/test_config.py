@@ -146,7 +146,7 @@ env: {1X: a, UID: 0}
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("comand: x", 'comand: unknown key; did you mean "command"?'),
@@ -300,7 +300,7 @@ def test_no_problem_hides_another(rows: list[tuple[str, str]]) -> None:
     assert all(said in one for (_, said), one in zip(rows, found, strict=True))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "launch"),
     [
         ("", ("none", None)),
@@ -321,13 +321,13 @@ def test_the_launcher_follows_from_what_is_asked_for_and_is_written_out(text: st
     assert (got["with"], got["nproc_per_node"]) == launch
 
 
-@pytest.mark.parametrize(("more", "signal"), [
+@each(("more", "signal"), [
     ("", "SIGTERM"), ("kill_switch: {grace: 1m}", "SIGTERM"), ("kill_switch: {signal: USR1}", "SIGUSR1")])
 def test_jax_is_asked_to_end_by_its_own_notice_unless_a_signal_is_given(more: str, signal: str) -> None:
     assert config(f"{MINIMAL}launch: {{with: jax}}\n{more}\n")["kill_switch"]["signal"] == signal
 
 
-@pytest.mark.parametrize(
+@each(
     ("file", "name"),
     [
         ("train.yaml", "train"),
@@ -342,7 +342,7 @@ def test_a_run_without_a_name_is_named_after_its_file(file: str, name: str) -> N
     assert resolve([ConfigLayer("file", file, MINIMAL)], [], {}).config["name"] == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "got"),
     [("/abs/x", "/abs/x"), ("rel/x", "/project/rel/x"), ("~/x", "/home/me/x"), ("${HOME}/x", "/home/me/x")],
 )
@@ -387,7 +387,7 @@ def test_a_variable_that_is_not_utf_8_is_refused_where_it_is_used() -> None:
 TOO_LONG = "x" * (MAX_VALUE_BYTES + 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         (f"command: {TOO_LONG}", "train.yaml:2:10: command: has 120001 bytes"),
@@ -412,7 +412,7 @@ def test_a_variable_that_bash_does_not_hand_on_is_refused(name: str) -> None:
     assert found == [f"train.yaml:2:{9 + len(name)}: env.{name}: {said}"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("folder", "said"),
     [
         ("/a\\b", "holds a backslash, which Slurm takes for its own in the name of an output file"),

@@ -8,6 +8,7 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.core.config.debugpresets import PRESETS, debug_overrides, debug_variables
+from tests.tables import each
 
 DOCS = Path(__file__).parents[3] / "docs" / "verbs.md"
 
@@ -22,7 +23,7 @@ def test_presets_never_set_one_variable_to_two_values() -> None:
     assert len({one.name for one in everything}) == len(everything)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@each("preset", PRESETS)
 def test_the_documentation_names_every_variable_with_its_value(preset: str) -> None:
     row = next(line for line in DOCS.read_text().splitlines() if line.startswith(f"| `{preset}` |"))
     assert [f"`{one.name}={one.value}`" for one in PRESETS[preset]] == row.split(" | ")[2].rstrip(" |").split(", ")

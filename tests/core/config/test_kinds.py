@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.config import containerkinds, kinds, notifykinds, sweeps
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import ValueKind, WrongValue
@@ -82,7 +80,7 @@ def test_a_kind_and_its_schema_take_the_same_values(kind: ValueKind, value: str,
     assert _takes(kind, value) == said
 
 
-@pytest.mark.parametrize("kind", [row[0] for row in ROWS], ids=lambda kind: type(kind).__name__)
+@each("kind", [row[0] for row in ROWS], ids=lambda kind: type(kind).__name__)
 def test_an_editor_never_marks_what_the_check_takes(kind: ValueKind) -> None:
     assert [value for value in EVERY_VALUE if _takes(kind, value) == (True, False)] == []
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.config.resolve import ConfigLayer, Origin, Resolved, resolve
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 SITE = ConfigLayer("site", "/etc/site.yaml", "slurm: {account: site, partition: cpu}\nenv: {A: site, B: site}\n")
 USER = ConfigLayer("user", "/home/u/c.yaml", "slurm:\n  partition: gpu\nenv: {B: user}\nrestart: {backoff: 5m}\n")
@@ -47,7 +48,7 @@ def test_the_two_spellings_of_two_layers_are_one_option() -> None:
     assert stack(low, FILE).config["slurm"]["gpus-per-node"] == 2
 
 
-@pytest.mark.parametrize("taken_back", ["null", "~", "false", ""])
+@each("taken_back", ["null", "~", "false", ""])
 def test_an_option_of_a_lower_layer_can_be_taken_back(taken_back: str) -> None:
     high = ConfigLayer("file", "t", f"command: x\nslurm:\n  account: {taken_back}\n")
     got = stack(SITE, high)
@@ -82,7 +83,7 @@ def test_the_last_override_of_a_key_counts() -> None:
     assert stack(FILE, overrides=("slurm.nodes=2", "slurm.nodes=4")).config["slurm"]["nodes"] == 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("override", "path", "value"),
     [
         ("command=python x.py --a=b # c", ("command",), "python x.py --a=b # c"),
@@ -111,7 +112,7 @@ def test_an_override_obeys_the_rules_of_the_file(override: str, path: tuple[str,
     assert got == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("override", "said"),
     [
         ("slurm.nodes", "command line: slurm.nodes: expected key=value"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.resumeway import takes_words
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 ARGS = 'dir: ckpt, args: "--load {path}"'
 
@@ -21,7 +20,7 @@ def problems(command: str, resume: str, setup: str = "") -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(("command", "resume", "setup"), [
+@each(("command", "resume", "setup"), [
     ("python train.py ${RESUME_ARGS}", ARGS, ""),
     ('python train.py "${RESUME_ARGS[@]}"', ARGS, ""),
     ("python train.py $RESUME_ARGS", ARGS, ""),
@@ -39,7 +38,7 @@ def test_a_command_that_can_learn_of_the_checkpoint_passes(command: str, resume:
     assert problems(command, resume, setup) == []
 
 
-@pytest.mark.parametrize(("command", "resume", "setup", "said"), [
+@each(("command", "resume", "setup", "said"), [
     ("python train.py", ARGS, "", ":3:27: resume.args: reaches no training: command would start"),
     ("python train.py", "dir: ckpt", "", ":3:15: resume.dir: reaches no training: command is never told"),
     ("python train.py # ${RESUME_ARGS}", ARGS, "", "in single quotes or in a comment"),
@@ -66,7 +65,7 @@ def test_one_mistake_is_said_once() -> None:
     assert "only {path} and {step}" in problem
 
 
-@pytest.mark.parametrize(("command", "expected"), [
+@each(("command", "expected"), [
     ('python -u train.py --data "$HOME/a b"', True), ("/usr/bin/python3.11 -m pkg", True),
     ("python a.py | tee log", False), ("python a.py > log", False), ("./a.out", False), ("bash a.sh", False),
     ("python a.py # why", False), ("python a.py\npython b.py", False), ("python -c 'print(\"a\")'", True),

@@ -181,7 +181,7 @@ def test_the_words_of_the_training_stay_as_bash_reads_them(typed: str, command: 
     assert draft_of(f"{HEAD}srun python t.py {typed}\n").command == f"python t.py {command} ${{RESUME_ARGS}}"
 
 
-@pytest.mark.parametrize(("text", "statements"), [
+@each(("text", "statements"), [
     ("a 'b;c' \"d;e\"; f # g;\n", ["a 'b;c' \"d;e\"", "f"]), ("a \\\n  b\nc", ["a b", "c"]),
     ("x=$(a \"b c\" # ) it's\n d)\ne", ["x=$(a \"b c\" # ) it's\n d)", "e"]),
     ("cat <<'E'\nit's\nE\nb", ["cat <<'E'", "b"]),
@@ -193,7 +193,7 @@ def test_statements_are_told_apart_as_bash_tells_them(text: str, statements: lis
     assert [one.text for one in split_statements(text)] == statements
 
 
-@pytest.mark.parametrize(("text", "line"), [
+@each(("text", "line"), [
     ("a\nb 'c\nd", 2), ('a\n\nx="$(b', 3), ("a=${b\nc", 1), ("a <<'E'\n'\nE\n\"", 4),
 ])
 def test_an_open_quote_is_named_by_the_line_where_it_opens(text: str, line: int) -> None:

@@ -8,6 +8,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
 from safelaunch.core.script import directives
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 
 def read(text: str, *overrides: str, file: str = "/work/job.slurm") -> Resolved:
@@ -52,7 +53,7 @@ def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
         read(HEAD + "#SBATCH -n 16\n")
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@each(("text", "said"), [
     ("#SBATCH -N 1\n#SBATCH --array=1-x\n", r":3:.*no array of tasks"),
     ("#SBATCH -N 1\n#SBATCH --array=0-9999\n", r":3:.*at most 1000 tasks"),
     ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*env:"),
@@ -82,7 +83,7 @@ def test_the_job_asks_for_what_the_script_asks_for_and_no_more() -> None:
     assert not any("ntasks" in line for line in lines)
 
 
-@pytest.mark.parametrize(("value", "tasks", "at_once"), [
+@each(("value", "tasks", "at_once"), [
     ("0-3", "0 1 2 3", None), ("1,3,5-9:2%2", "1 3 5 7 9", 2), ("7", "7", None), ("3,1-2%1", "1 2 3", 1)])
 def test_an_array_is_a_sweep_of_the_script_with_its_tasks_numbers(value: str, tasks: str, at_once: int | None) -> None:
     text = HEAD + f"#SBATCH -N 1 -J exp -a {value}\npython train.py --lr ${{LRS[$SLURM_ARRAY_TASK_ID]}}\n"

@@ -115,7 +115,7 @@ def test_an_option_written_with_its_dashes_passes_although_it_is_near_a_known_on
     assert slurm('{"--gpus-per-nodes": 4}')["gpus-per-nodes"] == 4
 
 
-@pytest.mark.parametrize(("beginning", "whole"), [
+@each(("beginning", "whole"), [
     ("outp", "output"), ("no-requ", "no-requeue"), ("gpus-per-nod", "gpus-per-node")])
 def test_the_beginning_of_a_known_option_is_refused_with_dashes_as_sbatch_takes_it_for_the_option(
     beginning: str, whole: str) -> None:
@@ -129,7 +129,7 @@ def test_flags_after_the_dashes_override_the_file() -> None:
     assert got.origins["slurm.nodes"] == Origin("command line", "command line", 0, 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tokens", "flags"),
     [
         (["--qos=high"], [("qos", "high")]),
@@ -151,7 +151,7 @@ def test_flags_are_read_as_sbatchs_getopt_reads_them(tokens: list[str], flags: l
     assert split_flags(tokens) == (flags, [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("token", "said"),
     [
         ("--frobnicate=1", "unknown option of sbatch"),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safelaunch.core import plan as plans
 from safelaunch.core.config import sweeps
 from safelaunch.core.config.keys import NAME_PATTERN
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
+from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 
 def read(text: str, *overrides: str) -> list[Resolved]:
@@ -63,7 +68,7 @@ def test_the_command_line_can_change_a_sweep_or_take_it_away() -> None:
     assert found[0].point is None
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@each(("text", "said"), [
     ("sweep: 3", "expected names and their values"),
     ("sweep: []", "expected 1 to 1000 points, got 0"),
     ("sweep: {lr: []}", "lr: expected at least one value"),
@@ -100,3 +105,54 @@ def test_every_point_has_a_safe_name_of_its_own(values: list[str], length: int) 
     names = [f"{'b' * length}-{point.suffix}" for point in sweeps.sweep_points(tree, frozenset())]
     assert len(set(names)) == len(values)
     assert all(re.fullmatch(NAME_PATTERN, name) for name in names)
+
+
+# Of each kind of value that points share: lists, tables, and keys that others follow from.
+SHARED = """
+env: {A: "${name}"}
+slurm: {nodes: 2, gpus_per_node: 4, exclude: [n1, n2], time: 90}
+launch: {with: torchrun, args: [--max-restarts=0], tee: 3}
+srun: {extra: [--hint=nomultithread]}
+checks: {boot: true, disk: [/scratch], skip: [gpu_nvlink]}
+container: {runtime: apptainer, image: /i.sif, mounts: [/data], env: {B: "1"}, extra: [--nv]}
+restart: {policy: {cuda_oom: stop}, backoff: 60s}
+preserve_site: {for: 60s, when: [hang]}
+notify: {to: [mailto:me@example.org], when: [gave_up]}
+resume: {dir: "ckpt/${name}", by: training}
+"""
+VARIED: dict[str, tuple[str, ...]] = {
+    "lr": ("1e-4", "3e-4"), "slurm.nodes": ("3", "4"), "slurm.exclude": ("n3", "n4"), "spare_nodes": ("0", "1"),
+    "restart.policy.cuda_oom": ("restart", "stop"), "restart.policy.unknown": ("stop", "once"),
+    "launch.tee": ("1", "2"), "container.env.B": ("2", "3"), "kill_switch.grace": ("1m", "2m"),
+}
+
+
+def without_sweep(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "sweep"}
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=3, unique=True))
+def test_no_point_changes_the_config_of_another(names: list[str]) -> None:
+    """They share what they have in common, which nothing may change then: neither another point nor its submission."""
+    rows = ", ".join(f"{name}: [{', '.join(VARIED[name])}]" for name in names)
+    source = ConfigLayer("file", "base.yaml", f"command: train $lr\n{SHARED}sweep: {{{rows}}}")
+    points, as_it_was = [], []
+    for point in resolve_each([source], (), {}, base_dir="/work"):
+        points.append(point)
+        as_it_was.append(copy.deepcopy(point.config))
+    for point, config in zip(points, as_it_was, strict=True):
+        assert point.config == config
+        plans.make(point.config, "1a2b3c4d")
+        hide_values(point.config)
+        point.config.update(run_dir="/elsewhere", after=[], command="")   # as views.submitting does
+        for section in point.config.values():
+            if isinstance(section, dict):
+                section.clear()
+    for point, config in zip(points, as_it_was, strict=True):
+        assert point.point is not None
+        alone = [f"name={config['name']}", "sweep=null", *(
+            f"{name if '.' in name or name in config else f'env.{name}'}={text}"
+            for name, text in point.point.texts.items())]
+        [again] = resolve_each([source], alone, {}, base_dir="/work")
+        assert without_sweep(again.config) == without_sweep(config)

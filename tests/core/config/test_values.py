@@ -12,9 +12,10 @@ from safelaunch.core.config.values import expand, parse_duration_s
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
 from safelaunch.core.config.yamltext import parse_document
 from safelaunch.errors import ParseError
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [("0", 0), ("90", 90), ("90s", 90), ("15m", 900), ("1h30m", 5400), ("7d", 604800), ("1.5h", 5400), ("500ms", 0.5),
      ("1e3", 1000), ("2w", 1209600)],
@@ -23,7 +24,7 @@ def test_a_duration_is_its_seconds(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -120,7 +121,7 @@ def test_command_and_setup_are_left_to_the_shell_on_the_nodes() -> None:
     assert not problems
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "meant"),
     [("${N}", 4), ('"${N}"', "4"), ("${N}0", 40), ("${T}", "true"), ("${E}", "")],
 )
@@ -128,7 +129,7 @@ def test_an_unquoted_value_may_become_a_number_but_nothing_else(value: str, mean
     assert one(value, N="4", T="true", E="") == meant
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("x: ${UNSET}", "${UNSET} is not set"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,7 +151,7 @@ def test_a_text_larger_than_a_mebibyte_is_refused() -> None:
     assert "larger than 1 MiB" in only_problem("a: " + "x" * (1 << 20))
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "~\n", "\ufeff"])
+@each("text", ["", "# only a comment\n", "---\n", "~\n", "\ufeff"])
 def test_an_empty_document_is_an_empty_mapping(text: str) -> None:
     assert values(text) == {}
 
@@ -161,7 +160,7 @@ def test_a_byte_order_mark_does_not_move_the_columns() -> None:
     assert only_problem("\ufeffa: b: c\n").startswith("t.yaml:1:5")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "meant"),
     [
         ("4", 4),
@@ -232,7 +231,7 @@ def test_a_programs_json_means_what_the_yaml_reader_reads_in_it(value: dict[str,
         without_places(of_json) == without_places(of_yaml) and of_json.origin == Origin("file", "t.yaml", 0, 0))
 
 
-@pytest.mark.parametrize(("text", "why"), [
+@each(("text", "why"), [
     ('{"a": 1, "a": 2}', "given twice"), ("[" * 40 + "]" * 40, "deeper than 32"),
     ('{"a": ' * 40 + "1" + "}" * 40, "deeper"),
     ("[1]", "expected `key: value` lines"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,13 +13,14 @@ from safelaunch.core.decide.after import ABSENT_S, WATCHED_S, May, RunBefore
 from safelaunch.core.plan import AfterRun
 from safelaunch.core.state import State
 from tests.core.decide.situations import FAILED_ONCE, KILL, PLAN, action, history, row, seen
+from tests.tables import each
 
 OK, ANY = RunBefore("a", is_any=False), RunBefore("a", is_any=True)
 PATIENT = PLAN._replace(after=(AfterRun("a", "/runs/a", "a.1"),))
 QUEUED = replace(history(), successor="12")
 
 
-@pytest.mark.parametrize(("before", "expected"), [
+@each(("before", "expected"), [
     ((), May(True)),
     ((OK._replace(ended="completed"),), May(True)),
     ((ANY._replace(ended="gave_up", why="a bug"),), May(True)),
@@ -72,7 +72,7 @@ def test_once_a_run_has_trained_it_waits_for_nobody_any_more() -> None:
     assert row(State(), seen(requests=(KILL,)), PATIENT) == "killed_by_person"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
+@each(("text", "expected"), [
     ("afterany:7(unfulfilled),singleton(unfulfilled)", "afterany:7,singleton,afterany:9"),
     ("afterany:7", "afterany:7,afterany:9"),
     ("afterok:3(unfulfilled),afterany:5:7(unfulfilled)", "afterok:3,afterany:5:7,afterany:9"),
@@ -88,7 +88,7 @@ def test_only_a_job_that_waits_for_any_end_of_this_one_waits_for_the_next_one_to
     assert after.dependency_with(text, "7", "9") == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [
+@each(("text", "expected"), [
     ("afterany:7(unfulfilled),singleton(unfulfilled)", "singleton"),
     ("afterany:7(unfulfilled),afterany:9(unfulfilled)", "afterany:9"),
     ("afterok:7,afterany:5:7:8", "afterok:7,afterany:5:8"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core.decide import ended, rows
 from safelaunch.core.decide.actions import (
     FAILED_GRACE_S,
@@ -35,6 +33,7 @@ from tests.core.decide.situations import (
     row,
     seen,
 )
+from tests.tables import each
 
 
 def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_has_ended() -> None:
@@ -45,7 +44,7 @@ def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_ha
     assert row(RUNNING, seen(replace(ALIVE, killed_t=NOW - 1), unconfirmed=True)) == "watch"
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "expected"),
     [
         (seen(ALIVE), "watch"),
@@ -84,7 +83,7 @@ def test_while_an_attempt_lives(what: Observation, expected: str) -> None:
     assert row(RUNNING, what) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "expected"),
     [
         (seen(ALIVE, requests=(KILL_NOW,)), Kill(0.0, "bob touched kill-now")),
@@ -107,7 +106,7 @@ def test_kill_now_comes_before_every_other_reason_to_act() -> None:
     assert action(RUNNING, what) == Kill(0.0, "bob touched kill-now")
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "expected"),
     [
         ({"lost": LOST, "exits": (BAD,), "requests": (KILL,), "ending": "time_limit", "limit_near": True}, "node_lost"),
@@ -122,7 +121,7 @@ def test_reasons_that_come_together_are_taken_in_order(more: dict[str, Any], exp
     assert row(RUNNING, seen(live, **more)) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "more",
     [{"lost": LOST}, {"requests": (KILL_NOW,)}, {"requests": (KILL,)}, {"ending": "time_limit"}, {"limit_near": True}],
     ids=["node lost", "kill-now", "kill", "ending", "limit near"],
@@ -142,7 +141,7 @@ def test_without_kill_on_bad_exit_the_other_tasks_go_on() -> None:
     assert row(RUNNING, seen(replace(ALIVE, exits=(BAD,))), plan) == "watch"
 
 
-@pytest.mark.parametrize("srun_code", [0, 143], ids=["srun ended well", "srun ended badly"])
+@each("srun_code", [0, 143], ids=["srun ended well", "srun ended badly"])
 def test_an_attempt_that_was_killed_is_over_with_its_srun(srun_code: int) -> None:
     live = replace(ALIVE, killed_t=NOW - 1, srun_code=srun_code)
     assert row(RUNNING, seen(live)) == "over"
@@ -157,7 +156,7 @@ SAVED_JUST_NOW = {"saved": "ckpt/step_5", "saved_t": NOW - 1}
 BLIND = PLAN._replace(resume=PLAN.resume._replace(dir=None))
 
 
-@pytest.mark.parametrize(
+@each(
     ("row_of_end", "ago_s", "live", "plan", "expected"),
     [
         ("kill", 100, {"heard": 4}, PLAN, None),
@@ -193,7 +192,7 @@ def test_a_training_is_waited_for_as_long_as_it_can_still_save(
     assert action(RUNNING, seen(asked), plan) == wanted
 
 
-@pytest.mark.parametrize(("ahead_s", "ago_s", "is_over"), [
+@each(("ahead_s", "ago_s", "is_over"), [
     (-1.0, 898.0, False), (-1.0, 900.0, True), (3600.0, 4000.0, False), (3600.0, 4500.0, True), (-600.0, 301.0, True),
     (-90_000.0, 301.0, False), (-90_000.0, 900.0, True),
 ], ids=["as touched", "over", "set ahead", "set ahead, over", "set back", "a clock of yesterday", "... over"])

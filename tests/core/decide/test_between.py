@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,9 +40,10 @@ from tests.core.decide.situations import (
     row,
     seen,
 )
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "what", "expected"),
     [
         (State(), seen(), "launch"),
@@ -92,7 +92,7 @@ def test_an_end_that_is_written_down_is_final() -> None:
     assert rows.decide(state, what, PLAN) == Decision("ended", Finish("gave_up", 11, "spent"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "more", "expected"),
     [
         (history("completed"), {"requests": (KILL,), "ending": "cancelled"}, Finish(
@@ -126,7 +126,7 @@ def test_an_attempt_whose_end_nobody_wrote_down_is_never_launched_beside() -> No
     assert action(RUNNING, seen()) == Wait(NOW + 2.0, "nobody knows that attempt 1 has ended")
 
 
-@pytest.mark.parametrize(
+@each(
     ("ends", "checkpoint_after", "restart", "expected"),
     [
         (["failed"] * 3, [], RestartPlan(30, 3, 0.0), 10),
@@ -158,7 +158,7 @@ def test_the_first_restart_waits_for_nothing() -> None:
     assert isinstance(action(FAILED_ONCE, seen()), Launch)
 
 
-@pytest.mark.parametrize(("failures", "pause_s"), [(2, 60), (3, 120), (4, 240), (5, 480), (6, 960), (9, 960)])
+@each(("failures", "pause_s"), [(2, 60), (3, 120), (4, 240), (5, 480), (6, 960), (9, 960)])
 def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(failures: int, pause_s: float) -> None:
     state, plan = history(*["failed"] * failures), PLAN._replace(restart=RestartPlan(30, 99, 60.0))
     assert state.attempt is not None
@@ -187,7 +187,7 @@ def test_a_site_is_preserved_before_giving_up_and_given_back_on_time_or_on_reque
         assert isinstance(action(preserved, what, PRESERVING), Finish)
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "plan"),
     [(history("failed", "failed", "failed"), PLAN), (history(*["failed"] * 3, category="user_code"), PRESERVING)],
     ids=["not asked for", "a cause that needs no look"],
@@ -212,7 +212,7 @@ def test_a_launch_from_nothing_says_how_many_checkpoints_were_passed_over() -> N
     assert isinstance(got, Launch) and got.why.endswith("going on from the start: no complete checkpoint, 2 skipped")
 
 
-@pytest.mark.parametrize(("found", "said"), [
+@each(("found", "said"), [
     (Checkpoint("/ckpt/step100.pt", 100, "torch"), "checkpoint at step 100"),
     (Checkpoint("/ckpt/last.pt", None, "torch"), "checkpoint /ckpt/last.pt"),
 ], ids=["a step", "a name without one"])
@@ -230,7 +230,7 @@ def test_an_attempt_that_slurm_could_not_start_waits_and_a_clock_that_jumped_hol
     assert isinstance(action(refused, replace(seen(), now=NOW - 1e6)), Launch)
 
 
-@pytest.mark.parametrize("ending", [*JobEnd, None])
+@each("ending", [*JobEnd, None])
 def test_why_a_job_ends_is_told_in_words(ending: str | None) -> None:
     """Seen on screen: "this job ends: unknown"."""
     assert " " in tell_ending(ending) and "_" not in tell_ending(ending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from safelaunch.core.decide.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blam
 from safelaunch.core.ledger import KINDS, exclusions
 from safelaunch.core.plan import Suspects
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+from tests.tables import each
 
 NODES = ("n0", "n1", "n2", "n3")
 NOBODYS = {name for name, row in TABLE.items() if row.blame is None}
@@ -22,14 +22,14 @@ def kinds(failure: Failure) -> dict[str, str]:
     return {one.node: one.kind for one in blame(failure)}
 
 
-@pytest.mark.parametrize("category", sorted(NOBODYS))
+@each("category", sorted(NOBODYS))
 def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: str) -> None:
     early = FAILURE._replace(category=category, confidence=1.0, lived_s=1.0, steps=0)
     assert blame(early) == ()
     assert blame(early._replace(lost=(("n1", "no answer for 10 s"),))) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("category", "confidence", "kind"),
     [
         ("gpu_hardware", 0.9, "gpu"),
@@ -71,7 +71,7 @@ def test_a_lost_node_is_blamed_and_not_who_failed_because_of_it() -> None:
     assert [(one.node, one.kind, one.why) for one in blame(lost)] == [("n1", "lost", "no answer for 10 s")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("gone", "blamed"), [(1, 1), (2, 2), (3, 0), (4, 0)], ids=["one", "half", "most: the leader is cut off", "all"])
 def test_who_sees_most_others_gone_blames_none_of_them(gone: int, blamed: int) -> None:
     lost = tuple((node, "no answer") for node in NODES[:gone])
@@ -87,7 +87,7 @@ def test_a_run_on_one_node_can_blame_it() -> None:
     assert kinds(alone) == {"n1": "gpu"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("culprits", "blamed"),
     [(("n1.cluster.local",), ("n1",)), (("elsewhere",), ()), (("n1", "n1.cluster", "elsewhere"), ("n1",)), ((), ())],
     ids=["with its domain", "no node of the attempt", "one of them twice", "none"],
@@ -101,7 +101,7 @@ def test_only_nodes_of_the_attempt_are_blamed(culprits: tuple[str, ...], blamed:
 EARLY = FAILURE._replace(lived_s=4.0, steps=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("failure", "kind"),
     [
         (EARLY, "short_cycle"),

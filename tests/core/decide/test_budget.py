@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core.decide import policy
 from safelaunch.core.decide.budget import GiveUp, reason_to_give_up, rejects_checkpoint
 from safelaunch.core.folding import fold
@@ -14,6 +12,7 @@ from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.core.plan import Plan, RestartPlan
 from safelaunch.core.state import Exclusion, State
 from tests.core.decide.situations import PLAN
+from tests.tables import each
 
 Facts = dict[str, Any]
 
@@ -44,7 +43,7 @@ def with_policy(**own: str) -> Plan:
     return PLAN._replace(restart=PLAN.restart._replace(policy=tuple(own.items())))
 
 
-@pytest.mark.parametrize("how", ["failed", "interrupted", "lost"])
+@each("how", ["failed", "interrupted", "lost"])
 def test_a_run_whose_last_attempt_surely_lost_its_progress_starts_nothing_more(how: str) -> None:
     before = run({"step": 40}, {"how": how, "from": 30, "path": "/c/30", "step": 3})
     lost = {"attempt": 2, "why": "it counts 1 … 3", "sure": True}
@@ -59,7 +58,7 @@ def test_a_run_whose_last_attempt_surely_lost_its_progress_starts_nothing_more(h
         assert found is None or found.row != "lost_progress"
 
 
-@pytest.mark.parametrize("how", ["failed", "interrupted", "lost"])
+@each("how", ["failed", "interrupted", "lost"])
 def test_a_run_whose_last_attempt_had_a_nan_loss_starts_nothing_more_where_on_nan_says_stop(how: str) -> None:
     nan = {"attempt": 2, "kind": "nan", "step": 45, "value": "nan"}
     before = run({"step": 40}, {"how": how, "from": 30, "path": "/c/30", "step": 50, "checkpoint": 50})
@@ -86,7 +85,7 @@ def test_the_same_failure_on_many_nodes_at_once_twice_is_a_proof() -> None:
     assert found.row == "proven"
 
 
-@pytest.mark.parametrize(
+@each(
     "second",
     [{"suspects": ["n0"]}, {"step": 41, "suspects": ["n1"]}, {"fingerprint": "crash", "suspects": ["n1"]},
      {"fingerprint": "", "suspects": ["n1"]}, {"suspects": []}, {"category": "node_failure", "suspects": ["n1"]}],
@@ -100,7 +99,7 @@ def test_anything_less_is_no_proof(second: Facts) -> None:
     assert reason(run(first, {"step": 40, **second})) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "facts",
     [{}, {"step": 40, "code": 137}, {"step": 40, "code": 143}, {"category": "host_oom", "step": 40, "code": 137}],
     ids=["before the first step", "killed", "terminated", "killed, perhaps for its memory"])
@@ -114,7 +113,7 @@ def test_nvrxs_exit_code_for_do_not_restart_is_obeyed() -> None:
     assert found.row == "do_not_restart"
 
 
-@pytest.mark.parametrize("category", ["user_code", "config", "environment", "cuda_oom"])
+@each("category", ["user_code", "config", "environment", "cuda_oom"])
 def test_a_bug_that_comes_before_the_first_step_stops_at_once(category: str) -> None:
     found = reason(run({"category": category}))
     assert found is not None

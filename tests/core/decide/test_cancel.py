@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,9 +24,10 @@ from safelaunch.core.decide.cancel import (
 )
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Event
+from tests.tables import each
 
 
-@pytest.mark.parametrize(("seen", "expected"), [
+@each(("seen", "expected"), [
     (Witnesses(noted=True, announced=True), Canceller.PERSON),
     (Witnesses(announced=True, ending=JobEnd.CANCELLED, state="CANCELLED"), Canceller.NOBODY),
     (Witnesses(ending=JobEnd.CANCELLED, handed_over=True), Canceller.PERSON),
@@ -82,7 +82,7 @@ def test_where_time_is_up_nobody_is_asked(seen: Witnesses) -> None:
     assert not seen.is_late or judge(seen) is not Canceller.ASK
 
 
-@pytest.mark.parametrize(("job", "expected"), [
+@each(("job", "expected"), [
     (NextJobFacts("CANCELLED"), Fate.CANCELLED),
     (NextJobFacts("CANCELLED", announced=True), Fate.LOST),
     (NextJobFacts("NODE_FAIL"), Fate.LOST),
@@ -110,7 +110,7 @@ def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> N
 OUTPUT, BOTH = (CancelWitness.JOB_OUTPUT,), (CancelWitness.JOB_OUTPUT, CancelWitness.STEP_OUTPUT)
 
 
-@pytest.mark.parametrize(("seen", "asked", "expected"), [
+@each(("seen", "asked", "expected"), [
     (Witnesses(noted=True), (), None),
     (Witnesses(announced=True), (), None),
     (Witnesses(), (), CancelWitness.JOB_OUTPUT),
@@ -132,7 +132,7 @@ def test_the_witnesses_of_a_cancel_are_asked_in_turn(
     assert next_witness(seen, asked) is expected
 
 
-@pytest.mark.parametrize(("job", "last", "expected"), [
+@each(("job", "last", "expected"), [
     (NextJobFacts(), None, SlurmQuestion.JOB),
     (NextJobFacts("PENDING"), SlurmQuestion.JOB, None),
     (NextJobFacts(None), SlurmQuestion.JOB, None),
@@ -155,7 +155,7 @@ def test_a_job_counts_as_gone_only_after_two_clear_answers(job: NextJobFacts) ->
     assert judge_next(job) not in (Fate.CANCELLED, Fate.LOST) or job.is_queued is False
 
 
-@pytest.mark.parametrize(("events", "expected"), [
+@each(("events", "expected"), [
     ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": None})], True),
     ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": "time_limit"})], True),
     ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": "unknown"})], False),

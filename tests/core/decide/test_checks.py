@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from safelaunch.core.model import CHECK_FAILED, Event
 from safelaunch.core.plan import ChecksPlan, Plan
 from safelaunch.core.state import State
 from tests.core.decide.situations import HOLD, KILL, LOST, NODES, NOW, PLAN, action, row, seen
+from tests.tables import each
 
 CHECKING = PLAN._replace(checks=ChecksPlan(boot=True))
 LOCAL = CHECKING._replace(cluster="local")
@@ -38,7 +38,7 @@ def state(*told: Told) -> State:
     return fold(Event(NOW - 60 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate([*begun, *told]))
 
 
-@pytest.mark.parametrize(("told", "plan", "expected"), [
+@each(("told", "plan", "expected"), [
     ((), PLAN, None),
     ((), CHECKING, NODES),
     ((PASSED,), CHECKING, ("n1",)),
@@ -54,7 +54,7 @@ def test_each_node_is_checked_once_a_job(told: tuple[Told, ...], plan: Plan, exp
     assert (found.nodes if isinstance(found, CheckNodes) else None) == expected
 
 
-@pytest.mark.parametrize(("what", "expected"), [
+@each(("what", "expected"), [
     ({"requests": (KILL,)}, "killed_by_person"), ({"requests": (HOLD,)}, "held"), ({"limit_near": True}, "job_ends"),
     ({"frozen": True}, "frozen"), ({"alone": True}, "alone"),
 ], ids=["kill", "hold", "limit", "frozen", "alone"])
@@ -77,7 +77,7 @@ def test_a_node_whose_failure_is_only_reported_is_used() -> None:
     assert isinstance(found, Launch) and found.nodes == ("n0", "n1")
 
 
-@pytest.mark.parametrize(("partition", "plan", "expected"), [
+@each(("partition", "plan", "expected"), [
     (FOUR, CHECKING, HandOver), (None, CHECKING, HandOver), (("n0", "n1", "n2"), CHECKING, Finish),
     (None, LOCAL, Finish),
 ], ids=["others-are-there", "nobody-knows", "no-others", "local"])
@@ -105,7 +105,7 @@ def report(node: str, *failed: str) -> CheckReport:
         CheckResult(name, "", "failed", "bad", {}) for name in failed)))
 
 
-@pytest.mark.parametrize(("reports", "passed", "failed", "shared"), [
+@each(("reports", "passed", "failed", "shared"), [
     ([report("n0"), report("n1", "shm"), report("n2")], ("n0", "n2"), ["n1"], ()),
     ([report("n0"), report("n1", "load", "clock")], ("n0", "n1"), [], ()),
     ([report("n0", "shm"), report("n1", "shm"), report("n2")], ("n0", "n1", "n2"), [], ("shm",)),
@@ -120,7 +120,7 @@ def test_a_node_fails_by_what_most_others_pass(
     assert (found.passed, [one.node for one in found.failed], found.shared) == (passed, failed, shared)
 
 
-@pytest.mark.parametrize(("others", "failed", "shared"), [
+@each(("others", "failed", "shared"), [
     (["failed"], [], ("port",)), (["failed", "failed"], [], ("port",)), (["failed", "ok"], ["n1"], ()),
     (["failed", "ok", "ok"], ["n1"], ()), (["ok"], [], ()), (["unknown", "failed"], ["n2"], ()),
 ], ids=["of-two", "all-others", "half-is-not-most", "one", "none", "one-does-not-know"])
@@ -166,7 +166,7 @@ def pausing(left_s: float, *more: Told) -> tuple[State, Any]:
     return found, replace(seen(), now=pause.until - left_s)
 
 
-@pytest.mark.parametrize(("left_s", "plan", "expected"), [
+@each(("left_s", "plan", "expected"), [
     (20.0, BESIDE, None), (7.0, BESIDE, LIGHT_S), (3.0, BESIDE, 2.5), (2.0, BESIDE, None), (7.0, PLAN, None),
     (20.0, BEFORE, None), (7.0, BEFORE, LIGHT_S), (2.0, BEFORE, LIGHT_S),
 ], ids=["not-yet", "in-its-last-seconds", "in-what-is-left", "no-time-left", "not-wanted", "before-not-yet",
@@ -181,7 +181,7 @@ def test_light_checks_in_a_pause_end_before_it_unless_the_run_wants_to_wait(
     assert not isinstance(made, CheckNodes) or (made.nodes, made.after) == (NODES, 2)
 
 
-@pytest.mark.parametrize(("told", "plan", "expected"), [
+@each(("told", "plan", "expected"), [
     ((PASSED, RAN, ENDED), BEFORE, NODES), ((PASSED, RAN, ENDED), BESIDE, ("n1",)), ((RAN, STOPPED), BEFORE, None),
     ((RAN, ENDED, ("checks_passed", {"nodes": ["n0"], "after": 1})), BEFORE, None),
     ((RAN, ENDED, NEXT_JOB), BEFORE, None),
@@ -198,7 +198,7 @@ def test_nodes_are_checked_once_in_a_pause() -> None:
     assert isinstance(action(found, now_seen, BESIDE), Wait)
 
 
-@pytest.mark.parametrize(("blamed", "used", "lost", "expected"), [
+@each(("blamed", "used", "lost", "expected"), [
     (["n1"], ["n0", "n2"], [], ("n1",)), (["n1"], ["n0", "n1"], [], ()), (["n1"], ["n0", "n2"], ["n1"], ()),
     (["n9"], ["n0"], [], ()), (["n1", "n1", "n2"], ["n0"], [], ("n1", "n2")), ([], ["n0"], [], ()),
 ], ids=["replaced", "still-used", "lost", "no-more-of-this-job", "several", "none"])
@@ -208,7 +208,7 @@ def test_suspects_that_nobody_uses_are_checked_fully(
     assert suspects_beside(blamed, NODES, used, lost) == expected
 
 
-@pytest.mark.parametrize(("job", "blamed", "late_s", "expected"), [
+@each(("job", "blamed", "late_s", "expected"), [
     ("12", ["n1", "n9", "n1"], 60.0, ("n9",)), ("11", ["n9"], 60.0, ()), ("12", ["n9"], 7 * 3600.0, ()),
     ("12", [f"m{n}" for n in range(9)], 60.0, ("m0", "m1", "m2", "m3")), ("12", [], 60.0, ()),
 ], ids=["one-that-the-next-job-did-not-get", "in-place", "it-waited-for-long", "many", "nobody"])
@@ -219,7 +219,7 @@ def test_suspects_of_the_job_before_get_a_short_job_each(
     assert suspects_elsewhere(failed, job, blamed, NODES, NOW + late_s) == expected
 
 
-@pytest.mark.parametrize(("checks", "is_suspect", "expected"), [
+@each(("checks", "is_suspect", "expected"), [
     (("gpu_ecc",), True, "gpu"), (("rw /scratch", "gpu_count"), True, "gpu"), (("gpu_ecc",), False, "checks_failed"),
     (("shm",), True, "checks_failed"), (("gpu_xid",), True, "checks_failed"), (("gpu_memory",), True, "checks_failed"),
 ])

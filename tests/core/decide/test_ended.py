@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core.decide import ended
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.model import Exit, Request
@@ -21,9 +19,10 @@ from tests.core.decide.situations import (
     NOW,
     seen,
 )
+from tests.tables import each
 
 
-@pytest.mark.parametrize("row_of_end", ended.LEADERLESS)
+@each("row_of_end", ended.LEADERLESS)
 def test_attempt_that_nobody_led_any_more_is_no_failure_of_the_training(row_of_end: str) -> None:
     over = replace(ALIVE, exits=(Exit("n1", 2, 143, 15),), killed_t=NOW - 1, end_row=row_of_end)
     assert ended.how_it_ended(over, seen(over)) == "interrupted"
@@ -34,7 +33,7 @@ KILLED = replace(ALIVE, killed_t=NOW - 5, end_row="node_lost")
 SILENT = (("n1", "silent"),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("live", "more", "expected"),
     [
         (replace(ALIVE, exits=(GOOD,)), {}, False),
@@ -63,7 +62,7 @@ def test_an_attempt_is_over_when_everybody_who_can_speak_has_spoken(
     assert ended.is_over(live, seen(live, **more)) == expected
 
 
-@pytest.mark.parametrize(("live", "requests", "expected"), [
+@each(("live", "requests", "expected"), [
     ({"heard": 0}, (CHECKPOINT,), "completed"),
     ({"heard": 1}, (CHECKPOINT,), "stopped"),
     ({"heard": None}, (CHECKPOINT,), "stopped"),
@@ -82,7 +81,7 @@ ALL_GOOD = (GOOD, Exit("n1", 1, 0))
 TOLD = {"end_asked_t": NOW - 5, "end_row": "kill"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("live", "more", "expected"),
     [
         ({"exits": ALL_GOOD}, {}, "completed"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,12 +19,13 @@ from safelaunch.core.decide.fence import (
     judge_sweep,
 )
 from safelaunch.core.timing import CLOSED_S, OLD_HOST_S
+from tests.tables import each
 
 TALKING = Node(2, guards=2, connected=True)
 SILENT = Node(2, guards=2, gone=1)
 
 
-@pytest.mark.parametrize(("node", "expected"), [
+@each(("node", "expected"), [
     (Node(2, guards=2, gone=2), Fencing.CLEAN),
     (Node(2, guards=2, gone=2, is_lost=True), Fencing.CLEAN),
     (Node(2, guards=1, gone=1), Fencing.WAIT),
@@ -55,7 +55,7 @@ def test_what_the_fence_does_about_a_node(node: Node, expected: Fencing) -> None
     assert judge(node) is expected
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
+@each(("answer", "expected"), [
     (StepAnswer(left=False), Swept.CLEAN),
     (StepAnswer(left=False, is_frozen=True, is_unknown=True), Swept.CLEAN),
     (StepAnswer(left=True), Swept.STUCK),
@@ -104,7 +104,7 @@ SCRIPT = ScriptTask(0, True, None)
 TWO = (ScriptTask(7, True, 2), ScriptTask(7, True, 2))   # both tasks of a step
 
 
-@pytest.mark.parametrize(("sruns", "told", "expected"), [
+@each(("sruns", "told", "expected"), [
     ([GUARDED], [SCRIPT, *TWO], True),
     ([GUARDED, GUARDED], [SCRIPT, *TWO, ScriptTask(9, True, 1)], True),
     (None, [SCRIPT, *TWO], False),

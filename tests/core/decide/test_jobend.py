@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from safelaunch.core.decide.jobend import (
     EVIDENCE_S,
     Explain,
@@ -15,9 +13,10 @@ from safelaunch.core.decide.jobend import (
     has_missed_term,
 )
 from safelaunch.core.endings import JobEnd
+from tests.tables import each
 
 
-@pytest.mark.parametrize(("line", "waited_s", "expected"), [
+@each(("line", "waited_s", "expected"), [
     (None, 0.0, Explain.WAIT), (None, EVIDENCE_S, Explain.WAIT), (None, EVIDENCE_S + 0.1, Explain.ASK_SQUEUE),
     (JobEnd.UNKNOWN, 0.0, Explain.ASK_SCONTROL), (JobEnd.UNKNOWN, 60.0, Explain.ASK_SCONTROL),
     (JobEnd.CANCELLED, 0.0, Explain.LINE), (JobEnd.PREEMPTED, 60.0, Explain.LINE),

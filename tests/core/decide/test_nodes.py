@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.decide.actions import (
     HandOver,
     Launch,
@@ -19,13 +17,14 @@ from tests.core.decide.situations import (
     history,
     seen,
 )
+from tests.tables import each
 
 
 def suspecting(*nodes: str) -> State:
     return replace(history("lost"), exclusions=tuple(Exclusion(node, "silent") for node in nodes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "lost", "expected"),
     [
         (history("failed"), (), ("n0", "n1")),
@@ -45,7 +44,7 @@ def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
     assert got.nodes == expected
 
 
-@pytest.mark.parametrize(("state", "lost", "expected"), [
+@each(("state", "lost", "expected"), [
     (suspecting("n2"), ("n0",), ("n0", "n2")),
     (replace(suspecting(), unfit=(("n1", "its disk is full"),)), ("n0",), ("n0", "n1")),
     (replace(suspecting("n2"), unfit_before=("n1", "n8")), ("n0",), ("n0", "n2", "n8")),
@@ -63,7 +62,7 @@ def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() ->
         ("n0", "n2"), "of the 2 nodes needed only 1 can be used (without n0, n2)")
 
 
-@pytest.mark.parametrize(("which", "cluster", "expected"), [
+@each(("which", "cluster", "expected"), [
     ("suspects", "slurm", ("n0", "n1", "n2")), ("all", "slurm", ("n0", "n1", "n2", "n3")),
     ("suspects", "local", ("n0", "n1", "n2", "n3")),
 ], ids=["the batch host, the first to fail, the suspect", "all", "nothing can be given back"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core import jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.decide import passing
@@ -16,6 +14,7 @@ from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.plan import AfterRun, Plan
 from safelaunch.core.state import Ended, State
 from tests.core.decide.situations import PLAN, history
+from tests.tables import each
 
 ACTION = HandOver(("n1",), "too few nodes are left")
 
@@ -24,7 +23,7 @@ ENDED = Ended(RunEnd.STOPPED, STOPPED, "alice touched kill", 9.0)
 PLANS = {via: PLAN._replace(restart=PLAN.restart._replace(via=via)) for via in ("auto", *ways.WAYS)}
 
 
-@pytest.mark.parametrize(("plan", "state", "is_local", "expected"), [
+@each(("plan", "state", "is_local", "expected"), [
     (PLANS["auto"], State(), False, Secure.QUEUE),
     (PLANS[ways.SUCCESSOR], State(), False, Secure.QUEUE),
     (PLANS["auto"], State(successor="13"), False, Secure.FOLLOW),
@@ -47,46 +46,46 @@ def test_a_run_looks_at_the_runs_before_it_until_its_first_attempt() -> None:
     assert not passing.waits_for_others(after, State(ended=ENDED))
 
 
-@pytest.mark.parametrize(("has_claim", "is_contested", "expected"), [
+@each(("has_claim", "is_contested", "expected"), [
     (True, True, True), (True, False, True), (False, False, True), (False, True, False)])
 def test_only_a_leader_that_may_be_superseded_needs_a_claim_for_the_end(
         has_claim: bool, is_contested: bool, expected: bool) -> None:
     assert passing.may_write_end(has_claim=has_claim, is_contested=is_contested) is expected
 
 
-@pytest.mark.parametrize(("refusals", "is_leaving", "pause_s"), [
+@each(("refusals", "is_leaving", "pause_s"), [
     (1, False, 60.0), (2, False, 120.0), (7, False, 3600.0), (2, True, 120.0), (7, True, 600.0),
     (5000, False, 3600.0)])
 def test_pauses_after_refusals_double_up_to_a_most(refusals: int, is_leaving: bool, pause_s: float) -> None:
     assert passing.pause_after_refusal(refusals, is_leaving=is_leaving) == pause_s
 
 
-@pytest.mark.parametrize(("unclear", "pause_s"), [(0, 5.0), (1, 10.0), (3, 30.0), (5000, 30.0)])
+@each(("unclear", "pause_s"), [(0, 5.0), (1, 10.0), (3, 30.0), (5000, 30.0)])
 def test_a_slurmctld_that_is_away_for_days_is_asked_each_half_minute(unclear: int, pause_s: float) -> None:
     assert passing.pause_without_answer(unclear) == pause_s
 
 
-@pytest.mark.parametrize(("via", "is_leaving", "expected"), [
+@each(("via", "is_leaving", "expected"), [
     ("auto", False, True), (ways.SUCCESSOR, False, False), (ways.SUCCESSOR, True, True)])
 def test_a_chosen_way_is_left_only_where_the_run_would_be_lost(via: str, is_leaving: bool, expected: bool) -> None:
     assert passing.may_take_other_way(via, is_leaving=is_leaving) is expected
 
 
-@pytest.mark.parametrize(("clear_looks", "submissions", "expected"), [
+@each(("clear_looks", "submissions", "expected"), [
     (0, 0, False), (1, 0, True), (1, 1, False), (2, 1, True), (1, 3, False)])
 def test_after_a_submission_two_clear_looks_must_find_none(
         clear_looks: int, submissions: int, expected: bool) -> None:
     assert passing.may_submit_alone(clear_looks, submissions) is expected
 
 
-@pytest.mark.parametrize(("refusals", "is_missing", "expected"), [
+@each(("refusals", "is_missing", "expected"), [
     (1, False, False), (2, False, True), (3, False, True), (0, True, True)])
 def test_a_command_that_is_missing_or_refused_again_is_given_up(
         refusals: int, is_missing: bool, expected: bool) -> None:
     assert passing.is_hopeless(refusals, MOST_REFUSALS, is_missing=is_missing) is expected
 
 
-@pytest.mark.parametrize(("state", "expected"), [
+@each(("state", "expected"), [
     (jobstates.COMPLETING, True), (jobstates.PENDING, True), (jobstates.RUNNING, False), ("", False), (None, False)])
 def test_a_job_on_its_way_back_into_the_queue_was_requeued(state: str | None, expected: bool) -> None:
     assert passing.is_requeued(state) is expected
@@ -97,7 +96,7 @@ def test_a_run_without_slurm_gives_up_where_others_go_on_in_their_next_job() -> 
     assert passing.begin(ACTION, is_local=True) == Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, ACTION.why)
 
 
-@pytest.mark.parametrize(("is_passed", "ending", "expected"), [
+@each(("is_passed", "ending", "expected"), [
     (True, None, False), (True, JobEnd.PREEMPTED, False), (True, JobEnd.UNKNOWN, False),
     (True, JobEnd.CANCELLED, True), (False, None, True), (False, JobEnd.CANCELLED, True),
 ])
@@ -105,7 +104,7 @@ def test_only_a_persons_cancel_takes_a_passed_run_back(is_passed: bool, ending: 
     assert passing.is_taken_back(is_passed=is_passed, ending=ending) is expected
 
 
-@pytest.mark.parametrize(("ending", "cancelled"), [
+@each(("ending", "cancelled"), [
     (JobEnd.CANCELLED, "this job"), (None, "the run's next job"), (JobEnd.TIME_LIMIT, "the run's next job"),
 ])
 def test_a_run_that_is_taken_back_is_stopped_and_says_which_job_was_cancelled(
@@ -113,7 +112,7 @@ def test_a_run_that_is_taken_back_is_stopped_and_says_which_job_was_cancelled(
     assert passing.end_of_taken_back(ending) == Finish(RunEnd.STOPPED, STOPPED, f"a person cancelled {cancelled}")
 
 
-@pytest.mark.parametrize(("state", "expected"), [
+@each(("state", "expected"), [
     (State(), ways.SUCCESSOR),
     (replace(State(), via=ways.REQUEUE), ways.REQUEUE),
     (replace(State(), via=ways.WATCH, successor="12"), ways.SUCCESSOR),
@@ -123,7 +122,7 @@ def test_a_next_job_that_is_known_comes_before_the_chosen_way(state: State, expe
     assert passing.way_of(state) == expected
 
 
-@pytest.mark.parametrize(("ending", "expected"), [
+@each(("ending", "expected"), [
     (None, Requeue.CHECK), (JobEnd.UNKNOWN, Requeue.TO_WATCH), (JobEnd.PREEMPTED, Requeue.ASK),
     (JobEnd.TIME_LIMIT, Requeue.ASK),
 ])
@@ -137,7 +136,7 @@ def test_nothing_is_requeued_while_a_term_is_unexplained_or_the_job_ends() -> No
     assert not any(passing.is_requeue_due(ending, has_term=has_term) for ending in JobEnd for has_term in (False, True))
 
 
-@pytest.mark.parametrize(("ending", "refused", "expected"), [
+@each(("ending", "refused", "expected"), [
     (None, None, Requeue.DONE), (JobEnd.REQUEUED, None, Requeue.DONE), (JobEnd.PREEMPTED, None, Requeue.DONE),
     (JobEnd.CANCELLED, None, Requeue.TAKE_BACK), (None, "Access denied", Requeue.TO_WATCH),
     (JobEnd.CANCELLED, "Access denied", Requeue.TO_WATCH),
@@ -150,7 +149,7 @@ def test_a_requeue_just_after_a_persons_cancel_is_taken_back(
 # --- the job that waits, and the ways to make one -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("state", "ending", "found", "expected"), [
+@each(("state", "ending", "found", "expected"), [
     (State(), None, True, True), (State(), None, False, False), (State(), None, None, False),
     (State(next_cancelled="13"), None, False, True), (State(), JobEnd.CANCELLED, False, True),
     (State(), JobEnd.CANCELLED, None, True), (State(), JobEnd.PREEMPTED, False, False),
@@ -161,7 +160,7 @@ def test_no_job_is_made_where_one_waits_or_a_person_wants_none(
     assert passing.is_settled(state, ending, found=found) is expected
 
 
-@pytest.mark.parametrize(("state", "expected"), [
+@each(("state", "expected"), [
     (State(), Behind.QUEUE), (State(successor="13"), Behind.ASK), (State(next_cancelled="13"), Behind.LOOK),
     (State(successor="14", next_cancelled="13"), Behind.LOOK),
 ])
@@ -169,7 +168,7 @@ def test_a_cancel_of_the_next_job_is_looked_into_before_another_one_is_queued(st
     assert passing.behind(state) is expected
 
 
-@pytest.mark.parametrize(("is_stuck", "is_hopeless", "expected"), [
+@each(("is_stuck", "is_hopeless", "expected"), [
     (True, True, Change.REPLACE), (True, False, Change.REPLACE), (False, True, Change.DONE),
     (False, False, Change.AGAIN),
 ])
@@ -178,7 +177,7 @@ def test_a_job_that_obeys_no_change_is_replaced_and_any_other_goes_on_at_last(
     assert passing.after_refused(is_stuck=is_stuck, is_hopeless=is_hopeless) is expected
 
 
-@pytest.mark.parametrize(("said", "is_missing", "refusals", "expected"), [
+@each(("said", "is_missing", "refusals", "expected"), [
     ("sbatch: command not found", True, 1, Refused.NO_SBATCH),
     ("Job dependency problem", False, 1, Refused.RESUBMIT),
     ("Job dependency problem", True, 9, Refused.NO_SBATCH),
@@ -189,18 +188,18 @@ def test_one_refusal_of_sbatch_changes_no_way(said: str, is_missing: bool, refus
     assert passing.after_refusal(said, is_missing=is_missing, refusals=refusals) is expected
 
 
-@pytest.mark.parametrize(("works", "tested", "way"), [
+@each(("works", "tested", "way"), [
     (True, Refused.RESUBMIT, ways.REQUEUE), (False, Refused.NO_SBATCH, ways.WATCH), (None, Refused.AGAIN, None)])
 def test_no_way_is_chosen_without_a_clear_answer(works: bool | None, tested: Refused, way: str | None) -> None:
     assert (passing.after_test(works), passing.without_sbatch(works)) == (tested, way)
 
 
-@pytest.mark.parametrize("works", [True, False, None])
+@each("works", [True, False, None])
 def test_a_job_that_was_made_smaller_in_the_queue_is_never_requeued(works: bool | None) -> None:
     assert passing.without_sbatch(works, is_small=True) == ways.WATCH
 
 
-@pytest.mark.parametrize(("is_empty", "refused", "is_ending", "late", "very_late"), [
+@each(("is_empty", "refused", "is_ending", "late", "very_late"), [
     (None, 0, False, False, True), (False, 1, False, False, True), (False, CANCEL_REFUSALS, False, True, True),
     (None, CANCEL_REFUSALS, False, False, True), (None, 0, True, True, True), (False, 1, True, True, True),
 ], ids=["slurmctld is away", "one refusal", "it refuses always", "refusals, and then it is away",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from safelaunch.core.decide.phase import NEXT, Phase, may_follow, phase_of
 from safelaunch.core.decide.seen import Live
+from tests.tables import each
 
 DRAWING = Path(__file__).parents[3] / "docs" / "drawings" / "phases.dot"
 LIVE = Live(1, ("n0",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("live", "facts", "phase"),
     [
         (None, "", Phase.IDLE),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.decide.refusal import MAX_PAUSE_S, MOST_REFUSALS, Said, in_a_row, judge
 from safelaunch.core.endings import AttemptEnd
 from tests.core.decide.situations import NOW, history
+from tests.tables import each
 
 NO_STEP = Said(no_step=True)
 
 
-@pytest.mark.parametrize(("how", "said", "refusals", "expected"), [
+@each(("how", "said", "refusals", "expected"), [
     ("failed", Said(), 0, ("failed", None)),
     ("failed", NO_STEP, 0, ("interrupted", NOW + 5.0)),
     ("failed", NO_STEP, 3, ("interrupted", NOW + 40.0)),

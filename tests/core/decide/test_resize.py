@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.plan import RestartPlan
 from safelaunch.core.state import Resize, State
 from tests.core.decide.situations import CHECKPOINT, KILL, NOW, PLAN, Said, action, row
+from tests.tables import each
 
 NODES = ("n0", "n1", "n2", "n3")
 WAIT_S = 600.0
@@ -64,7 +64,7 @@ CONVERTED = {"n": 2, "at": 20, "path": "ckpt.resized/2", "saw": [20], "how": "fa
 HOOK = {"n": 1, "at": 20, "saw": [20], "of": 4, "to": 2}
 
 
-@pytest.mark.parametrize(("count", "plan", "expected"), [
+@each(("count", "plan", "expected"), [
     (5, SMALL, 4), (4, SMALL, 4), (3, SMALL, 3), (2, SMALL, 2), (1, SMALL, 0), (0, SMALL, 0),
     (3, SMALL._replace(nodes_multiple_of=2), 2), (1, SMALL._replace(nodes_multiple_of=2), 0),
     (47, SMALL._replace(nodes=48, min_nodes=24, nodes_multiple_of=12), 36),
@@ -74,7 +74,7 @@ def test_an_attempt_has_the_most_nodes_that_the_run_allows(count: int, plan: Any
     assert resize.most_nodes(plan, count) == expected
 
 
-@pytest.mark.parametrize(("state", "point", "expected"), [
+@each(("state", "point", "expected"), [
     (run(FULL), AT_20, 4),
     (run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), AT_20, 4),
     (run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), AT_30, 2),
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Check
     assert resize.size_of(state, SMALL, point) == expected
 
 
-@pytest.mark.parametrize(("missing", "ended_t", "expected"), [
+@each(("missing", "ended_t", "expected"), [
     (None, NOW - 5, "ask_nodes"),
     (free(WAIT_S + 3600.0), NOW - 5, "launch"),
     (free(WAIT_S + 3500.0), NOW - 5, "wait_for_nodes"),
@@ -132,7 +132,7 @@ def test_a_run_without_min_nodes_waits_in_the_queue_as_ever() -> None:
     assert handed == HandOver(("n2", "n3"), "of the 4 nodes needed only 2 can be used (without n2, n3)")
 
 
-@pytest.mark.parametrize(("state", "missing", "expected"), [
+@each(("state", "missing", "expected"), [
     (run(FULL, {"n": 2, "how": "failed"}), None, "ask_nodes"),
     (run(FULL, {"n": 2, "how": "failed"}), free(300.0), "launch"),
     (run(FULL, {"n": 2, "how": "failed"}), free(None), "launch"),
@@ -174,7 +174,7 @@ def test_a_job_that_got_fewer_nodes_from_the_queue_begins_with_them_at_once_and_
 NEVER = free(math.inf)
 
 
-@pytest.mark.parametrize(("state", "more", "expected"), [
+@each(("state", "more", "expected"), [
     (run(FULL), {}, (("n0",), Resize(4, 2))),
     (run(FULL, {**HOOK, "how": "interrupted"}), {}, (("n0",), Resize(4, 2))),
     (run(FULL, {**HOOK, "how": "converted"}), {}, (("n0", "n1"), None)),
@@ -204,7 +204,7 @@ def test_attempts_of_each_size_start_from_what_is_for_them() -> None:
         2: "ckpt.resized/2", 3: None, 4: None}
 
 
-@pytest.mark.parametrize("hooks", [
+@each("hooks", [
     [{**HOOK, "how": "unconverted"}], [{**HOOK, "how": "interrupted"}] * 3, [{**HOOK, "how": "lost"}] * 3,
 ], ids=["one failure", "three interruptions", "three dead nodes"])
 def test_after_a_failed_hook_the_run_waits_for_the_full_set(hooks: list[dict[str, Any]]) -> None:
@@ -254,7 +254,7 @@ HOOKED = Live(2, ("n0",), tasks=1, is_hook=True)
 RUNNING_HOOK = run(FULL, HOOK)
 
 
-@pytest.mark.parametrize(("more", "expected"), [
+@each(("more", "expected"), [
     ({"ran_s": 3600.0}, None),
     ({"ran_s": 3601.0}, ("hook_late", Kill(
         FAILED_GRACE_S, "before_resize has taken more than 3600 s (hang.first_step)"))),
@@ -283,7 +283,7 @@ AGAIN = {"n": 1, "at": 30, "saw": [30], "of": 2, "to": 4, "how": "converted"}
 ON_FOUR = {"n": 4, "at": 30, "path": "ckpt.resized/4", "saw": [30]}
 
 
-@pytest.mark.parametrize(("attempts", "point", "spent"), [
+@each(("attempts", "point", "spent"), [
     ((FULL, WHOLE), AT_20, []),
     ((FULL, {**HOOK, "how": "unconverted"}), AT_20, [2]),
     ((FULL, {**HOOK, "how": "interrupted"}, HOOK), AT_20, [2]),

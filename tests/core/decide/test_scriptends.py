@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.decide.scriptends import TaskEnd, exits_of
 from safelaunch.core.model import Exit
+from tests.tables import each
 
 OK, BAD = Exit("n0", 0, 0), Exit("n0", 0, 143)
 KILLED, ENDED = Exit("n1", 1, 137, 9), Exit("n0", 0, 143, 15)
 TRAINED = [TaskEnd(2, 8.2, ENDED), TaskEnd(2, 8.1, KILLED), TaskEnd(1, 3.0, Exit("n0", 0, 1))]   # after a helper
 
 
-@pytest.mark.parametrize(("own", "ends", "hides", "told"), [
+@each(("own", "ends", "hides", "told"), [
     (BAD, [TaskEnd(0, 8.5, BAD), *TRAINED], False, (KILLED, ENDED)),
     (OK, [TaskEnd(0, 8.5, OK), *TRAINED], True, (KILLED, ENDED)),
     (OK, [TaskEnd(0, 8.5, OK), *TRAINED], False, (OK,)),                          # srun … || true

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +18,12 @@ from safelaunch.core.decide.silence import (
     must_end_ranks,
 )
 from safelaunch.core.timing import LEASE_S, SILENT_S
+from tests.tables import each
 
 BUSY = Heard(SILENT_S, log_grew_s=SILENT_S)
 
 
-@pytest.mark.parametrize(("heard", "expected"), [
+@each(("heard", "expected"), [
     (Heard(1.0), Silence.NOTHING),
     (Heard(SILENT_S - 0.1), Silence.NOTHING),
     (Heard(SILENT_S), Silence.LOST),
@@ -56,7 +56,7 @@ def test_no_node_is_lost_within_ten_seconds(
         assert silent_s >= SILENT_S and awaited
 
 
-@pytest.mark.parametrize(("silent_s", "is_ok", "expected"), [
+@each(("silent_s", "is_ok", "expected"), [
     (61.0, False, True), (61.0, True, False), (61.0, None, False), (1.0, False, False),
 ], ids=["the step failed", "it ran", "it was never tried", "the guard was heard meanwhile"])
 def test_a_helper_step_is_a_witness_only_where_it_ran_and_the_guard_stays_silent(
@@ -65,7 +65,7 @@ def test_a_helper_step_is_a_witness_only_where_it_ran_and_the_guard_stays_silent
     assert is_lost_by_probe(silent_s, is_ok) is expected
 
 
-@pytest.mark.parametrize(("launched_s", "still_s", "is_killed", "can_probe", "expected"), [
+@each(("launched_s", "still_s", "is_killed", "can_probe", "expected"), [
     (MISSING_S, MISSING_S, False, True, True), (MISSING_S - 1, MISSING_S - 1, False, True, False),
     (MISSING_S, SILENT_S - 1, False, True, False), (MISSING_S, MISSING_S, True, True, False),
     (MISSING_S, MISSING_S, False, False, False),
@@ -77,7 +77,7 @@ def test_when_a_node_is_asked_of_which_no_guard_has_connected(
     assert is_missed(launched_s, still_s, is_killed=is_killed, can_probe=can_probe) is expected
 
 
-@pytest.mark.parametrize(("is_same_attempt", "has_guard", "has_given_up", "expected"), [
+@each(("is_same_attempt", "has_guard", "has_given_up", "expected"), [
     (True, False, True, True), (True, False, False, False), (True, True, True, False), (False, False, True, False),
 ], ids=["Slurm gave it up", "it runs steps, or nobody knows", "its guard came meanwhile", "the attempt is over"])
 def test_a_node_without_a_guard_is_lost_only_where_slurm_gives_it_up(
@@ -87,7 +87,7 @@ def test_a_node_without_a_guard_is_lost_only_where_slurm_gives_it_up(
                                has_given_up=has_given_up) is expected
 
 
-@pytest.mark.parametrize(("nodes", "lost", "standby_s", "is_local", "expected"), [
+@each(("nodes", "lost", "standby_s", "is_local", "expected"), [
     (("n0", "n1", "n2"), {"n1", "n2"}, None, False, True),
     (("n0", "n1", "n2"), {"n1"}, None, False, False),
     (("n0", "n1", "n2"), {"n1", "n2"}, 1.0, False, False),
@@ -103,7 +103,7 @@ def test_when_slurm_is_asked_whether_this_node_is_the_one_that_is_cut_off(
     assert may_be_alone("n0", nodes, lost, standby_s, is_local) is expected
 
 
-@pytest.mark.parametrize(("leads", "had_eligible", "silent_s", "expected"), [
+@each(("leads", "had_eligible", "silent_s", "expected"), [
     (False, True, LEASE_S + 0.1, True), (False, True, LEASE_S, False),
     (True, True, LEASE_S + 0.1, False), (False, False, LEASE_S + 0.1, False),
 ], ids=["another may lead by now", "its standby was heard within a lease", "it leads", "nobody could lead instead"])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.decide.standby import LOST_S, StandbyFacts, StandbyStep, choose, judge
+from tests.tables import each
 
 NONE = StandbyFacts()
 STARTED = StandbyFacts(is_started=True)
 SILENT = StandbyFacts(LOST_S, is_known=True, is_late=True, may_start=False)
 
 
-@pytest.mark.parametrize(("facts", "expected"), [
+@each(("facts", "expected"), [
     (StandbyFacts(0.5, has_answered=True), StandbyStep.KEEP),
     (StandbyFacts(0.5), StandbyStep.NOTHING),
     (StandbyFacts(LOST_S - 0.1, has_answered=True, is_started=True, is_late=True), StandbyStep.KEEP),
@@ -38,7 +37,7 @@ def test_what_a_leader_does_about_its_standby(facts: StandbyFacts, expected: Sta
 NODES = ("n0", "n1", "n2", "n3")
 
 
-@pytest.mark.parametrize(("bad", "tried", "used", "expected"), [
+@each(("bad", "tried", "used", "expected"), [
     (("n0",), (), ("n0", "n1", "n2"), "n3"),
     (("n0",), (), NODES, "n3"),
     (("n0", "n3"), (), NODES, "n2"),

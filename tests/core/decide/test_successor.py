@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core.decide.successor import Room, affordable, fewer, is_before, make_room, taken_back
 from safelaunch.core.decide.watch import judge
 from safelaunch.core.decide.watched import Relax
@@ -14,6 +12,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.state import Exclusion, Job, State
 from tests.core.decide.situations import PLAN
 from tests.core.decide.test_watch import LONG_S, NOW, run, waiting, word
+from tests.tables import each
 
 NODES = tuple(f"n{number}" for number in range(10))
 
@@ -27,12 +26,12 @@ def excluded(*nodes: str) -> State:
     return State(exclusions=tuple(Exclusion(node, "bad") for node in nodes))
 
 
-@pytest.mark.parametrize(("oldest_first", "wanted", "kept"), [
+@each(("oldest_first", "wanted", "kept"), [
     (("n1", "n9"), ("n1", "n5", "n9"), ("n5", "n9")),
     (("n9", "n5", "n1"), ("n1", "n5", "n9"), ("n1", "n5")),
     ((), ("n1",), ("n1",)),
 ], ids=["a node that is lost now, then the newest", "not by the alphabet", "all where they are few"])
-@pytest.mark.parametrize("there", [None, ()], ids=["Slurm does not say", "Slurm names none"])
+@each("there", [None, ()], ids=["Slurm does not say", "Slurm names none"])
 def test_of_too_many_exclusions_the_newest_evidence_counts(
     oldest_first: tuple[str, ...], wanted: tuple[str, ...], kept: tuple[str, ...], there: tuple[str, ...] | None
 ) -> None:
@@ -62,7 +61,7 @@ def test_nodes_that_failed_their_checks_in_an_earlier_job_give_way_first() -> No
 NEEDED = PLAN.allocated_nodes
 
 
-@pytest.mark.parametrize(("oldest_first", "listed", "usable", "room"), [
+@each(("oldest_first", "listed", "usable", "room"), [
     (("n0", "n1"), ("n0", "n1"), NODES[:NEEDED + 2], Room(left=NEEDED)),
     (("n0", "n1"), ("n0", "n1"), NODES[:NEEDED + 1], Room(("n0",), NEEDED - 1)),
     (("n1", "n0"), ("n0", "n1"), NODES[:NEEDED + 1], Room(("n1",), NEEDED - 1)),
@@ -91,7 +90,7 @@ def test_nodes_that_the_user_excludes_never_give_way() -> None:
     assert make_room(own, excluded("n0", "n1"), ("n0", "n1"), NODES[:NEEDED + 1]) == Room(("n1",), NEEDED - 1)
 
 
-@pytest.mark.parametrize(("exclude", "said", "expected"), [
+@each(("exclude", "said", "expected"), [
     (("n1",), "sbatch: error: Batch job submission failed: Requested node configuration is not available", ()),
     ((), "sbatch: error: Batch job submission failed: Requested node configuration is not available", None),
     (("n1",), "sbatch: error: Batch job submission failed: Invalid account", None),
@@ -106,7 +105,7 @@ def test_exclusions_go_when_sbatch_refuses_the_job_for_want_of_nodes(
 # --- a job that a person took back --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("changes", "cancelled", "expected"), [
+@each(("changes", "cancelled", "expected"), [
     ({}, ("13",), "13"),
     ({}, (), None),
     ({}, ("11",), None),
@@ -122,7 +121,7 @@ def test_a_later_job_that_was_cancelled_unannounced_was_taken_back_by_a_person(
     assert taken_back(State(**changes), "12", cancelled) == expected
 
 
-@pytest.mark.parametrize(("job", "other", "expected"), [
+@each(("job", "other", "expected"), [
     ("9", "10", True), ("10", "9", False), ("9", "9", False), ("9_1", "10", False), ("", "10", False)])
 def test_jobs_are_in_the_order_of_their_numbers(job: str, other: str, expected: bool) -> None:
     assert is_before(job, other) is expected
@@ -131,7 +130,7 @@ def test_jobs_are_in_the_order_of_their_numbers(job: str, other: str, expected: 
 # --- what a watch makes of it -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("reservation", "reserved", "is_relaxed"), [
+@each(("reservation", "reserved", "is_relaxed"), [
     (None, None, True), ("mine", None, False), ("mine", NODES[1:NEEDED + 1], False), ("mine", NODES[:NEEDED], True),
 ], ids=["another run's reservation", "nobody says which nodes it has", "its own leaves enough",
         "its own has just enough"])

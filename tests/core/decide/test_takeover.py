@@ -19,6 +19,7 @@ from safelaunch.core.decide.takeover import (
 )
 from safelaunch.core.pulse import Pulse
 from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, ORPHANED_S, PULSE_S, READ_EVERY_S, TAKEOVER_S
+from tests.tables import each
 
 
 def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = PULSE_S) -> float | None:
@@ -129,7 +130,7 @@ AT = ("n0", 4000)
 SHOWN = Pulse(7, 3, "n0", "12", endpoint=AT)
 
 
-@pytest.mark.parametrize(("pulse", "leader", "expected"), [
+@each(("pulse", "leader", "expected"), [
     (SHOWN, "n0", PulseOf.LEADER),
     (SHOWN, "", PulseOf.LEADER),
     (replace(SHOWN, gen=2), "n0", PulseOf.EARLIER),

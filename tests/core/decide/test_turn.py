@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.decide.turn import StepDown, Turn, TurnFacts, judge, step_down
+from tests.tables import each
 
 OVER = TurnFacts(lives=True, is_fenced=True, has_last_lines=True)
 
 
-@pytest.mark.parametrize(("facts", "expected"), [
+@each(("facts", "expected"), [
     (TurnFacts(), Turn.DECIDE),
     (TurnFacts(is_unexplained=True), Turn.WAIT),
     (TurnFacts(is_leaving=True), Turn.WAIT),
@@ -40,7 +40,7 @@ def test_an_attempt_is_judged_only_once_it_is_fenced_and_its_end_explained(facts
         assert not (facts.is_unexplained or facts.is_alone or facts.is_asking)
 
 
-@pytest.mark.parametrize(("by", "wants_standby", "expected"), [
+@each(("by", "wants_standby", "expected"), [
     ("n1", True, StepDown(ends_attempt=True, stands_by=True)),
     ("n1", False, StepDown(ends_attempt=True, stands_by=False)),
     ("n0", True, StepDown(ends_attempt=False, stands_by=True)),

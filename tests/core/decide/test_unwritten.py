@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import (
@@ -24,6 +22,7 @@ from safelaunch.core.decide.unwritten import (
 from safelaunch.core.model import Event
 from safelaunch.core.state import Intent, Job, State
 from tests.core.decide.situations import ALIVE, RUNNING, history
+from tests.tables import each
 
 HERE = ThisJob("7", "n0", ("n0", "n1"), is_same=True)
 TAKEN = HERE._replace(has_taken_over=True)
@@ -33,7 +32,7 @@ LAUNCH = Intent(3, "launch", {"attempt": NEXT, "job": "7", "nodes": ["n0", "n1"]
 CLAIM: dict[str, Any] = {"claim": 3, "attempt": NEXT, "job": "7", "host": "n0"}
 
 
-@pytest.mark.parametrize(("intent", "here", "is_missing"), [
+@each(("intent", "here", "is_missing"), [
     (LAUNCH, TAKEN, True),
     (LAUNCH, HERE._replace(is_same=False), True),
     (LAUNCH, HERE, False),
@@ -54,7 +53,7 @@ def test_of_an_attempt_whose_number_is_known_nothing_is_missing() -> None:
     assert claimed(KNOWN, (), {**CLAIM, "attempt": NEXT - 1}, TAKEN) is None
 
 
-@pytest.mark.parametrize(("claim", "here", "is_missing"), [
+@each(("claim", "here", "is_missing"), [
     (CLAIM, TAKEN, True),
     (CLAIM, HERE, False),
     (CLAIM, HERE._replace(is_same=False), False),
@@ -84,7 +83,7 @@ def test_the_attempt_of_a_silent_supervisor_is_ended_as_a_failed_one() -> None:
     assert end_of_silent("n0") == Kill(FAILED_GRACE_S, "its supervisor on n0 is silent")
 
 
-@pytest.mark.parametrize(("live", "attempt", "host", "answers", "expected"), [
+@each(("live", "attempt", "host", "answers", "expected"), [
     (ALIVE, 1, "n1", False, True), (ALIVE, 1, "n1", True, False), (ALIVE, 2, "n1", False, False),
     (ALIVE, 1, "n2", False, False), (None, 1, "n1", False, False),
 ], ids=["silent", "its guard calls", "the next attempt is on its way", "not of the attempt", "no attempt lives"])
@@ -93,7 +92,7 @@ def test_the_old_supervisors_host_is_lost_where_its_guards_do_not_call(
     assert is_host_lost(live, attempt, host, answers=answers) is expected
 
 
-@pytest.mark.parametrize(("job", "started_t", "expected"), [("6", 1.0, True), ("6", None, False), ("7", 1.0, False)],
+@each(("job", "started_t", "expected"), [("6", 1.0, True), ("6", None, False), ("7", 1.0, False)],
                          ids=["the job before", "it never started", "this very job"])
 def test_only_a_job_that_the_run_has_gone_on_from_is_ended(job: str, started_t: float | None, expected: bool) -> None:
     known = State(jobs=(Job(job, 0.0, started_t), Job("8", 0.0)))
@@ -101,7 +100,7 @@ def test_only_a_job_that_the_run_has_gone_on_from_is_ended(job: str, started_t: 
     assert not is_left_running(known, "5", HERE)
 
 
-@pytest.mark.parametrize(("state", "job", "expected"), [
+@each(("state", "job", "expected"), [
     (State(), "11", Adopt.RESUME), (history("failed"), "11", Adopt.RESUME),
     (RUNNING, "11", Adopt.TAKE), (RUNNING, "12", Adopt.NOTHING),
 ], ids=["no attempt yet", "the last one has ended", "it may live", "it was another job's"])
@@ -112,7 +111,7 @@ def test_only_an_attempt_of_this_job_without_an_end_is_taken_over(state: State, 
 MOVE, ASK_ON, FENCE = AfterAdopting.MOVE_RECORD, AfterAdopting.ASK_ON, AfterAdopting.FENCE
 
 
-@pytest.mark.parametrize(("row", "has_process", "has_moved", "has_taken_over", "expected"), [
+@each(("row", "has_process", "has_moved", "has_taken_over", "expected"), [
     (None, True, False, False, ()),
     (None, True, True, False, (MOVE,)),
     ("limit_near", True, True, False, (MOVE, ASK_ON)),

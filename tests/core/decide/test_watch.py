@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +37,7 @@ from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
+from tests.tables import each
 
 NOW = 10_000.0
 LONG_S = 10_000.0
@@ -94,7 +94,7 @@ LIMBO = running(nodelist="n1")
 HANGS = running(state="COMPLETING", nodelist="n1")
 
 
-@pytest.mark.parametrize(("watched", "slurm", "row"), [
+@each(("watched", "slurm", "row"), [
     (run(state(SUBMITTED, STARTED, ("completed", {"why": "done"})), silent_s=LONG_S), gone(), "ended"),
     (run(plan=PLAN._replace(cluster="local"), silent_s=LONG_S), gone(), "local"),
     (run(mine=False, silent_s=LONG_S), gone(), "foreign"),
@@ -135,7 +135,7 @@ def test_nothing_is_done(watched: Watched, slurm: SlurmAnswer, row: str) -> None
     assert (judged.row, judged.act, judged.asks) == (row, None, frozenset())
 
 
-@pytest.mark.parametrize(("watched", "slurm", "act"), [
+@each(("watched", "slurm", "act"), [
     (run(silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
     (run(ALONE, silent_s=400.0), asked(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
     (run(silent_s=400.0, requests=(KILL,)), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
@@ -180,7 +180,7 @@ def test_the_run_goes_on_or_ends(watched: Watched, slurm: SlurmAnswer, act: Act)
 NO_EXCLUSIONS = PLAN._replace(suspects=PLAN.suspects._replace(exclude=False))
 
 
-@pytest.mark.parametrize(("watched", "slurm", "exclude"), [
+@each(("watched", "slurm", "exclude"), [
     (run(silent_s=400.0), asked(LIMBO, BEHIND), ("n0",)),
     (run(silent_s=400.0), asked(HANGS, BEHIND), ("n1",)),
     (run(silent_s=400.0, notes=Notes(needs_excluded=("n1",))), gone(nodes=UP), ("n1",)),
@@ -196,7 +196,7 @@ def test_a_node_that_is_lost_or_unfit_now_is_kept_from_the_next_job_without_excl
 PERSON = "was cancelled by a person"
 
 
-@pytest.mark.parametrize(("watched", "slurm", "why"), [
+@each(("watched", "slurm", "why"), [
     (run(silent_s=400.0, requests=(KILL,)), gone(), "bob touched kill"),
     (run(silent_s=400.0, scancelled=("12",)), gone(), f"job 12 {PERSON} (its output says so)"),
     (run(silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
@@ -218,7 +218,7 @@ def test_a_persons_word_ends_the_run(watched: Watched, slurm: SlurmAnswer, why: 
     assert judged.act == WriteEnd("stopped", 12, why)
 
 
-@pytest.mark.parametrize("evidence", ["output", "squeue", "sacct"])
+@each("evidence", ["output", "squeue", "sacct"])
 def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     known = fold(events(("intent", {"claim": 4, "act": "cancel", "job": "12"}),
                         ("outcome", {"claim": 4, "act": "cancel", "ok": True}), gen=4), RAN)
@@ -228,7 +228,7 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     assert isinstance(judge(watched, slurm, NOW).act, Queue)
 
 
-@pytest.mark.parametrize(("watched", "slurm"), [
+@each(("watched", "slurm"), [
     (run(silent_s=400.0), word(running(state="CANCELLED"), absences=1)),
     (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
     (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
@@ -248,7 +248,7 @@ def test_a_scancel_of_a_job_that_the_journal_does_not_know_is_written_down() -> 
     assert isinstance(judge(noted, asked(LIMBO), NOW).act, Cancel), "and no other is queued"
 
 
-@pytest.mark.parametrize(("watched", "slurm"), [
+@each(("watched", "slurm"), [
     (run(), word(running(id="11", state="CANCELLED"), running(), BEHIND)),
     (run(notes=Notes(cancelled=("13",))), word(running(), waiting(state="CANCELLED"))),
     (run(orphaned=("13",)), word(running(), waiting(state="CANCELLED"))),
@@ -272,14 +272,14 @@ def test_a_job_that_came_after_a_cancelled_one_undoes_that() -> None:
 # --- nodes that are kept out ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), word(HANGS, accounts={})],
+@each("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), word(HANGS, accounts={})],
                          ids=["limbo", "hung", "hung, no job behind it"])
 def test_nodes_are_asked_for_before_any_is_kept_out(slurm: SlurmAnswer) -> None:
     judged = judge(run(ALONE if len(slurm.jobs or ()) == 1 else RAN, silent_s=400.0), slurm, NOW)
     assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
 
 
-@pytest.mark.parametrize(("nodes", "exclude"), [
+@each(("nodes", "exclude"), [
     ((("idle", "n[1-3]"), ("down*", "n0")), ("n0",)), ((("idle", "n1"), ("down*", "n0")), ()), ((), ("n0",)),
 ], ids=["enough", "too few", "no clear answer"])
 def test_no_more_nodes_are_kept_out_than_the_run_can_spare(
@@ -317,7 +317,7 @@ def test_a_requeued_job_is_let_go_and_kept_from_the_nodes_that_its_leader_named(
     assert isinstance(act, StartNow) and (act.job, act.exclude) == ("12", ("n2", "n1"))
 
 
-@pytest.mark.parametrize(("known", "requests"), [(REQUEUED, (HOLD,)), (REQUEUED, (KILL,)), (ALONE, ())],
+@each(("known", "requests"), [(REQUEUED, (HOLD,)), (REQUEUED, (KILL,)), (ALONE, ())],
                          ids=["on hold", "killed", "requeued by an administrator"])
 def test_another_requeued_job_waits(known: State, requests: tuple[Request, ...]) -> None:
     job = running(state="PENDING", reason="BeginTime", nodelist="")
@@ -330,7 +330,7 @@ def test_a_leader_that_asked_for_a_next_job_is_the_second_witness() -> None:
     assert isinstance(act, Queue) and act.exclude == ("n1",)
 
 
-@pytest.mark.parametrize(("quiet_s", "is_asked"), [(100.0, False), (300.0, True)])
+@each(("quiet_s", "is_asked"), [(100.0, False), (300.0, True)])
 def test_sbatch_is_asked_less_and_less_often_where_it_refuses(quiet_s: float, is_asked: bool) -> None:
     watched = run(ALONE, silent_s=400.0, quiet_s=quiet_s, notes=Notes(refused=("QOSMaxSubmitJobPerUserLimit",) * 2))
     judged = judge(watched, gone(), NOW)
@@ -357,7 +357,7 @@ def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
     assert (judged.row, judged.act) == ("limbo", None)
 
 
-@pytest.mark.parametrize("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
+@each("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
 def test_an_announced_act_is_given_time_for_its_outcome(slurm: SlurmAnswer) -> None:
     announced = replace(RAN, intents=(Intent(3, "queue_successor"),))
     assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
@@ -371,7 +371,7 @@ def excluding(*nodes: str) -> State:
     return replace(RAN, exclusions=tuple(Exclusion(node, "lost") for node in nodes))
 
 
-@pytest.mark.parametrize(("own", "listed", "nodes", "keep", "drop"), [
+@each(("own", "listed", "nodes", "keep", "drop"), [
     ("", "n[0-2]", UP, ("n1", "n2"), ("n0",)),
     ("", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
     ("n3", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
@@ -387,7 +387,7 @@ def test_exclusions_give_way_by_as_many_nodes_as_the_run_needs(
     assert (judged.act.job, judged.act.keep, judged.act.drop) == ("13", keep, drop)
 
 
-@pytest.mark.parametrize("reason", [
+@each("reason", [
     "BadConstraints", "ReqNodeNotAvail, UnavailableNodes:n0", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved",
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "NodeDown",
 ])
@@ -396,7 +396,7 @@ def test_states_of_nodes_are_asked_for_before_exclusions_give_way(reason: str) -
     assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
 
 
-@pytest.mark.parametrize(("own", "nodes", "same_s"), [
+@each(("own", "nodes", "same_s"), [
     ("", UP, 0.0), ("n0", UP, LONG_S), ("", UP, LONG_S),
 ], ids=["seen once", "the user's own", "enough nodes are up without it"])
 def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: float) -> None:
@@ -452,7 +452,7 @@ def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, s
     assert act is None or (left is not None and isinstance(act, Cancel) and act.job == left.id)
 
 
-@pytest.mark.parametrize("reason", ["JobHeldUser", "Priority"])
+@each("reason", ["JobHeldUser", "Priority"])
 def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> None:
     ended = fold(events(("completed", {"why": "done"})), RAN)
     left = run(ended, pulse=replace(PULSE, over=True))
@@ -508,7 +508,7 @@ def test_a_job_queued_beside_a_leader_or_by_one_is_no_rescue() -> None:
     assert read_notes([*rescue(0), *by_leader]) == Notes(last_seq=2)
 
 
-@pytest.mark.parametrize("raw", [
+@each("raw", [
     None, [], {}, {"v": 2, "count": 1, "gen": 1, "host": "n0", "job": "12"}, {"v": 1, "count": "x"},
     {"v": 1, "count": float("inf"), "gen": 1, "host": "n0", "job": "12"},
 ], ids=["null", "list", "empty", "a later version", "no number", "infinite"])
@@ -544,7 +544,7 @@ def smaller(watched: Watched, reason: str, nodes: Any = DOWN, short_s: float = L
     return judge(watched, word(waiting(reason, **more), nodes=nodes, short_s=short_s), NOW)
 
 
-@pytest.mark.parametrize("reason", [
+@each("reason", [
     "Resources", "ReqNodeNotAvail, UnavailableNodes:n3", "BadConstraints", "NodeDown",
     "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions",
 ])
@@ -555,7 +555,7 @@ def test_a_job_that_lacks_nodes_for_longer_than_its_run_waits_may_start_with_few
     assert act_of("MakeSmaller", asdict(judged.act)) == judged.act
 
 
-@pytest.mark.parametrize("reason", [
+@each("reason", [
     "Priority", "Dependency", "BeginTime", "JobHeldUser", "QOSMaxJobsPerUserLimit", "AssocGrpNodeLimit", "Licenses",
     "Reservation", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "", "None", "SomethingNew",
 ])
@@ -563,7 +563,7 @@ def test_a_job_that_waits_for_anything_but_nodes_keeps_its_size(reason: str) -> 
     assert not isinstance(smaller(run(plan=SMALL), reason).act, MakeSmaller)
 
 
-@pytest.mark.parametrize(("watched", "nodes", "more"), [
+@each(("watched", "nodes", "more"), [
     (run(), DOWN, {}),
     (run(plan=SMALL), DOWN, {"short_s": 599.0}),
     (run(plan=SMALL, notes=Notes(smaller=(("13", 3),))), DOWN, {}),
@@ -585,7 +585,7 @@ def test_a_job_keeps_its_size(watched: Watched, nodes: Any, more: dict[str, Any]
     assert not isinstance(smaller(watched, "Resources", nodes, **more).act, MakeSmaller)
 
 
-@pytest.mark.parametrize("watched", [
+@each("watched", [
     run(BEGUN, plan=SMALL), run(hooked("converted"), plan=SMALL), run(hooked("lost"), plan=SMALL),
     run(hooked("unconverted", best=30), plan=SMALL),
 ], ids=["no healthy full set, before the run has begun", "converted", "a conversion that was lost",
@@ -594,7 +594,7 @@ def test_a_job_is_made_smaller(watched: Watched) -> None:
     assert isinstance(smaller(watched, "Resources").act, MakeSmaller)
 
 
-@pytest.mark.parametrize(("plan", "nodes", "more", "size"), [
+@each(("plan", "nodes", "more", "size"), [
     (SMALL, (("allocated", "n[0-1]"), ("idle", "n[2-3]")), {}, 2),
     (SMALL, (("allocated", "n0"), ("planned", "n[1-3]")), {}, 3),
     (SMALL, (("allocated", "n[0-3]"),), {}, 2),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import NOTICE_S, UNSEEN_S, Learned, Rhythm
 from safelaunch.core.progress.lines import Talk
+from tests.tables import each
 
 FIRST_S = 3600.0
 Gap = tuple[float, str]
@@ -41,7 +42,7 @@ def silence_s(rhythm: Rhythm, now_s: float, sign: str = "") -> float:
     return hang.deadline_s(rhythm) - now_s
 
 
-@pytest.mark.parametrize("step_s", [0.2, 3.0, 14.0])
+@each("step_s", [0.2, 3.0, 14.0])
 def test_a_hang_is_noticed_within_a_minute_where_steps_are_short(step_s: float) -> None:
     rhythm, now_s, _ = train(plain(50, step_s))
     assert silence_s(rhythm, now_s) + 5.0 <= 60, "the leader looks each 5 s"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import HOLD_MOST_S, HOLD_S
 from safelaunch.core.hangs.proof import Examination, conclude, verdict_of, weigh
@@ -16,6 +14,7 @@ from safelaunch.core.hangs.stacktext import headline
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, DATA, rank, reports
+from tests.tables import each
 
 MAIN: Stack = ("main (train.py:250)", "<module> (train.py:300)")
 # All in the same function, at other lines.
@@ -57,7 +56,7 @@ def silent_for(seconds: float) -> hang.Rhythm:
     return rhythm
 
 
-@pytest.mark.parametrize(
+@each(
     ("ranks", "named"),
     [
         ([poller(0), silent(1), poller(2), poller(3)], [1]),
@@ -75,7 +74,7 @@ def test_who_sleeps_beside_ranks_that_poll_is_named(ranks: list[ObservedRank], n
     assert odd(ranks) == named
 
 
-@pytest.mark.parametrize(
+@each(
     "ranks",
     [
         [poller(0), silent(1, PAUSES), poller(2), poller(3)],
@@ -117,7 +116,7 @@ def test_a_sleep_of_its_own_beside_ranks_that_all_wait_is_named() -> None:
                              "waits in _engine_run_backward (torch/autograd/graph.py:824) (futex)")
 
 
-@pytest.mark.parametrize("ranks", [
+@each("ranks", [
     [silent(0, BACKWARD, WAITS), silent(1, BACKWARD, WAITS)], [silent(0), silent(1)],
     [silent(0, BACKWARD, WAITS), silent(1), silent(2)], [silent(0, BACKWARD, WAITS)._replace(ran=True), silent(1)],
     [silent(0, BACKWARD, WAITS)._replace(ran=None), silent(1)], [silent(0, BACKWARD, WAITS), silent(1, DATA)],
@@ -136,7 +135,7 @@ def test_without_stacks_the_kernels_counters_name_it() -> None:
     assert conclude(silent_for(HOLD_S + 1), 0.0, [look(ranks), look(ranks)])[1] == ""
 
 
-@pytest.mark.parametrize("cpu", [0.04, 1.0], ids=["with pauses", "without a pause"])
+@each("cpu", [0.04, 1.0], ids=["with pauses", "without a pause"])
 def test_ranks_that_poll_for_a_rank_that_sleeps_are_no_sign_of_life(cpu: float) -> None:
     looks = [look([poller(0, cpu), silent(1), poller(2, cpu), poller(3, cpu)]),
              look([poller(0, cpu, ASKS, PAUSES, ASKS), silent(1), poller(2, cpu), poller(3, cpu)])]
@@ -180,7 +179,7 @@ def test_ranks_that_may_work_beside_one_that_sleeps_are_given_an_hour_and_no_mor
     assert verdict_of(looks).confidence < 0.5
 
 
-@pytest.mark.parametrize(
+@each(
     "looks",
     [[beside_work(235.0)], [beside_work(0.0), beside_work(235.0, naps=8.0)],
      [beside_work(0.0), beside_work(235.0, moved=1e9)],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import HOLD_FILES_S, HOLD_S
 from safelaunch.core.hangs.proof import Examination, conclude, signs_of_life, stacks_phase, weigh
@@ -15,6 +13,7 @@ from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, DATA, SEND, asleep, rank, reports
+from tests.tables import each
 
 ITEM: Stack = ("sync (train.py:131)", "train (train.py:120)", "<module> (train.py:300)")
 FORWARD: Stack = ("forward (model.py:88)", "train (train.py:120)", "<module> (train.py:300)")
@@ -69,7 +68,7 @@ def test_ranks_that_their_launcher_has_started_anew_are_no_hang() -> None:
     assert "rank 0 on n0 was started anew" in weighed.why
 
 
-@pytest.mark.parametrize(
+@each(
     "ranks",
     [spinning(ITEM), spinning(ALL_REDUCE), [rank(n, ALL_REDUCE, ran=False) for n in range(8)],
      [*spinning(ALL_REDUCE, 7), rank(7, ITEM, ran=False)], [*spinning(ALL_REDUCE, 7), asleep(7, ITEM)]],
@@ -95,7 +94,7 @@ def test_who_has_set_the_silence_is_asked_no_more_than_two_looks() -> None:
     assert conclude(rhythm, 0.0, twice(spinning(ITEM)))[1] == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "says"),
     [
         ((0.0, 0.0, 0.0, 0.0, 1.0), (2e9, 0.0, 0.0, 0.0, 3.0), "has read or written 1907 MB"),
@@ -127,7 +126,7 @@ def test_a_loop_that_polls_is_no_sign_of_life() -> None:
     assert "still moves" in signs_of_life(twice([*ranks[:7], ranks[7]._replace(cpu=0.9)]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "phase"),
     [
         (SAVE, "checkpoint"), (SCORE, "evaluation"), (DATA, "evaluation"), (ITEM, ""), (ALL_REDUCE, ""),

@@ -19,6 +19,7 @@ from safelaunch.core.hangs.stacktree import grow, render_tree
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.errors import ParseError, UsageError
 from tests.core.hangs.stack_values import ALL_REDUCE, ASLEEP, BROADCAST, DATA, SEND, USER, WRITE, asleep, rank, reports
+from tests.tables import each
 
 SEEDS = [*(rank(n) for n in range(380)), *(rank(n, DATA) for n in range(380, 383)), asleep(383)]
 
@@ -38,7 +39,7 @@ def test_ranks_are_folded_into_ranges_and_never_listed() -> None:
     assert max(map(len, lines)) < 300
 
 
-@pytest.mark.parametrize(
+@each(
     ("frame", "normal"),
     [
         ("cuStreamSynchronize+0x7f12ab (libcuda.so.550)", "cuStreamSynchronize+* (libcuda.so.550)"),
@@ -116,7 +117,7 @@ def test_order_of_the_ranks_changes_nothing() -> None:
     assert fold(shuffled) == fold(SEEDS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2,5,7-8"), ((2, 1, 1), "1-2")],
     ids=["none", "one", "ranges", "unordered"])
 def test_numbers_are_folded(numbers: tuple[int, ...], text: str) -> None:
@@ -157,7 +158,7 @@ def test_tree_names_the_ranks_at_its_leaves() -> None:
 # --- what a stack is at ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "kind", "what"),
     [
         (BROADCAST, "collective", "broadcast"), (SEND, "collective", "send"), (DATA, "data", "_try_get_data"),
@@ -310,7 +311,7 @@ def test_stopped_and_dead_ranks_come_before_what_the_others_wait_for() -> None:
     assert (stopped.kind, stopped.odd[0].number) == ("process", 7) == (dead.kind, dead.odd[0].number)
 
 
-@pytest.mark.parametrize("states", ["SX", "X", "SZ"])
+@each("states", ["SX", "X", "SZ"])
 def test_rank_that_ended_while_it_was_looked_at_is_no_hang_yet(states: str) -> None:
     verdict = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, states=states)))
     assert (verdict.kind, verdict.odd) == ("moving", ()), "its launcher may be about to go on"
@@ -386,7 +387,7 @@ def test_nobody_is_blamed_for_what_could_not_be_read() -> None:
     assert "8 without a stack: py-spy is not on this node" in verdict.evidence
 
 
-@pytest.mark.parametrize("silent", [[], [Silent("n0", "did not answer")]], ids=["asked nobody", "nobody answered"])
+@each("silent", [[], [Silent("n0", "did not answer")]], ids=["asked nobody", "nobody answered"])
 def test_without_any_report_the_verdict_is_unknown(silent: list[Silent]) -> None:
     assert judge_hang([], silent).kind == "unknown"
 
@@ -417,7 +418,7 @@ def test_with_known_sizes_only_ranks_whose_own_group_waits_for_them_are_odd() ->
     assert odd.number == 3 and odd.why.endswith("its data group 0 of stage 0 waits for it")
 
 
-@pytest.mark.parametrize(("command", "sizes"), [
+@each(("command", "sizes"), [
     ("--tensor-model-parallel-size 4 --pipeline-model-parallel-size 12", Sizes(tp=4, pp=12)),
     ("--tensor-model-parallel-size=2 --context-parallel-size=2 --sequence-parallel", Sizes(tp=2, cp=2)),
     ("--parallelism.tensor_parallel_degree 8 --parallelism.pipeline_parallel_degree=2", Sizes(tp=8, pp=2)),
@@ -442,7 +443,7 @@ def test_sizes_of_the_ranks_own_command_line_are_used_and_those_of_a_person_go_b
     assert len(judge_hang(found, sizes=Sizes(tp=3)).odd) == 8, "which does not divide 16: no group is known"
 
 
-@pytest.mark.parametrize("text", ["tp", "tp=0", "tp=x", "xp=3"], ids=str)
+@each("text", ["tp", "tp=0", "tp=x", "xp=3"], ids=str)
 def test_sizes_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sizes(text)
@@ -473,7 +474,7 @@ def test_equal_stacks_of_two_nodes_become_one_object() -> None:
     assert first.samples[0] is second.samples[0] and second.node == "n2"
 
 
-@pytest.mark.parametrize("line", ["", "{}", "[]", '{"v": 2, "node": "n", "ranks": []}', line_of()[:-40]],
+@each("line", ["", "{}", "[]", '{"v": 2, "node": "n", "ranks": []}', line_of()[:-40]],
                          ids=["nothing", "empty", "list", "another version", "cut off"])
 def test_line_that_is_no_report_is_an_error_and_never_a_guess(line: str) -> None:
     with pytest.raises(ParseError):
@@ -508,7 +509,7 @@ LEFT: dict[str, Any] = {"pid": 4711, "user": "bob", "whose": "others", "state": 
                         "ended": None, "why": ""}
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "text"),
     [
         ({}, "n3: pid 4711 of bob (python train.py) holds 71000 MB of GPU 2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-import pytest
+from tests.tables import each
 
 from safelaunch.core.logview.linetimes import first_since, line_t
 
@@ -12,7 +12,7 @@ NOON_T = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
 HOUR_S = 3600.0
 
 
-@pytest.mark.parametrize(("line", "offset_s", "ago_s"), [
+@each(("line", "offset_s", "ago_s"), [
     (b"[n0:1]:2026-11-25 11:30:00,250 INFO x", 0.0, 1799.75),
     (b"[n0:1]:2026-11-25 12:30:00 INFO x", HOUR_S, 1800.0),
     (b"2026-11-25T11:30:00Z x", 5 * HOUR_S, 1800.0),
@@ -37,13 +37,13 @@ def test_a_lines_time(line: bytes, offset_s: float, ago_s: float | str | None) -
 LINES = [b"head", b"11:00:00 a", b"Traceback", b"11:30:00 b", b"a trace of b", b"12:30:00 c"]
 
 
-@pytest.mark.parametrize(("since_s", "place"), [(-4000.0, 1), (-3600.0, 1), (-3599.0, 3), (-1799.0, 5), (1801.0, None)])
+@each(("since_s", "place"), [(-4000.0, 1), (-3600.0, 1), (-3599.0, 3), (-1799.0, 5), (1801.0, None)])
 def test_lines_without_a_time_belong_to_the_one_before(since_s: float, place: int | None) -> None:
     found = first_since(enumerate(LINES), NOON_T + since_s, NOON_T - HOUR_S, NOON_T + HOUR_S, 0.0)
     assert found == (place, True)
 
 
-@pytest.mark.parametrize("lines", [[], [b"step 1"], [b"2019-01-01 00:00:00 a date in the data"]])
+@each("lines", [[], [b"step 1"], [b"2019-01-01 00:00:00 a date in the data"]])
 def test_a_log_without_times_of_its_attempt_says_nothing(lines: list[bytes]) -> None:
     assert first_since(enumerate(lines), NOON_T, NOON_T - HOUR_S, NOON_T + HOUR_S, 0.0) == (None, False)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each
 
 from safelaunch.core.logview.rankfold import LINES_A_RANK, LONGEST_BYTES, MOST_BYTES, RankFold
 
@@ -24,7 +24,7 @@ def by(ranks: list[tuple[int, int]], texts: list[bytes]) -> list[bytes]:
 FOUR = [(0, 0), (0, 1), (1, 2), (1, 3)]
 
 
-@pytest.mark.parametrize(("lines", "shown"), [
+@each(("lines", "shown"), [
     (by(FOUR, [b"a", b"b"]), [b"[n[0-1]: 4 ranks] a\n", b"[n[0-1]: 4 ranks] b\n"]),
     (by(FOUR[:2], [b"a", b"b", b"a"]), [b"[n0: 2 ranks] a\n", b"[n0: 2 ranks] b\n", b"[n0: 2 ranks] a\n"]),
     ([b"[n0:0]:a\n", b"srun: x\n", b"[n0:1]:a\n", b"srun: x\n"], [b"[n0: 2 ranks] a\n", b"srun: x\n", b"srun: x\n"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from tests.tables import each
 
 from safelaunch.core.logview.separator import END, MOST_WHY_CHARS, START, further_lines, separator
 from safelaunch.core.state import Attempt
@@ -17,7 +17,7 @@ def said(before: Attempt | None, after: Attempt | None) -> str:
     return separator(before, 2, after, lambda seconds: f"{seconds:.0f} s")
 
 
-@pytest.mark.parametrize(("before", "after", "line"), [
+@each(("before", "after", "line"), [
     (FIRST, SECOND,
      "--- attempt 1 failed after 180 s at step 59: KeyError: 'lable' · attempt 2 on n[0,2] from step 40 ---"),
     (replace(FIRST, ended="lost", summary=None), replace(SECOND, resume_step=None),
@@ -36,7 +36,7 @@ def test_it_says_how_the_last_one_ended_and_how_the_next_goes_on(
     assert said(before, after) == line
 
 
-@pytest.mark.parametrize("summary", ["\x1b[2J\x1b]52;c;eA==\x07", "a\nb\r\nc", "x" * 10_000_000, "\udcff\x9b31m"],
+@each("summary", ["\x1b[2J\x1b]52;c;eA==\x07", "a\nb\r\nc", "x" * 10_000_000, "\udcff\x9b31m"],
                          ids=["escapes", "line ends", "10 MB", "no text"])
 def test_a_hostile_cause_stays_on_one_short_printable_line(summary: str) -> None:
     line = said(replace(FIRST, summary=summary), SECOND)

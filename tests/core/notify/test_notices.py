@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.folding import fold
 from safelaunch.core.notify.message import compose
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, MOST_WAITING, Notice, Notices
 from safelaunch.core.notify.when import DEFAULT, NAMES
 from safelaunch.core.notify.words import WORDS, due
 from tests.core.test_folding import Pen, end_attempt, started
+from tests.tables import each
 
 ALL = tuple(WORDS)
 # event, its data, the word that it is told under; a restart has tests of its own
@@ -38,7 +37,7 @@ def told(pen: Pen, *keys: str, failed: tuple[str, ...] = ()) -> Pen:
     return pen.write("notified", keys=list(keys), sent=["env:URL"], failed=list(failed))
 
 
-@pytest.mark.parametrize(("event", "data", "word"), EVENTS)
+@each(("event", "data", "word"), EVENTS)
 def test_an_event_is_told_under_its_word_and_only_once(event: str, data: dict[str, object], word: str) -> None:
     pen = started().write(event, **data).write(event, **data)
     assert words(pen) == [word]

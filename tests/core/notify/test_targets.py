@@ -24,7 +24,7 @@ def test_anything_else_is_not(text: str) -> None:
     assert why_not(text)
 
 
-@pytest.mark.parametrize("url", [f"https://hooks.example.org/{SECRET}", f"slack://{SECRET}", f"tgram://{SECRET}/1"])
+@each("url", [f"https://hooks.example.org/{SECRET}", f"slack://{SECRET}", f"tgram://{SECRET}/1"])
 def test_a_url_is_refused_with_what_to_do_and_is_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(f"{MINIMAL}\nnotify: {{to: ['{url}']}}\n")
@@ -32,7 +32,7 @@ def test_a_url_is_refused_with_what_to_do_and_is_not_repeated(url: str) -> None:
     assert "notify.to: entry 1: a URL can hold a secret" in str(caught.value) and "env:NAME" in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "complaint"), [
+@each(("text", "complaint"), [
     ("command: [notify-send]", "the full path of a program"),
     ("command: /bin/x", "expected a list of a program"),
     ("command: [/bin/x, --token=hf_7aZk3Lm9Qw2Er5Ty8Ui1Op4As6Df]", "word 2 looks like a secret"),

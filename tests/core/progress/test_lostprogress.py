@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.counters import Counter, count, main_counter
 from safelaunch.core.progress.lost import has_gone_on, judge
 from safelaunch.core.state import Attempt
+from tests.tables import each
 
 FORM = "step # loss"
 FIRST = Attempt(1, "7", ("n0",), 0.0, step=220, first_step=1, counter=FORM, checkpoint_step=200, ended="failed")
@@ -109,13 +109,13 @@ CASES: list[tuple[str, str, list[bytes], Sequence[Attempt], Attempt]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "texts", "earlier", "second"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_the_first_steps_say(said: str, texts: list[bytes], earlier: Sequence[Attempt], second: Attempt) -> None:
     assert verdict(*texts, second=second, earlier=earlier) == said
 
 
-@pytest.mark.parametrize(("text", "form"), [
+@each(("text", "form"), [
     (b" iteration      100/     1000 | consumed samples: 1600 | lm loss: 2.3E+00 | number of skipped iterations: 0 |",
      "iteration # /1000"),
     (b"[default0]:iter 20: loss 3.1", "iter # loss"),

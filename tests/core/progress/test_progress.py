@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import listen
 from safelaunch.core.progress.steps import latest_step
+from tests.tables import each
 
 MEGATRON = (" iteration      182/  250000 | consumed samples:       186368 | elapsed time per iteration (ms): 126995.3 "
             "| learning rate: 1.365E-05 | global batch size:  1024 | lm loss: 2.382640E+00 | loss scale: 1.0 |")
@@ -42,7 +43,7 @@ NANOGPT = "iter 300: loss 2.1042, time 55.21ms, mfu 30.15%"
 TORCHTUNE = "1|25|Loss: 1.0411:   3%|▎         | 25/808 [00:44<22:13,  1.70s/it]"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "step", "loss", "step_s", "rate", "unit"),
     [
         (MEGATRON, 182, 2.38264, 126.9953, None, ""),
@@ -74,7 +75,7 @@ def test_lines_of_real_trainers_are_read(
     assert found.step_s == (None if step_s is None else pytest.approx(step_s))
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "Loading checkpoint shards:  50%|█████     | 2/4 [00:10<00:10,  5.10s/it]",
@@ -101,7 +102,7 @@ def test_a_loaded_checkpoints_step_is_no_progress() -> None:
     assert listen(b"resumed from out/step_00000020.pt after step 20\n").mark == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "signs"),
     [
         ("saving checkpoint at iteration    1000 to /gpfs/ckpt in torch format", ("checkpoint",)),
@@ -138,13 +139,13 @@ def test_only_signs_behind_the_last_step_count() -> None:
     assert listen(log).signs == ("checkpoint",), "the other ranks' lines of the same step follow"
 
 
-@pytest.mark.parametrize("text", ["loss nan", "'loss': nan,", "lm loss: NaN |", "loss=nan,"])
+@each("text", ["loss nan", "'loss': nan,", "lm loss: NaN |", "loss=nan,"])
 def test_a_loss_that_is_no_number_is_shown_as_such(text: str) -> None:
     loss = measure(f"step 4 {text} rank 0\n".encode()).loss
     assert loss is not None and math.isnan(loss)
 
 
-@pytest.mark.parametrize("text", ["val_loss: 4.1", "val loss 2.3", "eval_loss=1.3", "nll_loss=1.4",
+@each("text", ["val_loss: 4.1", "val loss 2.3", "eval_loss=1.3", "nll_loss=1.4",
                                   "loss scale: 65536.0", "blossom 3", "aux_loss: 0.1",
                                   "{'train_runtime': '9.1', 'train_loss': '3.629', 'epoch': '0.5'}"])
 def test_other_losses_are_not_the_trainings(text: str) -> None:
@@ -171,7 +172,7 @@ def test_any_bytes_are_heard_without_harm(log: bytes) -> None:
     measure(log)
 
 
-@pytest.mark.parametrize(("line", "step_s"), [
+@each(("line", "step_s"), [
     ("step 3 500 ms/step", 0.5), ("step_time: 500 ms", 0.5), ("iter_time: 500ms", 0.5), ("step time (ms): 40", 0.04),
     ("12.5 s/step", 12.5), ("0.7 sec/iter", 0.7), ("2 ms per iteration", 0.002),
     ("step_time=0.5", 0.5),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.progress.steps import end_of_number, last_steps, latest_of, latest_step, named_steps
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("log", "expected"),
     [
         (" iteration     5120/   95367 | consumed samples:   2621440 | elapsed time per iteration (ms): 104.7 |", 5120),
@@ -45,7 +45,7 @@ def test_the_lines_of_common_trainers(log: str, expected: int | None) -> None:
     assert latest_step(log.encode(), "auto") == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "log", "expected"),
     [
         (r"batch=(\d+)", "batch=1\nbatch=22\n", 22),
@@ -85,7 +85,7 @@ def test_unwanted_steps_at_the_end_hide_no_wanted_one_before_them() -> None:
     assert [one.step for one in last_steps(log, most=8, is_wanted=lambda named: named.step != 3)] == [5]
 
 
-@pytest.mark.parametrize("line", [
+@each("line", [
     b"slurmstepd-n1: error: *** STEP 20492021.0 ON n1 FAILED (non-zero exit code or other failure mode) ***",
     b"0: slurmstepd: error: *** STEP 1044.0 ON n0 CANCELLED AT 2026-11-22T10:30:35 DUE TO TIME LIMIT ***",
 ])
@@ -94,7 +94,7 @@ def test_slurms_own_word_for_a_step_is_no_step_of_the_training(line: bytes) -> N
     assert named_steps(line + b"\n") == []
 
 
-@pytest.mark.parametrize(("log", "total"), [
+@each(("log", "total"), [
     ("step 205/4000 loss 2.5", 4000), (" iteration     5120/   95367 | consumed samples: 26", 95367),
     ("Step 4 of 10", 10), ("step 0004 of 0010", 10), ("[n0:0]:step 9/20 loss 1", 20),
     ("10%|#   | 10/100 [00:01<00:11,  8.10it/s]", 100),
@@ -114,7 +114,7 @@ def test_the_total_stands_beside_a_step_of_the_users_own_pattern() -> None:
     assert latest_of(b"batch=3/70\nbatch=4/70\n", r"batch=(\d+)") == (4, 70)
 
 
-@pytest.mark.parametrize(("text", "number", "start", "end"), [
+@each(("text", "number", "start", "end"), [
     (b"12 of 12", 12, 1, 8), (b"7/007", 7, 1, 5), (b"000", 0, 0, 3), (b"120 112", 12, 0, None),
     (b"9" * 5000, 9, 0, None),
 ], ids=["from a place on", "zeros", "nothing but zeros", "within others", "longer than an int may be read"])

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each
 
 from safelaunch.core.noderates import upper_gamma
 from safelaunch.core.report import month, tuning
@@ -46,7 +47,7 @@ def test_the_queue_takes_time_and_no_node_hours() -> None:
     assert (node.node, node.failures, node.days, node.lost_s, node.causes) == ("n1", 1, 2.0, 30.0, ("gpu_hardware",))
 
 
-@pytest.mark.parametrize(("failures", "low", "high"), [
+@each(("failures", "low", "high"), [
     # Jeffreys' interval for a Poisson count: χ²(2k+1)/2 at 2.5 and 97.5 % (tables of χ²).
     (0, 0.000491, 2.511943), (1, 0.107898, 4.674202), (10, 5.141423, 17.739417)])
 def test_the_interval_of_a_rate_is_that_of_tables(failures: int, low: float, high: float) -> None:
@@ -89,7 +90,7 @@ def test_a_save_costs_what_pieces_with_one_take_longer() -> None:
     assert tuning.save_cost_s([track], [(0.0, step + 5) for _, step in saves]) is None   # it does not stand out
 
 
-@pytest.mark.parametrize(("failures", "node_days", "nodes", "job_s", "spares"), [
+@each(("failures", "node_days", "nodes", "job_s", "spares"), [
     (0, 1000.0, 4, 3600.0, 0),             # nothing is expected
     (30, 1000.0, 100, 86400.0, 6),         # 3.05 failures are expected; Poisson alone would say 6
     (1, 10.0, 100, 86400.0 * 30, None),    # hundreds

@@ -27,6 +27,7 @@ from safelaunch.core.slow.changepoint import (
     noise_of,
     restart,
 )
+from tests.tables import each
 
 # The last lines before a training of 48 nodes lost 5 %, and the first ones after it.
 DROP_STEP = 42_783
@@ -76,7 +77,7 @@ def test_an_evaluation_of_many_logged_steps_is_left_out_where_the_log_names_it()
     assert len(play([pace._replace(phase="") for pace in paces])[1]) == 2   # else it is a drop, and a recovery
 
 
-@pytest.mark.parametrize(("every", "lasts"), [(500, 20), (200, 30), (100, 50)])
+@each(("every", "lasts"), [(500, 20), (200, 30), (100, 50)])
 def test_a_phase_that_no_log_names_is_told_once_and_not_each_time_it_comes(every: int, lasts: int) -> None:
     rng = random.Random(every)
     _, told = play(StepTime(step, rng.gauss(10, 0.1) * (1.2 if step % every >= every - lasts else 1.0))

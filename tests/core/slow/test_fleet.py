@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import random
 
-import pytest
 from benchmarks.slow import accused
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.slow.fleet import FEW_ROUNDS, LARGE, LOOK, TOLERANCE, judge_fleet, measured_again
+from tests.tables import each
 
 
-@pytest.mark.parametrize("nodes", [4, 8, 16, 48, 256])
+@each("nodes", [4, 8, 16, 48, 256])
 def test_a_node_slower_by_2_5_percent_is_found_and_no_other_accused(nodes: int) -> None:
     rng = random.Random(nodes)
     fleets = max(20, 2000 // nodes)
@@ -22,13 +22,13 @@ def test_a_node_slower_by_2_5_percent_is_found_and_no_other_accused(nodes: int) 
     assert sum(len(one) - ("0" in one) for one in told) <= 1
 
 
-@pytest.mark.parametrize("nodes", [4, 8, 16])
+@each("nodes", [4, 8, 16])
 def test_a_few_healthy_nodes_that_differ_by_a_third_of_the_tolerance_accuse_nobody(nodes: int) -> None:
     rng = random.Random(f"differ {nodes}")   # four accused 1.3 % of their nodes so
     assert sum(len(accused(rng, nodes, 0.0, 0.005, 0.005)) for _ in range(1600 // nodes)) <= 4
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.005, 0.02, 0.1])
+@each("noise", [0.0, 0.005, 0.02, 0.1])
 def test_a_healthy_fleet_accuses_nobody_however_noisy_it_is(noise: float) -> None:
     rng = random.Random(f"healthy {noise}")
     assert sum(len(accused(rng, nodes, 0.0, noise, 0.0)) for nodes in (4, 48, 256) for _ in range(20)) <= 2
@@ -61,7 +61,7 @@ def test_a_quiet_large_fleet_is_not_measured_again() -> None:
     assert measured_again([{str(number): 1.0 for number in range(LARGE)}], TOLERANCE) == ()
 
 
-@pytest.mark.parametrize(("slow_by", "rounds"), [(0.0, LOOK), (0.01, FEW_ROUNDS)])
+@each(("slow_by", "rounds"), [(0.0, LOOK), (0.01, FEW_ROUNDS)])
 def test_a_few_nodes_are_all_measured_until_none_of_them_can_be_slow(slow_by: float, rounds: int) -> None:
     rates, taken = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0 - slow_by}, 1
     while again := measured_again([rates] * taken, TOLERANCE):

@@ -6,11 +6,10 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
-import pytest
-
 from safelaunch.core.progress.figures import grad_norm_in
 from safelaunch.core.progress.steplines import StepLine
 from safelaunch.core.slow.oddfigures import GRAD_NORM, LASTING, LOSS, NAN, FigureWatch, OddFigure, watch_figures
+from tests.tables import each
 
 NO = math.nan
 
@@ -47,7 +46,7 @@ HEALTHY: dict[str, Callable[[int, random.Random], float]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@each("name", HEALTHY)
 def test_nothing_is_told_of_a_healthy_training(name: str) -> None:
     for seed in range(5):
         rng = random.Random(seed)
@@ -60,7 +59,7 @@ def test_nothing_is_told_of_healthy_gradients_and_of_an_overflow_that_a_trainer_
     assert play([2.0] * 2000, norms) == []
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@each("bad", [math.nan, math.inf, -math.inf])
 def test_three_losses_in_a_row_that_are_no_numbers_are_told_once_with_the_first_step(bad: float) -> None:
     assert play([2.0] * 50 + [bad] * 100) == [(NAN, 50)]
     assert play([bad] * LASTING) == [(NAN, 0)]
@@ -93,7 +92,7 @@ def test_a_line_that_many_ranks_print_counts_once_and_the_next_attempt_begins_lo
     assert [(one.kind, one.step) for one in found] == [(NAN, 4)]
 
 
-@pytest.mark.parametrize(("line", "norm"), [
+@each(("line", "norm"), [
     (b" iteration 5/ 10 | lm loss: 2.5E+00 | grad norm: 0.113 |", 0.113), (b"{'loss': 1, 'grad_norm': 0.5}", 0.5),
     (b"{'grad_norm': '1.25'}", 1.25), (b"step: 1  grad_norm: 12.5", 12.5), (b"gnorm=0.4, clip=0", 0.4),
     (b"step 5 layer norm: 3", None), (b"step 5 grad norm clipping is on", None),

@@ -14,6 +14,7 @@ from safelaunch.core.slow.changepoint import PaceChange
 from safelaunch.core.slow.pace import BY_CLOCK, BY_LOG, WINDOW_S, LogPace, go_on, level_of, of_attempt, take_in
 from safelaunch.core.slow.steppace import StepPace, to_event
 from safelaunch.core.state import Slower, State
+from tests.tables import each
 
 KNOWN = StepPace(1, 500, 105.2, 0.004, BY_LOG)
 
@@ -161,7 +162,7 @@ def test_the_end_of_a_drop_and_a_second_drop_are_folded_from_the_first_level_on(
     assert state.slower is None and state.pace is not None and state.pace.level_s == 10.0
 
 
-@pytest.mark.parametrize("level", [0, -1, "x", None, float("inf"), float("nan")])
+@each("level", [0, -1, "x", None, float("inf"), float("nan")])
 def test_a_level_that_is_none_is_no_level(level: object) -> None:
     assert state_after(("step_time", {**to_event(KNOWN), "level_s": level})).pace is None
 

@@ -6,11 +6,11 @@ import math
 import random
 from collections.abc import Callable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.slow.pairs import BusVerdict, Pair, PairRate, first_pairs, judge_pairs, second_pairs
+from tests.tables import each
 
 Rate = Callable[[Pair], PairRate]
 
@@ -47,7 +47,7 @@ def test_on_a_network_that_others_use_hardly_a_healthy_node_is_accused() -> None
     assert sum(one == BusVerdict.BAD for found in told for one in found.values()) <= 6, "0.1 % of 6,400"
 
 
-@pytest.mark.parametrize("nodes", [4, 5, 9])
+@each("nodes", [4, 5, 9])
 def test_pairs_of_a_round_share_no_node(nodes: int) -> None:
     names = [f"n{number}" for number in range(nodes)]
     first = [with_bad({"n0"}, None)(pair) for pair in first_pairs(names)]

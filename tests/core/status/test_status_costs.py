@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.model import Event
 from safelaunch.core.status.costs import Costs, Track, count, follow, remaining_s
+from tests.tables import each
 
 Line = tuple[float, str, dict[str, object]]
 
@@ -93,7 +94,7 @@ def test_goodput_is_the_share_of_the_time_that_was_not_lost() -> None:
     assert costs(now=5.0).goodput is None
 
 
-@pytest.mark.parametrize(("lines", "pace_s"), [
+@each(("lines", "pace_s"), [
     ([start(0, 1), progress(60, 1, 60), progress(120, 1, 90), progress(180, 1, 120)], 2.0),
     ([start(0, 1), progress(60, 1, 60)], None),
     ([start(0, 1), progress(60, 1, 60), progress(61, 1, 90)], None),
@@ -103,7 +104,7 @@ def test_the_pace_is_that_of_the_clock(lines: list[Line], pace_s: float | None) 
     assert follow(events(*lines), 200.0)[0].pace_s == pace_s
 
 
-@pytest.mark.parametrize(("step", "total", "pace_s", "left_s"), [
+@each(("step", "total", "pace_s", "left_s"), [
     (90, 100, 2.0, 20.0), (100, 100, 2.0, 0.0), (101, 100, 2.0, None), (90, None, 2.0, None), (None, 100, 2.0, None),
     (90, 100, None, None),
 ])
@@ -124,7 +125,7 @@ def test_any_journal_has_costs_that_are_no_gain(found: list[Line], now: float) -
     assert told.goodput is None or 0 <= told.goodput <= 1
 
 
-@pytest.mark.parametrize(("paces", "trend"), [
+@each(("paces", "trend"), [
     ([2.0] * 14, None), ([2.0] * 30, 0.0), ([2.0] * 25 + [2.5] * 5, 0.25), ([2.0] * 25 + [1.0] * 5, -0.5),
     ([2.0] * 28 + [9.0] * 2, 0.0),
 ], ids=["too few", "steady", "slower", "faster", "an evaluation"])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.rows import LEAST_WANTED, next_lines, rows, without
 from safelaunch.core.status.speech import Speech, duration
+from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
 ATTEMPT = {"number": 1, "nodelist": "n[0-3]", "nodes": ["n0", "n1", "n2", "n3"], "of_nodes": 4, "resize": None,
@@ -53,7 +52,7 @@ def test_a_screen_that_is_too_small_goes_without_a_row_and_all_that_goes_on_belo
     assert not {"run", "state", "step", "checkpoint", "next"} & set(LEAST_WANTED)
 
 
-@pytest.mark.parametrize(("changes", "said"), [
+@each(("changes", "said"), [
     ({"step": 92}, "92"), ({"step": 92, "step_total": 400}, "92 of 400 (23 %)"),
     ({"step": 92, "step_time_s": 0.5, "typical_step_time_s": 0.5}, "92, 500 ms a step"),
     ({"step": 92, "step_time_s": 0.5, "typical_step_time_s": 0.45}, "92, 500 ms a step (median 450 ms)"),
@@ -64,7 +63,7 @@ def test_the_step_comes_with_what_is_known_of_it(changes: dict[str, Any], said: 
     assert row("step", **changes) == said
 
 
-@pytest.mark.parametrize(("ends_t", "successor", "said"), [
+@each(("ends_t", "successor", "said"), [
     (None, None, "done in 900 s, at <1000>, if it goes on like this"),
     (2000.0, None, "done in 900 s, at <1000>, if it goes on like this"),
     (500.0, None, "done in 900 s, at <1000>, if it goes on like this, after the end of this job"),
@@ -74,7 +73,7 @@ def test_when_it_is_done(ends_t: float | None, successor: str | None, said: str)
     assert row("ETA", eta_t=1000.0, job={**JOB, "ends_t": ends_t}, successor=successor) == said
 
 
-@pytest.mark.parametrize(("found", "more", "said"), [
+@each(("found", "more", "said"), [
     ({}, {}, "step 80 is the newest complete one, 30 s old; an end now would lose 12 steps"),
     ({}, {"pace_s": 0.5}, "step 80 is the newest complete one, 30 s old; an end now would lose 12 steps (6 s)"),
     ({"steps_at_risk": 0}, {}, "step 80 is the newest complete one, 30 s old; an end now would lose no step"),
@@ -103,7 +102,7 @@ def test_a_run_that_looks_for_no_checkpoint_says_what_follows() -> None:
     assert row("checkpoint", checkpoint=None, ended={"how": "completed"}) == ""
 
 
-@pytest.mark.parametrize(("restarts", "most", "said"), [
+@each(("restarts", "most", "said"), [
     (2, 30, "2 of 30 used; "), (31, 30, "30 of 30 used; "), (1, 0, "none allowed (restart.max_restarts); ")])
 def test_more_restarts_than_allowed_are_never_told(restarts: int, most: int, said: str) -> None:
     assert row("restarts", restarts=restarts, max_restarts=most).startswith(said)
@@ -117,7 +116,7 @@ def test_restarts_are_told_with_what_each_of_the_last_three_has_cost() -> None:
     assert "<70> attempt 4 failed: 60 steps, 110 s until step 600 was reached again" in told
 
 
-@pytest.mark.parametrize(("changes", "said"), [
+@each(("changes", "said"), [
     ({"is_over": False}, "60 steps, 110 s so far: step 600 is not reached again"),
     ({"queued_s": 90.0}, "until step 600 was reached again, 90 s of it in the queue"),
 ])
@@ -125,7 +124,7 @@ def test_a_restart_that_is_not_over_and_one_that_waited_say_so(changes: dict[str
     assert said in row("", lost={**LOST, "restarts": [{**RESTART, **changes}]})
 
 
-@pytest.mark.parametrize(("sure", "said"), [(True, "lost: it began anew"), (False, "perhaps lost: it began anew")])
+@each(("sure", "said"), [(True, "lost: it began anew"), (False, "perhaps lost: it began anew")])
 def test_lost_progress_is_told_as_sure_as_it_is(sure: bool, said: str) -> None:
     assert row("progress", lost_progress={"attempt": 1, "sure": sure, "why": "it began anew"}) == said
 
@@ -143,7 +142,7 @@ def test_without_a_restart_nothing_is_lost_and_no_row_says_so() -> None:
     assert row("lost") == ""
 
 
-@pytest.mark.parametrize(("job", "state", "said"), [
+@each(("job", "state", "said"), [
     ({"ends_t": 400.0}, "running", "12 on n0, started <50>, its time limit ends it at <400> (300 s left)"),
     ({}, "running", "12 on n0, started <50>"), ({"ends_t": 400.0}, "waiting", "12 on n0, started <50>, over"),
 ], ids=["time limit", "no limit", "over"])
@@ -151,7 +150,7 @@ def test_the_job_says_when_it_ends(job: dict[str, Any], state: str, said: str) -
     assert row("job", job={**JOB, **job}, state=state) == said
 
 
-@pytest.mark.parametrize(("start_t", "said"), [
+@each(("start_t", "said"), [
     (None, "job 13 is queued behind it (Priority: jobs of higher priority come first)"),
     (900.0, "job 13 is queued behind it (Priority: jobs of higher priority come first); Slurm expects it to start "
             "at <900>"),
@@ -161,7 +160,7 @@ def test_the_next_job_says_when_slurm_expects_it(start_t: float | None, said: st
     assert row("next job", slurm=slurm, successor="13") == said
 
 
-@pytest.mark.parametrize("changes", [
+@each("changes", [
     {"state": "ending"}, {"state": "stopping"}, {"state": "preserving"}, {"attempt": {**ATTEMPT, "ended": "failed"}},
     {"attempt": {**ATTEMPT, "number": 2}}, {"ended": {"how": "stopped"}}, {"state": "waiting"},
 ], ids=["ending", "stopping", "preserving", "over", "of an earlier attempt", "the run has ended", "between jobs"])
@@ -188,7 +187,7 @@ def test_a_wish_for_a_checkpoint_has_no_time_of_its_own() -> None:
     assert row("asked", requests=wish, state="stopping") == "bob wants it to stop at its next checkpoint"
 
 
-@pytest.mark.parametrize(("state", "first"), [
+@each(("state", "first"), [
     ("queued", "status --watch"), ("waiting", "status --watch"), ("running", "logs -f"), ("gave_up", "why"),
     ("completed", "events"), ("unknown", "events"), ("on_hold", "resume"),
 ])
@@ -202,12 +201,12 @@ def test_where_a_supervisor_is_not_heard_a_look_from_outside_comes_first() -> No
     assert next_lines(seen(state="running", pulse=silent, cluster="local"))[0].startswith("safelaunch logs")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])
+@each(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])
 def test_a_time_a_step_is_told_in_its_own_unit(seconds: float, said: str) -> None:
     assert duration(seconds, SPEECH.span) == said
 
 
-@pytest.mark.parametrize(("trend", "said"), [
+@each(("trend", "said"), [
     (None, "92, 2 s a step by the clock"), (0.02, "92, 2 s a step by the clock, steady"),
     (0.12, "92, 2 s a step by the clock, lately 12 % slower"),
     (-0.5, "92, 2 s a step by the clock, lately 50 % faster"),
@@ -217,7 +216,7 @@ def test_the_pace_comes_with_its_trend_while_the_attempt_lives(trend: float | No
     assert "steady" not in row("step", step=92, pace_s=2.0, pace_trend=0.0, attempt={**ATTEMPT, "ended": "failed"})
 
 
-@pytest.mark.parametrize(("spent", "said"), [
+@each(("spent", "said"), [
     ({"useful": 50.0}, "100 % of 50 s useful"),
     ({"queue": 30.0, "useful": 60.0, "redone": 0.2, "down": 9.8},
      "60 % of 100 s useful; the rest: queue 30 s, down 10 s"),
@@ -232,12 +231,12 @@ def test_before_a_second_has_passed_no_share_is_told() -> None:
     assert row("time", time={"useful": 0.0}) == row("time") == ""
 
 
-@pytest.mark.parametrize(("relaunch_t", "said"), [(140.0, "the next attempt starts in 40 s"), (99.0, ""), (None, "")])
+@each(("relaunch_t", "said"), [(140.0, "the next attempt starts in 40 s"), (99.0, ""), (None, "")])
 def test_a_pause_says_when_the_next_attempt_starts(relaunch_t: float | None, said: str) -> None:
     assert row("then", relaunch_t=relaunch_t) == said
 
 
-@pytest.mark.parametrize(("reason", "said"), [
+@each(("reason", "said"), [
     ("Resources", "Resources: the nodes that it needs are not free"),
     ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit: a limit of its QOS is reached"),
     ("AssocGrpGRES", "AssocGrpGRES: a limit of its account or user is reached"),
@@ -249,7 +248,7 @@ def test_reasons_of_the_queue_are_told_in_words(reason: str, said: str) -> None:
     assert in_words(reason) == said
 
 
-@pytest.mark.parametrize(("more", "expected"), [
+@each(("more", "expected"), [
     ({}, "1 on n[0-3]"),
     ({"of_nodes": 8}, "1 on n[0-3] (4 of 8 nodes)"),
     ({"nodelist": "n0", "nodes": ["n0"], "resize": {"from": 4, "to": 2}},

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Ended, State
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import describe_end, judge
+from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
 Events = list[tuple[str, dict[str, object]]]
@@ -44,7 +43,7 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
     return ("decision", {"attempt": 1, "row": row, "action": "end", "why": "because"})
 
 
-@pytest.mark.parametrize(("events", "word", "name", "sentence"), [
+@each(("events", "word", "name", "sentence"), [
     ([SUBMITTED], SchedulerAnswer((job(state="PENDING", reason="Resources"),)), "queued",
      "job 12 is waiting to be scheduled (Resources: the nodes that it needs are not free)"),
     ([SUBMITTED], SchedulerAnswer((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
@@ -84,7 +83,7 @@ def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, n
     assert (judged.name, judged.sentence) == (name, sentence)
 
 
-@pytest.mark.parametrize(("events", "requests", "name", "said"), [
+@each(("events", "requests", "name", "said"), [
     (RUNS, [KILL], "stopping",
      "bob touched kill: waiting for it to save and end by itself, until <65> at most (55 s left); then attempt 1 is "),
     ([*RUNS, asked("kill")], [KILL], "stopping", "until <63> at most (53 s left); then attempt 1 is killed, and "),
@@ -112,7 +111,7 @@ def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
     assert (judged.name, said in judged.sentence) == (name, True), judged.sentence
 
 
-@pytest.mark.parametrize(("why", "said"), [
+@each(("why", "said"), [
     ("attempt 1 ended with exit code 3", "the run has given up: attempt 1 ended with exit code 3"),
     ("budget spent", "the run has given up: budget spent (exit code 3)"),
     ("attempt 1 ended with exit code 34", "the run has given up: attempt 1 ended with exit code 34 (exit code 3)"),

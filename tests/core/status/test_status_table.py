@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from safelaunch.core.status.speech import Speech
 from safelaunch.core.status.table import render
 from safelaunch.views import talk
+from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", talk.span, lambda names: "+".join(names))
 
@@ -39,7 +38,7 @@ def test_whose_a_run_is_stands_in_the_teams_table() -> None:
     assert lines(brief(), with_owner=True)[0].startswith("RUN    OWNER  STATE")
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@each("width", [60, 80, 100, 200])
 def test_no_line_is_wider_than_the_terminal_and_none_is_lost(width: int) -> None:
     told = lines(brief(), brief("a-name-that-somebody-has-found-too-long-to-type", state="on_hold"), width=width)
     assert max(map(len, told)) <= width
@@ -47,7 +46,7 @@ def test_no_line_is_wider_than_the_terminal_and_none_is_lost(width: int) -> None
     assert any("on hold" in line for line in told)
 
 
-@pytest.mark.parametrize("width", [60, 200])
+@each("width", [60, 200])
 def test_a_small_screen_has_the_runs_that_go_on_and_how_many_are_left_out(width: int) -> None:
     briefs = [*(brief(f"over{number}", state="completed") for number in range(90)), brief("goes-on")]
     told = [line for line, _ in render(briefs, SPEECH, width, False, most_lines=24)]

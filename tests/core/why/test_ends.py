@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
-
 from safelaunch.core import story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.decide import ended
@@ -36,6 +34,7 @@ from safelaunch.views.overview import SPEECH
 from safelaunch.views.whyevidence import by_journal
 from tests.core.decide.situations import PLAN
 from tests.core.why.judged import read_text
+from tests.tables import each
 
 NODES = ("n0", "n1")
 NOW = 1000.0
@@ -260,7 +259,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     return Told(tuple(journal), log, known, state, seen.requests)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each("case", CASES.values(), ids=CASES)
 def test_events_status_and_why_say_the_same_of_an_end(case: Case) -> None:
     told = live_through(case, PLAN)
     attempt = told.state.attempts[0]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.why.fingerprint import MAX_LETTERS, generalize, make_fingerprint
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("Tried to allocate 2.50 GiB", "Tried to allocate N GiB"),

@@ -9,6 +9,7 @@ import pytest
 from safelaunch.core.why.findings import Rule
 from safelaunch.core.why.rulepacks import parse_pack, read_pack
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 GOOD: dict[str, Any] = {
     "id": "site.burst_buffer", "category": "storage", "anchor": ["burst buffer"],
@@ -34,7 +35,7 @@ def test_a_rule_of_a_pack_is_a_rule() -> None:
                         counter_sample=GOOD["counter_sample"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "said"),
     [
         ({"id": "Disk"}, "rules[0].id: expected lower-case words joined by dots"),
@@ -73,7 +74,7 @@ def test_two_rules_may_not_share_an_id() -> None:
     assert complaints(pack(GOOD, GOOD)) == ["rules[1].id: is taken by another rule"]
 
 
-@pytest.mark.parametrize("raw", [None, [], {"rules": []}, {"version": 2, "rules": []}, {"version": 1, "rules": {}}],
+@each("raw", [None, [], {"rules": []}, {"version": 2, "rules": []}, {"version": 1, "rules": {}}],
                          ids=["nothing", "a list", "no version", "another version", "rules are no list"])
 def test_what_is_no_pack_is_refused(raw: object) -> None:
     assert complaints(raw) == [': expected "version: 1" and a list "rules"']

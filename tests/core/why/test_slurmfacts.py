@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import pytest
-
 from safelaunch.core.why.slurmfacts import JobFacts, bad_nodes, parse_account, parse_job
+from tests.tables import each
 
 # scontrol --oneliner show job, Slurm 22.05; the folder has a blank in its name.
 SHOWN = ("JobId=12 JobName=my run UserId=sl-alice(1001) GroupId=sl-alice(1001) MCS_label=N/A Priority=1 "
@@ -24,7 +23,7 @@ def test_values_may_hold_blanks() -> None:
     assert facts.states == ("NODE_FAIL",) and facts.said == "NODE_FAIL (reason NodeDown, exit code 1:0)"
 
 
-@pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "JobId"])
+@each("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "JobId"])
 def test_no_job_is_none(text: str) -> None:
     assert parse_job(text) is None
 
@@ -43,7 +42,7 @@ def test_the_account_tells_what_became_of_the_steps() -> None:
     assert parse_account(text, "13") is None
 
 
-@pytest.mark.parametrize(("since_t", "until_t", "count"), [(T - 60, T + 60, 1), (T + 1, T + 60, 0), (T - 60, T - 1, 0)],
+@each(("since_t", "until_t", "count"), [(T - 60, T + 60, 1), (T + 1, T + 60, 0), (T - 60, T - 1, 0)],
                          ids=["at the time", "before the attempt", "long after it"])
 def test_a_node_counts_that_failed_at_the_time(since_t: float, until_t: float, count: int) -> None:
     found = bad_nodes(NODE, since_t, until_t)

@@ -25,7 +25,7 @@ def why_no_script(text: str) -> str:
 
 def script_path(text: str, file: str, environ: Mapping[str, str]) -> str | None:
     """The path that `script:` of a train.yaml names, ${VAR} filled in; None where it names no sound one."""
-    if not re.search(r"\bscript\b", text):
+    if "script" not in text or not re.search(r"\bscript\b", text):
         return None
     tree, _ = parse_document(text, layer="file", file=file)
     node = tree.entries.get("script") if tree is not None else None

@@ -19,9 +19,9 @@ from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SHOWN_S = (("d", 86400), ("h", 3600), ("m", 60))
-_PART = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,40})?)(ms|[smhdw])")
+_PART = r"([0-9]{1,40}(?:\.[0-9]{1,40})?)(ms|[smhdw])"
 # For the JSON Schema: a number in quotes is a duration too.
-DURATION_PATTERN = rf"({_PART.pattern})+|[0-9]+(\.[0-9]+)?"
+DURATION_PATTERN = rf"({_PART})+|[0-9]+(\.[0-9]+)?"
 # A year: far above any Slurm time limit, far below what overflows a sleep.
 DURATION_MAX_S = 366 * 86400.0
 
@@ -62,7 +62,9 @@ def render_duration(duration_s: float) -> str:
 
 def _duration_parts(text: str) -> list[tuple[str, str]]:
     """`1h30m` → [("1", "h"), ("30", "m")]; empty if there is anything else in the text."""
-    parts: list[tuple[str, str]] = _PART.findall(text) if len(text) <= 40 else []
+    if text[:-1].isdigit() and text.isascii() and text[-1] in _UNIT_S and len(text) <= 40:
+        return [(text[:-1], text[-1])]   # most are like 90s, and the pattern takes 0.5 ms to compile
+    parts: list[tuple[str, str]] = re.findall(_PART, text) if len(text) <= 40 else []
     return parts if "".join(map("".join, parts)) == text else []
 
 

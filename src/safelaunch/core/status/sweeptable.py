@@ -63,6 +63,9 @@ def render_causes(seen: dict[str, Any]) -> list[str]:
         what = one["summary"] if one["category"] == "none" else f"{one['category']}: {one['summary']}"
         told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {runs}",
                  f"  see: safelaunch why {names[0]}"]
+    if not told and (unknown := len(seen["silent"]) + len(seen["gone"])):
+        return [f"no attempt of the {len(seen['points'])} runs that can be read has failed; of the other {unknown} "
+                "nothing is known"]
     return told or ["no attempt of these runs has failed"]
 
 

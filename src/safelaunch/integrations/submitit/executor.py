@@ -34,6 +34,9 @@ def without_collecting() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():   # both: all counts as old, and nothing is looked at right now
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.why.findings import CLOCK_STAMPS
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
 LATER = "".join(f"step {number} loss 1.{number}\n" for number in range(30, 40))
@@ -29,7 +29,7 @@ IGNORED = "Exception ignored in atexit callback: <function flush at 0x7f>\n"
 QUIET = "".join(f"worker {number} has read its shard and goes on with the next of them\n" for number in range(700))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "category"),
     [
         (STEPS + TRACE + OOM + WATCHDOG + FELL, "cuda_oom"),
@@ -73,7 +73,7 @@ def test_the_category(text: str, category: str) -> None:
     assert judge_text(text).category == category
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "last", "category"),
     [
         ("KeyError: 'x'\n", OOM, "cuda_oom"),
@@ -83,7 +83,7 @@ def test_the_category(text: str, category: str) -> None:
     ],
     ids=["a vague one inside", "a vague one outside", "both clear: the inner", "both vague: the inner"],
 )
-@pytest.mark.parametrize("between", ["During handling of the above exception, another exception occurred:",
+@each("between", ["During handling of the above exception, another exception occurred:",
                                      "The above exception was the direct cause of the following exception:"])
 def test_of_a_chain_the_one_that_says_most(first: str, last: str, category: str, between: str) -> None:
     verdict = judge_text(STEPS + TRACE + first + "\n" + between + "\n\n" + TRACE + last + FELL)
@@ -204,14 +204,14 @@ def test_steps_that_another_host_wrote_late_do_not_excuse_what_ended_the_run() -
     assert unsure.confidence < min(0.8, sure.confidence)
 
 
-@pytest.mark.parametrize(("error_s", "who"), [(5, "[n2:8]:"), (2, "[n1:0]:")], ids=["for a minute", "of the same host"])
+@each(("error_s", "who"), [(5, "[n2:8]:"), (2, "[n1:0]:")], ids=["for a minute", "of the same host"])
 def test_steps_that_went_on_excuse_an_error_though_the_run_fell_later(error_s: int, who: str) -> None:
     error = f"[n1:0]:{TRACE}[n1:0]:{OOM}".replace("\n  File", "\n[n1:0]:  File").replace("\n    go", "\n[n1:0]:    go")
     steps = steps_at(1, every_s=error_s, who=who)
     assert judge_text(steps_at(0, first=0, who=who) + error + steps + FELL).category == "unknown"
 
 
-@pytest.mark.parametrize(("end", "category"), [(LIMIT, "time_limit"), (SCANCEL, "cancelled")], ids=["limit", "scancel"])
+@each(("end", "category"), [(LIMIT, "time_limit"), (SCANCEL, "cancelled")], ids=["limit", "scancel"])
 def test_lines_that_come_behind_slurm_s_own_end_of_the_job_do_not_excuse_it(end: str, category: str) -> None:
     assert judge_text(STEPS + end + LATER + FELL).category == category
 
@@ -291,7 +291,7 @@ BAR = "".join(f"\r 12%|#2        | {number}/1000 [00:10<01:00, 2.71it/s]" for nu
 TABLE = "".join(f"| layer {number:4d} | {number * 7 % 97:6d} | {number * 3 % 89:6d} |\n" for number in range(1400))
 
 
-@pytest.mark.parametrize("text", [
+@each("text", [
     BAR + "\n" + TRACE + "KeyError: 'x'\n" + TABLE, BAR + TRACE + "KeyError: 'x'\n" + TABLE,
     STEPS + TRACE + "ValueError: x\n" + TABLE, STEPS + TRACE + "AppError: x\n" + TABLE + TABLE,
 ], ids=["behind a progress bar", "at the end of the bar's own line", "behind steps", "of an unknown type"])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.why.judge.lastlines import MOST_WEIGHT, sound_of
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 STEPS = "\n".join(f"step {step} loss 2.{step}" for step in range(10, 14))
 FALL = "srun: error: n3: task 2: Exited with exit code 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "category"),
     [
         ("blobstore: flush of the volume failed, disk is full", "storage"),
@@ -62,7 +61,7 @@ def test_an_exit_that_nothing_explains_is_no_health() -> None:
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in main\n    go()\nKeyError: \'x\''
 
 
-@pytest.mark.parametrize(("label", "category"), [("[n0:0]:", "user_code"), ("[n0:0]: ", "user_code"),
+@each(("label", "category"), [("[n0:0]:", "user_code"), ("[n0:0]: ", "user_code"),
                                                  ("{n0} ", "unknown"), ("@@ ", "unknown")])
 def test_a_traceback_behind_labels_that_nobody_knows_is_no_health(label: str, category: str) -> None:
     assert judge_text("".join(f"{label}{line}\n" for line in f"{STEPS}\n{TRACE}".splitlines())).category == category

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 CUDA = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 HOST = "slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"
@@ -19,7 +18,7 @@ def steps(first: int, last: int, every: int = 1, step_s: int = 0) -> str:
     return "".join(f"{stamp(step)}step {step} loss 2.1\n" for step in range(first, last + 1, every))
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@each(("text", "said"), [
     (CUDA, "early, before a step was logged"),
     (steps(1, 2) + CUDA, "early, after step 2"),
     (steps(1, 5000, every=50) + CUDA, "late, after 4950 good steps"),

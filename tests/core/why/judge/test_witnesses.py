@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.model import Event
 from safelaunch.core.why.evidence import checks_after
 from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
 TRACE = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 7, in main\n    go()\nKeyError: 8\n'
 FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("evidence", "category"),
     [
         (OutsideEvidence(lost=(("n4", "its guard has been silent for 10 s"),)), "node_failure"),
@@ -77,7 +76,7 @@ def test_a_live_run_without_an_error_is_healthy() -> None:
     assert judge_text("loading\n", evidence=OutsideEvidence(running=True)).category == "none"
 
 
-@pytest.mark.parametrize(
+@each(
     ("evidence", "category"),
     [(OutsideEvidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (OutsideEvidence(exits=(TaskExit("n2", 2, 137, 9),)),
                                                                    "unknown"),
@@ -90,8 +89,8 @@ def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Outside
     assert judge_text(text, evidence=evidence).category == category
 
 
-@pytest.mark.parametrize("line", ["Terminated", "train.sh: line 3:   412 Terminated              python t.py"])
-@pytest.mark.parametrize(
+@each("line", ["Terminated", "train.sh: line 3:   412 Terminated              python t.py"])
+@each(
     ("evidence", "category"),
     [(OutsideEvidence(exits=(TaskExit("n2", 2, 9), TaskExit("n0", 0, 143, 15))), "unknown"),
      (OutsideEvidence(exits=(TaskExit("n0", 0, 143, 15),)), "cancelled"),
@@ -106,7 +105,7 @@ def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
         "n2", "task 2 on n2 ended with exit code 9, and the log does not say why")
 
 
-@pytest.mark.parametrize(
+@each(
     ("evidence", "category", "said"),
     [(OutsideEvidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
      (OutsideEvidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
@@ -128,7 +127,7 @@ def test_a_log_without_a_failure_is_no_health_where_something_ended_badly(
 KILLED = "task 3 on n4 was killed by signal 9; nothing in the log says by whom"
 
 
-@pytest.mark.parametrize("line", ["", FELL, "Killed\n", "[n4:3]:  traceback : Signal 9 (SIGKILL) received by PID 9\n"])
+@each("line", ["", FELL, "Killed\n", "[n4:3]:  traceback : Signal 9 (SIGKILL) received by PID 9\n"])
 def test_an_unexplained_kill_is_called_that_and_no_lack_of_memory(line: str) -> None:
     verdict = judge_text(STEPS + line, evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)))
     assert (verdict.category, verdict.action) == ("unknown", "restart") and verdict.confidence < 0.5
@@ -158,7 +157,7 @@ def by(host: str, text: str) -> str:
     return "".join(f"[{host}:0]:{line}\n" for line in text.splitlines())
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "exits", "is_certain"),
     [(TRACE, (HERE,), True), (TRACE, (), False), (TRACE, (TaskExit("n4", 3, 137, 9),), False), (OS, (HERE,), False),
      (TRACE.replace("KeyError: 8", "AssertionError: 7 GPUs"), (HERE, THERE), False),
@@ -175,7 +174,7 @@ def test_an_exception_is_the_program_s_own_where_no_node_can_have_caused_it(
     assert (judge_text(STEPS + text, evidence=OutsideEvidence(exits=exits)).confidence >= 0.8) is is_certain
 
 
-@pytest.mark.parametrize("codes", [(127, 127), (127, 143)], ids=["on both nodes", "on one of two"])
+@each("codes", [(127, 127), (127, 143)], ids=["on both nodes", "on one of two"])
 def test_a_command_that_is_missing_everywhere_is_certain(codes: tuple[int, int]) -> None:
     exits = (TaskExit("n4", 3, codes[0]), TaskExit("n5", 4, codes[1]))
     verdict = judge_text("bash: line 1: torchrun: command not found\n", evidence=OutsideEvidence(exits=exits))
@@ -190,7 +189,7 @@ SAID = ["[n0:0]: W Received 15 death signal, shutting down workers\n", "[n0:0]:T
         "srun: forcing job termination\n"]
 
 
-@pytest.mark.parametrize("said", SAID)
+@each("said", SAID)
 def test_words_of_a_signal_behind_safelaunch_s_own_end_cancel_nothing(said: str) -> None:
     evidence = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS))
     assert judge_text(STEPS + said, evidence=evidence).category == "unknown"

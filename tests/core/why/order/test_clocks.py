@@ -5,12 +5,13 @@ import pytest
 from safelaunch.core.why.findings import Finding, Progress
 from safelaunch.core.why.order import clocks
 from safelaunch.core.why.read.logstamps import days_since_epoch
+from tests.tables import each
 
 MAY = days_since_epoch(2024, 5, 1) * 86400.0
 MAY_1970 = days_since_epoch(1970, 5, 1) * 86400.0
 
 
-@pytest.mark.parametrize(("year", "month", "day", "days"), [
+@each(("year", "month", "day", "days"), [
     (1970, 1, 1, 0), (1969, 12, 31, -1), (2000, 2, 29, 11016), (2024, 5, 1, 19844), (2100, 3, 1, 47541),
 ])
 def test_days_are_counted_as_the_calendar_does(year: int, month: int, day: int, days: int) -> None:

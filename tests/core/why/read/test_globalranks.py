@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.why.findings import Finding, Line, Log, Progress
 from safelaunch.core.why.read.globalranks import by_launcher, to_global
 from tests.core.why.judged import judge_text
+from tests.tables import each
 
 NODES = ("n4", "n7", "n9")
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "rank", "number"),
     [("n4", 3, 3), ("n7", 3, 11), ("n9", 0, 16), ("n7", 11, 11), ("n9", 23, 23), ("n8", 3, 3), (None, 3, 3),
      ("n7", None, None)],
@@ -40,7 +39,7 @@ FAILED = """\
 """
 
 
-@pytest.mark.parametrize("host", ["n7", "n7.site.example"])
+@each("host", ["n7", "n7.site.example"])
 def test_torchrun_s_summary_tells_the_first_rank_of_a_node(host: str) -> None:
     verdict = judge_text(FAILED + SUMMARY.format(host=host))
     assert (verdict.category, verdict.host, verdict.rank) == ("user_code", "n7", 9)

@@ -95,7 +95,7 @@ WHEN = {
 }
 
 
-@pytest.mark.parametrize(("line", "when", "payload"), WHEN.values(), ids=WHEN.keys())
+@each(("line", "when", "payload"), WHEN.values(), ids=WHEN.keys())
 def test_a_stamp_tells_when(line: bytes, when: str, payload: bytes) -> None:
     parsed = loglines.parse(line)
     assert parsed.t == pytest.approx(at(when))

@@ -8,6 +8,7 @@ from safelaunch.core.why.findings import Finding, Rule
 from safelaunch.core.why.read.parts import KEEP_ALL, Part, merge_parts
 from safelaunch.core.why.read.prefilter import Shapes
 from safelaunch.core.why.read.scan import TRACEBACK, Compiled, Scanner
+from tests.tables import each
 
 
 def rule(name: str, anchor: bytes, pattern: bytes, role: str = "cause", order: int = 0, weight: float = 0.5) -> Rule:
@@ -89,7 +90,7 @@ TRACE = """Traceback (most recent call last):
 """
 
 
-@pytest.mark.parametrize("exception", [
+@each("exception", [
     "ValueError: no", "KeyError: 'x'", "AssertionError", "torch.cuda.OutOfMemoryError: CUDA out of memory",
     "subprocess.CalledProcessError: Command failed", "socket.timeout", "MyOwnProblem: it broke",
     "json.decoder.JSONDecodeError: Expecting value: line 1", "KeyboardInterrupt",

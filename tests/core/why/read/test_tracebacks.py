@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread, parse_frames
+from tests.tables import each
 
 BLOCK = (
     "loading", "Traceback (most recent call last):", '  File "/home/u/train.py", line 7, in main', "    go(x)",
@@ -26,7 +25,7 @@ def test_a_traceback_of_libraries_has_no_user_frame() -> None:
     assert find_user_frame(BLOCK[:2] + BLOCK[4:]) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "expected"),
     [("Exception ignored in: <function X.__del__ at 0x7f>", True), ("--- Logging error ---", True), ("loading", False),
      ("Traceback (most recent call last):", False)],

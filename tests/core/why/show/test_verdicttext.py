@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.why.show import verdicttext
 from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
 from safelaunch.core.why.show.verdictjson import to_public
 from safelaunch.core.why.show.verdicttext import VerdictRow, describe, page_rows, tell
 from safelaunch.core.why.verdict import Verdict
+from tests.tables import each
 
 T = 1714566600.0   # 2024-05-01 12:30:00 UTC
 CAUSE = Cited("gpu_ecc", "cause", "main.log", 40, "CUDA error: uncorrectable ECC error encountered", "n7", 3, T)
@@ -42,7 +41,7 @@ def test_echoes_are_folded_to_who_when_and_how_many() -> None:
     assert describe(ECHO, True, T) == "10 min later · main.log:55 · 62 ranks on 5 hosts · 1024 lines"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
+@each(("seconds", "text"), [
     (0.2, "at once"), (-0.4, "at once"), (5, "5 s later"), (-90, "2 min before"), (7300, "2 h later"),
     (200_000, "2 d later")])
 def test_a_distance_is_told_in_its_largest_unit(seconds: float, text: str) -> None:
@@ -78,7 +77,7 @@ def test_a_line_that_was_not_counted_is_placed_by_its_byte() -> None:
     assert "main.log at byte 123" in describe(CAUSE._replace(line_number=None, offset=123), False)
 
 
-@pytest.mark.parametrize("verdict", [Verdict("unknown", "", 0.0, "restart"), Verdict("none", "healthy", 0.9, "none"),
+@each("verdict", [Verdict("unknown", "", 0.0, "restart"), Verdict("none", "healthy", 0.9, "none"),
                                      Verdict("of_a_pack", "x", 0.5, "odd_action")], ids=["unknown", "none", "foreign"])
 def test_a_verdict_without_lines_is_told_as_well(verdict: Verdict) -> None:
     rows = list(tell(verdict, Log()))
@@ -106,7 +105,7 @@ def test_a_ticket_says_all_that_administrators_ask_back_for() -> None:
         assert fact in text
 
 
-@pytest.mark.parametrize(("t", "time"), [(T, "2024-05-01 12:30:00"), (None, "2024-05-01T14:30:02+02:00 (n7 was lost)")])
+@each(("t", "time"), [(T, "2024-05-01 12:30:00"), (None, "2024-05-01T14:30:02+02:00 (n7 was lost)")])
 def test_a_ticket_takes_the_journals_time_where_the_log_has_none(t: float | None, time: str) -> None:
     """Of a node that dies no line may say when; the journal does, to the second."""
     cause = CAUSE._replace(t=t)
@@ -114,7 +113,7 @@ def test_a_ticket_takes_the_journals_time_where_the_log_has_none(t: float | None
     assert f"Time:        {time}\n" in render_ticket(verdict, noted="2024-05-01T14:30:02+02:00 (n7 was lost)")
 
 
-@pytest.mark.parametrize(("text", "device"), [
+@each(("text", "device"), [
     ("NVRM: Xid (PCI:0000:10:1c): 63, pid=1", "PCI:0000:10:1c"), ("mlx5_3:1 port down", "mlx5_3:1"),
     ("hfi1_0: link lost", "hfi1_0"), ("GPU 0000:07:00.0 has fallen", "0000:07:00.0"),
     ("row remap failed on GPU 5", "GPU 5"), ("loss 0.5 at step 3", None)])
@@ -145,7 +144,7 @@ def test_a_long_traceback_shows_its_first_frame_the_users_own_and_the_last() -> 
         "ValueError: no"]
 
 
-@pytest.mark.parametrize("block", [
+@each("block", [
     (), ("ValueError: no",), trace("/home/u/main.py"), ("Traceback (most recent call last):", *["  odd"] * 40, "E: x"),
     tuple(f'  File "x{number}"' for number in range(30)), trace(*["/home/u/a.py"] * 30)[:-1]],
     ids=["none", "a line", "short", "no frames", "torn frames", "no exception"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.why.weigh.exceptions import MOST_WEIGHT, Reading, read_exception
+from tests.tables import each
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 
@@ -14,7 +13,7 @@ def raised_in(path: str, function: str = "f", code: str = "g()") -> tuple[str, .
     return ("Traceback (most recent call last):", frame, f"    {code}", "the exception")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "message", "path", "category"),
     [
         ("NameError", "name 'x' is not defined", "train.py", "user_code"),
@@ -39,7 +38,7 @@ def test_what_an_exception_means(kind: str, message: str, path: str, category: s
     assert read_exception(kind, message, raised_in(f"/home/u/{path}")).category == category
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "category"),
     [
         ("omegaconf.errors.Odd", "config"), ("argparse.Odd", "config"), ("toml.decoder.Odd", "config"),
@@ -55,7 +54,7 @@ def test_a_type_that_nobody_knows_is_read_by_the_package_that_defines_it(kind: s
     assert read_exception(kind, "", raised_in("/home/u/train.py")).category == category
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "function", "code", "category"),
     [
         ("/home/u/ckpt.py", "load_checkpoint", "opt.load_state_dict(blob)", "checkpoint"),
@@ -75,7 +74,7 @@ def test_a_type_of_somebody_s_own_is_read_by_where_it_was_raised(
     assert read_exception("Odd", "", raised_in(path, function, code)).category == category
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "message", "category"),
     [
         ("OSError", "[Errno 122] odd words: 'a'", "storage"),
@@ -101,7 +100,7 @@ def test_a_type_that_says_much_is_taken_at_its_word() -> None:
     assert read_exception("NameError", "name 'checkpoint' is not defined", block) == Reading("user_code", 0.86)
 
 
-@pytest.mark.parametrize("message", ["no space left", "no space left, quota, stale file handle, EIO"])
+@each("message", ["no space left", "no space left, quota, stale file handle, EIO"])
 def test_words_never_make_a_reading_sure(message: str) -> None:
     assert 0.5 <= read_exception("Odd", message, ()).weight <= MOST_WEIGHT < 0.8
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from safelaunch.core.categories import NAMES, TABLE
 from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.packages import _ABOUT, _PACKAGES
 from safelaunch.core.why.weigh.words import _KINDS, weigh_words
+from tests.tables import each
 
 SAYINGS = {
     "storage": "failed to write block 7: no space left", "checkpoint": "the checkpoint is incomplete: 61 of 64 shards",
@@ -23,7 +22,7 @@ SAYINGS = {
 }
 
 
-@pytest.mark.parametrize("category", SAYINGS)
+@each("category", SAYINGS)
 def test_words_of_a_category_weigh_most_for_it(category: str) -> None:
     weights = weigh_words(SAYINGS[category])
     assert max(weights, key=lambda name: weights[name]) == category, weights
@@ -38,7 +37,7 @@ def test_tables_name_known_categories_only() -> None:
     assert named <= set(TABLE)
 
 
-@pytest.mark.parametrize("text", ["", "all went well", "tokenizer", "4012 (before) vs 4011", "informed"])
+@each("text", ["", "all went well", "tokenizer", "4012 (before) vs 4011", "informed"])
 def test_a_word_inside_another_says_nothing(text: str) -> None:
     assert weigh_words(text).keys().isdisjoint({"hub_auth", "numerical", "storage"})
 
@@ -47,7 +46,7 @@ def test_a_word_said_twice_counts_once() -> None:
     assert weigh_words("checkpoint, checkpoint, checkpoint") == weigh_words("checkpoint")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "category"),
     [("/a/step_7/model.safetensors", "checkpoint"), ("/runs/ckpt/meta", "checkpoint"), ("conf/train.yaml", "config"),
      ("/a/b/0001.tar", "data"), ("/usr/lib/libfoo.so.8", "environment")])
@@ -55,7 +54,7 @@ def test_the_kind_of_a_named_file_speaks(path: str, category: str) -> None:
     assert weigh_words(f"No such file: '{path}'").get(category, 0) >= 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "category"),
     [("[Errno 28] x", "storage"), ("errno = 11", None), ("rc = -28", "storage"), ("rc = 28", None),
      ("failed with error -110", "network"), ("ESTALE", "storage"), ("connect: ECONNREFUSED", "network"),
