@@ -166,7 +166,7 @@ OTHERS = {
         "adapters/sitefolder.py:_write",
     ),
     "opened to be written, through no link": (
-        "adapters/courier.py:_append", "adapters/ledger.py:_append",
+        "adapters/courier.py:_append", "adapters/ledger.py:_append", "adapters/runmaking.py:_take_over",
     ),
     "checkpoints, whose links count; a pipe that a person has named as a log": (
         "adapters/checkpoints.py:_OpenFile.__init__", "adapters/logs/logfiles.py:_open_stream",

@@ -80,7 +80,7 @@ exec "$@\"""")
 
 
 @pytest.mark.parametrize(("steps", "code", "said"), [
-    ("7.batch", 13, "0 GPUs, 2 asked"), ("7.batch\n7.0", 0, "GPUs are not counted"),
+    ("7.batch|batch", 13, "0 GPUs, 2 asked"), ("7.batch|batch\n7.0|bash", 0, "GPUs are not counted"),
 ], ids=["no step has them", "a step may hold them"])
 def test_gpus_that_a_step_of_the_job_holds_are_not_called_missing(
     steps: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

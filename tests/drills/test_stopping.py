@@ -29,7 +29,7 @@ def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
     assert BOB in state.ended.why
     assert len(state.attempts) == 1
-    assert "SIGUSR2 reached 4 processes" in drill.story()
+    assert "SIGUSR2 reached 4 processes" in drill.story(), drill.story()
     last = max(drill.losses(rank=0))
     assert os.path.exists(drill.folder / "ckpt" / f"step_{last:08d}.pt"), "the graceful end saved a checkpoint"
 

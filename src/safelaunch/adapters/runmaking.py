@@ -147,14 +147,15 @@ def _take_over(mark: Path, held: contextlib.ExitStack) -> bool:
     """Whether there is a dead submission's mark. Nobody else takes that over while `held` is open. Raises
     RunFolderError where its maker may live.
     """
-    try:
-        old = held.enter_context(mark.open("rb+"))
+    try:   # for writing: NFS locks no other
+        old = os.open(mark, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    held.callback(os.close, old)
     with contextlib.suppress(OSError):   # not every filesystem has locks
         fcntl.flock(old, fcntl.LOCK_EX)
-    who, _, pid = old.read().decode(errors="replace").partition(" ")
-    is_another = not os.path.samestat(os.fstat(old.fileno()), mark.stat())   # one that was faster
+    who, _, pid = os.read(old, 4096).decode(errors="replace").partition(" ")
+    is_another = not os.path.samestat(os.fstat(old), mark.stat())   # one that was faster
     is_here = who == os.uname().nodename and pid.isdecimal()
     if is_another or (who and (not is_here or Path(f"/proc/{pid}").exists())):
         maker = "another process" if is_another else f"process {pid} of {who}"

@@ -298,14 +298,14 @@ def why_no_overlap(said: str) -> str | None:
     """Why a step asked for with --overlap cannot run beside others on this site; None = srun says nothing of that."""
     if slurmwords.has_phrase(slurmwords.REFUSED_BY_SRUN, said):
         return "srun itself refuses --overlap"
-    if slurmwords.has_phrase(slurmwords.STEP_WAITS, said):
-        return "srun waits in spite of --overlap: requested nodes are busy"
-    return None
+    waits = slurmwords.has_phrase(slurmwords.STEP_WAITS, said)
+    return "srun waits in spite of --overlap: requested nodes are busy" if waits else None
 
 
 def parse_steps(text: str) -> dict[int, str]:
     """Steps made by srun that `squeue --steps` lists, with their names: "7.0|bash" is one, "7.batch|batch" is none."""
-    return {int(number): name for number, name in re.findall(r"(?m)^\s*\d[^|\s]*\.(\d+)\|(.*?)\s*$", text)}
+    lines = (re.fullmatch(r"\d[^|\s]{0,60}\.(\d{1,10})\|(.*)", line.strip()) for line in text.split("\n"))
+    return {int(found[1]): found[2] for found in lines if found is not None}
 
 
 def is_job_over(stderr: str) -> bool:

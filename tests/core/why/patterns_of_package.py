@@ -45,6 +45,8 @@ def _held() -> Iterator[Use]:
         imported = _imported(text)
         for name, value in list(vars(module).items()):
             where = imported.get(name, f"{info.name}.{name}")
+            if getattr(getattr(value, "__wrapped__", None), "__name__", "") == "<lambda>":   # made when first wanted
+                value = value()
             if isinstance(value, (str, bytes)) and re.search(rf"\bre\.\w+\({re.escape(name)}\b", text):
                 yield Use(where, re.compile(value, re.MULTILINE), frozenset(
                     re.findall(rf"\bre\.(\w+)\({re.escape(name)}\b", text)))
