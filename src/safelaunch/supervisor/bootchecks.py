@@ -26,10 +26,11 @@ from safelaunch.core.model import Event
 from safelaunch.node.checks.answer import LIGHT
 from safelaunch.supervisor import allreduce, masterport, overlap
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.tasks import Step
+from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import change_exclusions, share
 
 POLL_S = 0.05
+ADDRESSES_S = 1.0     # Slurm may need so long to tell the nodes' addresses, without which no port is tried
 STARTS_S = 3.0        # of the time for all, for the helper's start and its answer
 LEAST_S = 1.0
 LIGHT_SHARE = 0.3      # of the time for all, where all-reduces follow
@@ -62,9 +63,11 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
         return
     has_pairs = lead.plan.checks.allreduce and action.after is None
     until_s, light_s = lead.now_s + limit_s, limit_s * LIGHT_SHARE if has_pairs else limit_s
-    light_until_s = lead.now_s + light_s
+    light_until_s, named_s = lead.now_s + light_s, lead.now_s + ADDRESSES_S
+    while lead.tasks.is_running(Work.ASK_ADDRESSES) and lead.now_s < named_s and not lead.tasks.is_leaving:
+        yield POLL_S
     meeting, trial = masterport.hold(lead, number, action.first)
-    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_s - STARTS_S), meeting)
+    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
     try:
         while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
             if trial is not None:
