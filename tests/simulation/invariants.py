@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import journal
@@ -13,6 +14,7 @@ from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.progress import lost
 from safelaunch.core.state import State
 from safelaunch.supervisor.following import LOOK_EVERY_S
+from safelaunch.supervisor.takeover import UNEXPLAINED_S
 from tests.simulation.checks import STANDS_STILL
 from tests.simulation.slurm import MIN_JOB_AGE_S
 
@@ -88,7 +90,8 @@ def _obeys_people(sim: Sim, state: State) -> None:
             if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
                 sim.violate(f"a person cancelled the next job at {said_t:.1f} s, and the run went on in {later}")
             continue
-        if word == "scancel" and _left_no_trace(sim, said_t) and not _could_be_known(sim, said_t):
+        if word == "scancel" and ((_left_no_trace(sim, said_t) and not _could_be_known(sim, said_t))
+                                  or _was_told_late(sim, said_t)):
             continue
         late = [attempt.number for t, attempt, _ in sim.launches if t > seen_t and attempt.has_started]
         if late:
@@ -111,15 +114,28 @@ def _left_no_trace(sim: Sim, said_t: float) -> bool:
 
     Either the file server was away from its first second to its end (seed 2021742): its output was never opened, and no
     supervisor was born in it. Or its batch host, and with it slurmstepd, had died before the word or stood still, and
-    no other node had a step of it yet (seeds 20011108, 30001266, 80002627). Or its script had not begun (80003186).
+    no other node had a step of it yet (seeds 20011108, 30001266, 80002627), or the file server took no line of theirs
+    (84004632). Or its script had not begun (80003186).
     """
+    is_full = any(fault.kind == "refuses" and fault.t <= said_t < fault.end_t for fault in sim.scenario.faults)
     on_others = {attempt.job for t, attempt, _ in sim.launches if t <= said_t and len(attempt.nodes) > 1}
     cancelled = [job for job in sim.all_jobs if job.started_t <= said_t <= job.ended_t]
     return any(job.batch is None for job in cancelled) or any(
         (fault.kind in ("away", "freeze") and fault.t < job.started_t + 1.0 and job.ended_t < fault.end_t)
         or (fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t
-            and job.id not in on_others)
+            and (is_full or job.id not in on_others))
         for fault in sim.scenario.faults for job in cancelled)
+
+
+def _was_told_late(sim: Sim, said_t: float) -> bool:
+    """The batch host had died before the word, and Slurm called the job completing until SlurmdTimeout. The next job's
+    leader has asked for a minute, and sacct, which could have told, is off (seed 84004068).
+    """
+    return not sim.scenario.has_sacct and any(
+        job.started_t <= said_t <= job.ended_t and after.started_t + UNEXPLAINED_S < job.ended_t
+        and any(fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t
+                for fault in sim.scenario.faults)
+        for job, after in itertools.pairwise(sim.all_jobs))
 
 
 def _died_with_its_job(sim: Sim, t: float) -> bool:
