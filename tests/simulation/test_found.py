@@ -29,6 +29,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "a leader that stood still checks no node which another one uses": (
+        replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
+                save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,
+                net_latency_s=0.01, watchers=1, via="watch", words="26.05", checks=(("n0", "fails_fully"),),
+                has_checks=True, after_failure="before", nan="once", nan_step=25, notify="hangs", faults=(
+                    Fault("forgets", 0.0, 0.0, 0), Fault("gpu_dies", 4.34, 0.0, 41), Fault("gpu_dies", 7.93, 0.0, 32),
+                    Fault("gpu_dies", 8.57, 0.0, 42), Fault("batch_silent", 14.44, 50.3, 85),
+                    Fault("lies_links", 51.37, 0.0, 42))), "completed", 5),
     "the third node trains where the first two fail their checks in turn": (
         replace(_PLAIN, seed=82008487, nodes=1, pool=3, steps=94, save_every=20, save_s=0.1, limit_min=20,
                 net_latency_s=0.0002, handles_signal=False, watchers=2, site="no_scontrol", has_checks=True,

@@ -38,6 +38,8 @@ def check(lead: Leader, number: int) -> Step:
     nodes = nodes or suspects_beside(blamed, lead.job.nodes, live.nodes, dict(lead.reach.lost))
     if not nodes:
         return
+    if lead.claim("check suspects") == 0:   # a leader that stood still may lead no more, and another one uses them
+        return
     asking = CheckRound(FULL, DEADLINE_S[FULL], failed.number, failed.number, "checks-after.json")
     how = ", by short jobs of their own" if options is not None else ""
     lead.say(f"checking {nodefold.fold(nodes)} fully beside attempt {number}, which does not use "
