@@ -73,9 +73,7 @@ def _notes(seen: dict[str, Any]) -> list[str]:
     told = [f"no clear answer from Slurm: {seen['trouble']}"] if seen["trouble"] else []
     told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in seen["silent"]]
     if gone := seen["gone"]:
-        more = f" and {len(gone) - sweeptable.SHOWN_NAMES} more" if len(gone) > sweeptable.SHOWN_NAMES else ""
-        names = ", ".join(gone[:sweeptable.SHOWN_NAMES])
-        told.append(f"no run is to be read in the folders of {names}{more}: were they deleted?")
+        told.append(f"no run is to be read in the folders of {sweeptable.some(gone)}: were they deleted?")
     return [talk.clean(one) for one in told]
 
 

@@ -10,7 +10,13 @@ from safelaunch.core.status.rows import STYLES
 from safelaunch.core.status.speech import Speech
 from safelaunch.core.status.table import Line, cut, join, more, most_telling, restarts_of
 
-SHOWN_NAMES = 6   # of the points with one cause
+SHOWN_NAMES = 6   # of the points with one cause, and of those whose folders are gone
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    left = len(names) - SHOWN_NAMES
+    return f"{', '.join(names[:SHOWN_NAMES])}{f' and {left} more' if left > 0 else ''}"
 
 
 def counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -57,12 +63,10 @@ def render_causes(seen: dict[str, Any]) -> list[str]:
     """The causes as lines, with what to type next."""
     told = []
     for one in seen["causes"]:
-        names, others = one["runs"][:SHOWN_NAMES], len(one["runs"]) - SHOWN_NAMES
-        runs = f"{', '.join(names)}{f' and {others} more' if others > 0 else ''}"
         ends = f"{len(one['failed'])} ended by it" if one["failed"] else "none ended by it"
         what = one["summary"] if one["category"] == "none" else f"{one['category']}: {one['summary']}"
-        told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {runs}",
-                 f"  see: safelaunch why {names[0]}"]
+        told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {some(one['runs'])}",
+                 f"  see: safelaunch why {one['runs'][0]}"]
     if not told and (unknown := len(seen["silent"]) + len(seen["gone"])):
         return [f"no attempt of the {len(seen['points'])} runs that can be read has failed; of the other {unknown} "
                 "nothing is known"]

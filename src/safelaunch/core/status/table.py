@@ -41,8 +41,9 @@ def most_telling(rows: Sequence[dict[str, Any]], most: int | None) -> Sequence[d
     if most is None or len(rows) <= most:
         return rows
     late = ("completed", "queued")
-    told = sorted(rows, key=lambda row: late.index(row["state"]) + 1 if row["state"] in late else 0)[:max(1, most)]
-    return [row for row in rows if row in told]
+    ranks = [late.index(row["state"]) + 1 if row["state"] in late else 0 for row in rows]
+    told = sorted(range(len(rows)), key=ranks.__getitem__)[:max(1, most)]
+    return [rows[number] for number in sorted(told)]
 
 
 def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool) -> list[Line]:
