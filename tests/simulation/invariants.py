@@ -129,11 +129,14 @@ def _left_no_trace(sim: Sim, said_t: float) -> bool:
 
 
 def _was_told_late(sim: Sim, said_t: float) -> bool:
-    """The batch host had died before the word, and Slurm called the job completing until SlurmdTimeout. The next job's
-    leader has asked for a minute, and sacct, which could have told, is off (seed 84004068).
+    """The batch host had died before the word, Slurm called the job completing until SlurmdTimeout, and sacct, which
+    could have told, is off. Either the next job's leader has asked for a minute by then (seed 84004068), or nobody got
+    an answer from Slurm before it forgot the job (87003507).
     """
     return not sim.scenario.has_sacct and any(
-        job.started_t <= said_t <= job.ended_t and after.started_t + UNEXPLAINED_S < job.ended_t
+        job.started_t <= said_t <= job.ended_t
+        and (after.started_t + UNEXPLAINED_S < job.ended_t
+             or not any(job.ended_t < t < job.ended_t + MIN_JOB_AGE_S for t in sim.slurm.clear_looks))
         and any(fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t
                 for fault in sim.scenario.faults)
         for job, after in itertools.pairwise(sim.all_jobs))
@@ -166,7 +169,7 @@ def _was_complete(sim: Sim, t: float) -> bool:
 
 def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
-    if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
+    if state.ended is None or sim.said or sim.cancelled_late or sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
         return
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do
