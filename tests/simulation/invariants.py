@@ -169,7 +169,9 @@ def _was_complete(sim: Sim, t: float) -> bool:
 
 def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
-    if state.ended is None or sim.said or sim.cancelled_late or sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
+    if state.ended is None or sim.said or sim.cancelled_late:
+        return
+    if sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
         return
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do
