@@ -58,9 +58,7 @@ class Leader(LeaderParts):
         """Journal the events, after those that were noted, with one fsync; fold them into the state."""
         self.journal.records(events, noted)
 
-    def announce(self, *events: Event) -> None:
-        """Journal what is about to be done."""
-        self.record(*events)
+    announce = record   # either way the line is on disk before the next step
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import SLOWING
-from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport, CheckResult
+from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport
 from safelaunch.core.decide.nodes import begins_nothing, good_nodes
 from safelaunch.core.decide.resize import next_size
 from safelaunch.core.decide.seen import Observation
@@ -108,7 +108,8 @@ def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str], usual: Coll
     """Who has passed, failed, or is unknown; `silent`: node → why it gave no answer; `usual`: what has failed on most
     nodes of this job before.
     """
-    bad = {report.node: [result for result in report.results if _is_bad(result)] for report in reports}
+    bad = {report.node: [result for result in report.results
+                         if result.outcome == FAILED and result.name not in SLOWING] for report in reports}
     counts = Counter(title for results in bad.values() for title in {result.title for result in results})
     met = sum(result.title == MEETING and result.outcome != SKIPPED for report in reports for result in report.results)
     shared = {title for title, count in counts.items() if title in usual or (
@@ -129,10 +130,6 @@ def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
     """
     is_gpu = any(title in GPU_FAULTS for title in failed.checks)
     return "gpu" if is_suspect and is_gpu else "checks_failed"
-
-
-def _is_bad(result: CheckResult) -> bool:
-    return result.outcome == FAILED and result.name not in SLOWING
 
 
 def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:
