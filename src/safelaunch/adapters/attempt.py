@@ -33,9 +33,7 @@ _LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what th
 
 
 def raise_limit() -> None:
-    """Let this process have a descriptor for each guard: the usual soft limit of 1024 is too low for a thousand of
-    them.
-    """
+    """Let this process have a descriptor for each guard: the usual soft limit of 1024 is too low for a thousand."""
     soft, hard = _LIMIT
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:

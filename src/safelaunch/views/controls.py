@@ -29,9 +29,7 @@ class Touched:
 
 
 def touch(path: Path, note: str = "") -> Touched:
-    """The request of the file, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError when
-    it cannot be made.
-    """
+    """The file's request, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError."""
     return Touched(*_in_child(lambda: _touch(path, note), path))
 
 

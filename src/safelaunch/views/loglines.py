@@ -50,9 +50,7 @@ def make_filter(
 
 
 def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: str | None) -> Keep:
-    """A test of the "[host:rank]:" before a line. Where a launcher prints local ranks, the attempt's nodes tell the
-    global one.
-    """
+    """A test of the "[host:rank]:" before a line. Of local ranks, the attempt's nodes tell the global one."""
     try:
         wanted = set(nodeset.expand(hosts)) if hosts is not None else None
     except ParseError as error:

@@ -97,9 +97,7 @@ def suspects_elsewhere(failed: Attempt, job: str, blamed: Sequence[str], job_nod
 
 def suspects_beside(blamed: Sequence[str], job_nodes: Collection[str], used: Collection[str],
                     unreachable: Collection[str]) -> tuple[str, ...]:
-    """The nodes to check fully beside an attempt: blamed for the failure of the one before, still this job's, and used
-    by nobody.
-    """
+    """Nodes to check fully beside an attempt: blamed for the failure before it, in this job, and unused."""
     return tuple(node for node in dict.fromkeys(blamed)
                  if node in job_nodes and node not in used and node not in unreachable)
 
