@@ -49,9 +49,7 @@ class Result(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Nobody knows whether Slurm did it: a command that is killed, as by the TERM for a whole job, may have been
-        heard.
-        """
+        """Nobody knows whether Slurm did it: a command that is killed, as by a job's TERM, may have been heard."""
         if self.returncode is None or self.is_broken_off:
             return True
         return self.returncode != 0 and slurmtext.is_unreachable(self.stderr)
@@ -267,9 +265,7 @@ def helper_step(job: str, node: str, argv: Iterable[str], *, is_local: bool, has
 
 
 def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -> list[str]:
-    """A short job of its own on one node. It gives up where the node is not free within `start_s`. Options for srun may
-    stand before the command.
-    """
+    """A short job on one node; it gives up after `start_s` in the queue. Options may stand before the command."""
     return ["srun", "--job-name=safelaunch-check", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
             f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
 

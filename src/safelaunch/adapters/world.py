@@ -45,9 +45,7 @@ ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo")
 
 
 class World:
-    """The real one, of this process. `selector` is where a supervisor sleeps; it calls what is registered with the
-    time.
-    """
+    """The real one, of this process. `selector` is where a supervisor sleeps; it calls what is registered there."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()

@@ -26,9 +26,7 @@ Newest = tuple[float, str]
 
 
 def go_on(lead: Leader, is_answered: bool) -> Step:
-    """Continue what a supervisor that died had begun. Unless it journalled the answer, nobody knows which ranks were
-    told.
-    """
+    """Continue what a dead supervisor had begun. Unless it journalled the answer, nobody knows who was told."""
     if is_answered:
         yield from wait_for_checkpoint(lead, None)
     else:

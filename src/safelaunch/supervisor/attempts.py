@@ -117,9 +117,7 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
 
 
 def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
-    """The checkpoint that an attempt starts from: what before_resize has made of the newest one, where its size needs
-    that.
-    """
+    """The checkpoint that an attempt starts from: what before_resize made of the newest one, where needed."""
     newest = lead.resume.newest
     output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
     return newest if newest is None or output is None else replace(newest, path=output)

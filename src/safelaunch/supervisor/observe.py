@@ -28,7 +28,7 @@ from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, metering, notifying, overlap, slowing, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
-from safelaunch.supervisor.standbys import eligible_standbys, keep_standby, strike_off
+from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.pulse import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -374,4 +374,4 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    strike_off(lead, urgent.eligible, ticket)
+    lead.standbys.pulse.lists(urgent.eligible, ticket)

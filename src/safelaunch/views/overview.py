@@ -304,9 +304,7 @@ def _attempt(attempt: Attempt, of_nodes: int) -> dict[str, Any]:
 def _steps(
     run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
 ) -> tuple[int | None, int | None, bytes]:
-    """The newest attempt's last step, their total, and the end of its log: the journal is up to a minute old, the log a
-    second.
-    """
+    """The newest attempt's last step, their total, and the log's end: the journal is a minute old, the log a second."""
     attempt = state.attempt
     if attempt is None:
         return None, None, b""
