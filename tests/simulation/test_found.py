@@ -91,7 +91,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=70002120, pool=5, steps=86, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0,
                 limit_min=8, slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=10.0, net_latency_s=0.01,
                 standby=True, watchers=2, words="26.05", handles_signal=True, notify="hangs", faults=(
-                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 85.86, 0.0, 38))), "completed", 2),
+                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 85.92, 0.0, 38))), "completed", 2),
     "a cancel that a supervisor has found is not lost with it": (
         replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
                 limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",

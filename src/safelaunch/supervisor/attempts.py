@@ -269,16 +269,16 @@ def close_attempt(lead: Leader) -> None:
     lead.running.is_closed()
     # Nothing is done outside before the intent of the next act is durable, and these with it.
     lead.record(*events, noted=steps, is_awaited=False)
-    resuming.find_resume(lead)
-    fall_back(lead)
-    keep_resume_args(lead, lead.resume.newest)
-    lead.record(*checkpoint_events(lead, live.number), is_awaited=False)
     lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     })
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
+    resuming.find_resume(lead)   # while these are written
+    fall_back(lead)
+    keep_resume_args(lead, lead.resume.newest)
+    lead.record(*checkpoint_events(lead, live.number), is_awaited=False)
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
