@@ -54,6 +54,7 @@ from safelaunch.supervisor.suspicion import blamed_nodes, note_use, suspect
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
 LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
+FRESH_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
 PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # the pump leaves 0.2 s after its TERM, unless the folder is frozen
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a silent node holds its job step
 
@@ -61,7 +62,7 @@ SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a
 def launch(lead: Leader, row: str, action: Launch) -> None:
     """Start the next attempt: check people's requests, then claim, intent, srun, outcome."""
     asked = lead.folder.requests
-    if not observe.read_requests(lead) or lead.folder.requests != asked:
+    if not observe.read_requests(lead, FRESH_S) or lead.folder.requests != asked:
         # a kill switch comes first (simulated: test_found "a kill switch touched while the batch host stood still is
         # seen before the next launch")
         return
@@ -264,17 +265,18 @@ def close_attempt(lead: Leader) -> None:
         lead.nodes.are_to_be_inspected(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
     lead.running.is_closed()
-    lead.record(*events, noted=steps)
-    resuming.find_resume(lead)
-    fall_back(lead)
-    keep_resume_args(lead, lead.resume.newest)
-    lead.record(*checkpoint_events(lead, live.number))
+    # Nothing is done outside before the intent of the next act is durable, and these with it.
+    lead.record(*events, noted=steps, is_awaited=False)
     lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     })
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
+    resuming.find_resume(lead)   # while these are written
+    fall_back(lead)
+    keep_resume_args(lead, lead.resume.newest)
+    lead.record(*checkpoint_events(lead, live.number), is_awaited=False)
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:

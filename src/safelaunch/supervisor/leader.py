@@ -14,6 +14,7 @@ from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import ChildAnswer
+from safelaunch.adapters.shared import DEADLINE_S
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import silence
@@ -54,9 +55,11 @@ class Leader(LeaderParts):
         super().__init__(run_dir, local, job, world, took_over)
         world.on_signals(SIGNALS, self._take_signal)
 
-    def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
-        """Journal the events, after those that were noted, with one fsync; fold them into the state."""
-        self.journal.records(events, noted)
+    def record(self, *events: Event, noted: Sequence[Event] = (), is_awaited: bool = True) -> None:
+        """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
+        awaited is durable no later than the next events that are.
+        """
+        self.journal.records(events, noted, DEADLINE_S if is_awaited else 0.0)
 
     announce = record   # either way the line is on disk before the next step
 
