@@ -43,7 +43,7 @@ from safelaunch.supervisor import (
     resuming,
     suspectchecks,
 )
-from safelaunch.supervisor.diagnosing import judge_attempt
+from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
@@ -209,6 +209,8 @@ def fence(lead: Leader) -> bool:
     if lead.fencer.is_done(lead.attempt):
         lead.running.is_fenced(_exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
         return True
+    if lead.fencer.is_asking:
+        foresee(lead, replace(lead.attempt, exits=_exits_of_script(lead)))
     return False
 
 
