@@ -224,7 +224,8 @@ def _exits_of_script(lead: Leader) -> tuple[Exit, ...]:
     guards = lead.server.guards.values()
     return scriptends.exits_of(lead.attempt.exits, [
         TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
-        for guard in guards if guard.code is not None], hides)
+        for guard in guards if guard.code is not None], hides, lead.attempt.nodes,
+        lambda: lead.process.tail().decode("latin-1") if lead.process else "")
 
 
 def _sweep(lead: Leader, command: Command, node: str) -> Step:
@@ -275,7 +276,7 @@ def close_attempt(lead: Leader) -> None:
     lead.record(*checkpoint_events(lead, live.number))
     lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
-        "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
+        "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits if e.node],
     })
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")

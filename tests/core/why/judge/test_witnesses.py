@@ -110,7 +110,7 @@ def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
     [(OutsideEvidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
      (OutsideEvidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
       "task 2 on n2 was killed by signal 15; nothing in the log says by whom"),
-     (OutsideEvidence(srun_code=1), "unknown", "srun ended with exit code 1"),
+     (OutsideEvidence(srun_code=1), "unknown", "the attempt ended with exit code 1"),
      (OutsideEvidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
      (OutsideEvidence(states=("COMPLETED",), srun_code=1), "none", ""), (OutsideEvidence(exits=(TaskExit("n2", 2, 0),)),
                                                                          "none", "")],

@@ -190,7 +190,7 @@ def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
             f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}")
         said = f"task {first.task} on {first.host} {how}"
     elif known.srun_code:
-        said = f"srun ended with exit code {known.srun_code}"
+        said = f"the attempt ended with exit code {known.srun_code}"
     elif jobstates.FAILED in known.states:
         said = "Slurm: the job has failed"
     elif known.end is not None and known.end.how in BAD_ENDS:
