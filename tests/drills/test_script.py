@@ -136,7 +136,7 @@ def test_a_rank_without_a_guard_is_named_by_its_sruns_words_and_without_them_no_
     first, second = (event.data for event in drill.events("verdict")[:2])
     assert (first["node"], first["task"], first["suspects"]) == ("n1", 1, ["n1"]), drill.story()
     assert (second["node"], second["task"], second["suspects"]) == (None, None, []), drill.story()
-    assert "the attempt ended with exit code 143" in second["summary"], drill.story()
+    assert "the script ended with exit code 143" in second["summary"], drill.story()
 
 
 def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script: Script) -> None:

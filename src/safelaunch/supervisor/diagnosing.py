@@ -100,7 +100,7 @@ def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
     attempt = lead.state.attempt
     return know(
         EndFacts(how, live.end_row),
-        tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits if exit.node),
+        tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
         live.srun_code, lost=tuple(lead.lost_of_live()), stacks=stacks, is_hang=hang is not None,
         asked_bytes=attempt.asked_bytes if attempt is not None else None,
         ledger={node: count for node, count in blamed.items() if node in live.nodes})

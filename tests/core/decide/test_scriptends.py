@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.decide.scriptends import TaskEnd, exits_of
+from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd, exits_of
 from safelaunch.core.model import Exit
 from safelaunch.core.slurmoutput import parse_task_ends
 from tests.tables import each
@@ -25,7 +25,7 @@ TRAINED = [TaskEnd(2, 8.2, ENDED), TaskEnd(2, 8.1, KILLED), TaskEnd(1, 3.0, Exit
 ], ids=["fails", "hides", "handles", "went on", "left behind", "no srun", "silent"])
 def test_a_script_that_fails_or_hides_a_failure_has_ended_as_the_first_rank_of_its_last_srun(
         own: Exit, ends: list[TaskEnd], hides: bool, told: tuple[Exit, ...]) -> None:
-    assert exits_of((own,), ends, lambda: hides, ("n0",), lambda: "") == told
+    assert exits_of((own,), ends, lambda: hides, ScriptWords(("n0",), [], lambda: "")) == told
 
 
 @each(("code", "words", "told"), [
@@ -41,8 +41,26 @@ def test_a_rank_without_a_guard_is_named_by_sruns_words_and_else_no_node_is(
         code: int, words: str, told: tuple[Exit, ...] | None) -> None:
     own = (Exit("n0", 0, code),)
     ends = [TaskEnd(0, 8.5, own[0])]
-    assert exits_of(own, ends, lambda: False, ("n0", "n1", "n2"), lambda: words) == (told or (Exit("", 0, code),))
-    assert exits_of(own, ends, lambda: False, ("n0",), lambda: words) == own   # it is the only node
+    three, one = (ScriptWords(nodes, [], lambda: words) for nodes in (("n0", "n1", "n2"), ("n0",)))
+    assert exits_of(own, ends, lambda: False, three) == (told or (Exit("", 0, code),))
+    assert exits_of(own, ends, lambda: False, one) == own   # it is the only node
+
+
+@each(("sruns", "ends", "hides", "words", "told"), [
+    (["plain"], [], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["guarded", "plain"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["plain"], [], True, "step 7\n", (OK,)),
+    (["plain"], [], False, "srun: error: n1: task 1: Killed\n", (OK,)),
+    ([], [], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["plain", "guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["plain", "plain"], [], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["guarded", "plain"], [TaskEnd(1, 3.0, KILLED), TaskEnd(2, 4.0, OK)], True, "srun: error: n1: task 1: Killed\n",
+     (OK,)),
+], ids=["alone", "last", "no word", "handled", "none noted", "before another", "two", "of a guarded one"])
+def test_a_failure_without_a_guard_that_a_script_hides_is_seen_where_sruns_words_can_be_of_no_other_srun(
+        sruns: list[str], ends: list[TaskEnd], hides: bool, words: str, told: tuple[Exit, ...]) -> None:
+    known = ScriptWords(("n0", "n1"), sruns, lambda: words)
+    assert exits_of((OK,), [TaskEnd(0, 8.5, OK), *ends], lambda: hides, known) == told
 
 
 @pytest.mark.parametrize(("words", "end"), [
