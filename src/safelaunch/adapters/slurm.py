@@ -311,9 +311,9 @@ class Pace:
     def __init__(self) -> None:
         self._started_s = (-1e9, -1e9)   # the last two
 
-    def take(self, now_s: float) -> bool:
-        """Whether a command may start now; if so, its turn is taken."""
-        if self.wait_s(now_s) > 0.0:
+    def take(self, now_s: float, at_once: bool = False) -> bool:
+        """Whether a command may start now; if so, its turn is taken. `at_once`: it may, and later ones wait for it."""
+        if self.wait_s(now_s) > 0.0 and not at_once:
             return False
         self._started_s = (self._started_s[1], now_s)
         return True
@@ -330,17 +330,17 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC)
 class Command:
     """A command that runs while the loop goes on; `poll` gives its result once. `pace`: it waits for its turn."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/", pace: Pace | None = None, stdin: bytes | None = None) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S, cwd: str = "/",
+                 pace: Pace | None = None, stdin: bytes | None = None, at_once: bool = False) -> None:
         self.argv = tuple(argv)
-        self._env, self._cwd = scrubbed(env, self.argv[0]), cwd
+        self._env, self._cwd, self._at_once = scrubbed(env, self.argv[0]), cwd, at_once
         self._pace, self._deadline_s, self._stdin = pace, deadline_s, stdin
         self._program: ProgramRun | None = None
         self._failed: Result | None = None
         self._start()
 
     def _start(self) -> None:
-        if self._pace is not None and not self._pace.take(time.monotonic()):
+        if self._pace is not None and not self._pace.take(time.monotonic(), self._at_once):
             return
         try:
             self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd, stdin=self._stdin)

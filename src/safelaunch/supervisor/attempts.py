@@ -17,22 +17,20 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.decide import ended, refusal, scriptends
+from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
-from safelaunch.core.decide.scriptends import TaskEnd
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, Request
+from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.supervisor import (
     inspection,
     listening,
@@ -43,8 +41,9 @@ from safelaunch.supervisor import (
     resuming,
     suspectchecks,
 )
-from safelaunch.supervisor.diagnosing import judge_attempt
+from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.ownscript import exits_of_script
 from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
@@ -206,22 +205,11 @@ def fence(lead: Leader) -> bool:
         lead.lose(node, why)
         lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
-        lead.running.is_fenced(_exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
+        lead.running.is_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
         return True
+    if lead.fencer.is_asking:
+        foresee(lead, replace(lead.attempt, exits=exits_of_script(lead)))
     return False
-
-
-def _exits_of_script(lead: Leader) -> tuple[Exit, ...]:
-    """The ends of the ranks that made a script fail, or the script's own."""
-    def hides() -> bool:
-        from safelaunch.core.config.scriptcodes import looks_at_codes  # for a script that has hidden a failure
-
-        return not looks_at_codes(lead.plan.command)
-
-    guards = lead.server.guards.values()
-    return scriptends.exits_of(lead.attempt.exits, [
-        TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
-        for guard in guards if guard.code is not None], hides)
 
 
 def _sweep(lead: Leader, command: Command, node: str) -> Step:
