@@ -16,6 +16,7 @@ from safelaunch.adapters.noderound import Target
 from safelaunch.core import nodefold
 from safelaunch.core.checks import show
 from safelaunch.core.checks.judge import judge
+from safelaunch.core.config.gpus import gpu_type
 from safelaunch.core.decide import checks
 from safelaunch.core.decide.actions import CheckNodes
 from safelaunch.core.decide.checks import BootResult
@@ -100,6 +101,7 @@ def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float, more: 
     skip = [*wanted.skip, *NEVER, *(ALONE if lead.plan.nodes == 1 else ())]
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
              "control": str(lead.run_dir / "control"), "gpus": lead.plan.gpus_per_node,
+             "gpu_model": gpu_type(dict(lead.plan.sbatch)),
              "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.node.checks import network, smi, table, witnesses
+from safelaunch.node.checks import gpu, network, smi, table, witnesses
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.tables import each
 
@@ -101,6 +101,19 @@ def test_amd_gpus_are_counted_and_what_is_not_looked_at_is_skipped(node: MadeNod
     assert node.check("gpu_driver")["facts"] == {"driver": "6.3.6", "cuda": None}
     answer = node.check("gpu_ecc")
     assert (answer["outcome"], answer["why"]) == ("skipped", "not looked at on AMD GPUs")
+
+
+@each(("model", "asked", "fits"), [
+    ("NVIDIA A100-SXM4-80GB", "a100", True), ("NVIDIA A100-SXM4-80GB", "A100L", True),
+    ("NVIDIA A100-SXM4-80GB", "nvidia_a100_80", True), ("NVIDIA A100-SXM4-80GB", "a10", False),
+    ("NVIDIA A100-SXM4-80GB", "h100", False), ("NVIDIA A10", "a100", False), ("NVIDIA RTX A6000", "rtxa6000", True),
+    ("Quadro RTX 8000", "rtx8000", True), ("NVIDIA GeForce RTX 2080 Ti", "2080ti", True), ("Tesla T4", "t4", True),
+    ("NVIDIA A100-SXM4-80GB", "a100_1g.5gb", True), ("AMD Instinct MI250X", "mi250", True),
+    ("NVIDIA A100-SXM4-80GB", "", True), ("NVIDIA A100-SXM4-80GB", "large", True),
+    ("NVIDIA A100-SXM4-80GB", "1g.5gb", True), ("NVIDIA A100-SXM4-80GB", "ampere", True), ("NVIDIA L40S", "l40", True),
+])
+def test_a_sites_word_for_a_gpu_fits_its_model_or_names_another_product(model: str, asked: str, fits: bool) -> None:
+    assert gpu.is_of_type(model, asked) is fits
 
 
 def test_several_models_on_a_node_fail(node: MadeNode) -> None:
