@@ -162,6 +162,7 @@ def _as_json(checked: CheckedNodes, found: BootResult, asking: CheckRound) -> di
             "passed": list(found.passed), "unknown": list(found.unknown),
             "failed": {one.node: one.why for one in found.failed}, "shared": list(found.shared),
             "silent": {one.node: one.why for one in checked.silent},
-            "nodes": [{"node": report.node, "took_s": report.took_s, "notes": list(report.notes), "checks": [
+            "nodes": [{"node": report.node, "took_s": report.took_s, "clock_s": report.clock,
+                       "notes": list(report.notes), "checks": [
                 {"name": result.name, "item": result.item, "outcome": result.outcome, "why": result.why,
                  "took_s": result.took_s} for result in report.results]} for report in checked.reports]}
