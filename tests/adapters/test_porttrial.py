@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -37,3 +39,27 @@ def test_a_port_is_free_at_once_for_who_listens_next_and_a_taken_one_is_refused(
             PortTrial(trial.port)
         trial.close()
         PortTrial(trial.port).close()
+
+
+def meets(port: int, node: str, deadline_s: int = 1) -> dict[str, Any]:
+    meeting = {"node": "n0", "address": "127.0.0.1", "port": port, "listens": True}
+    return check_port(CheckRequest({"node": node, "meeting": meeting, "deadline_s": deadline_s}), "")
+
+
+def test_a_node_that_listens_itself_is_reached_by_those_that_have_begun_before_it() -> None:
+    port = free_ports(1)[0]
+    with ThreadPoolExecutor(2) as others:
+        early = [others.submit(meets, port, node, deadline_s=60) for node in ("n1", "n2")]
+        there = meets(port, "n0", deadline_s=2)
+        assert [one.result()["outcome"] for one in early] == ["ok", "ok"]
+    assert (there["outcome"], there["facts"]) == ("skipped", {"port": port, "listened": True})
+
+
+def test_nobody_is_blamed_for_a_port_that_is_taken_or_that_was_not_listened_on() -> None:
+    trial = PortTrial(free_ports(1)[0])
+    there = meets(trial.port, "n0")
+    assert (there["outcome"], there["facts"]["listened"]) == ("skipped", False) and "in use" in there["why"]
+    trial.close()
+    late = meets(trial.port, "n1")
+    assert (late["outcome"], late["why"]) == (
+        "unknown", f"port {trial.port} of n0: it was not listened on when it was tried")

@@ -67,7 +67,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     light_until_s, named_s = lead.now_s + light_s, lead.now_s + ADDRESSES_S
     while lead.tasks.is_running(Work.ASK_ADDRESSES) and lead.now_s < named_s and not lead.tasks.is_leaving:
         yield POLL_S
-    meeting, trial = masterport.hold(lead, number, action.first)
+    meeting, trial = masterport.hold(lead, number, action.first, action.nodes)
     asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
     try:
         while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
@@ -79,6 +79,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
             trial.close()
     asked.stop()
     checked = asked.checked()
+    masterport.keep(lead, number, meeting, checked.reports)
     if has_pairs and not lead.tasks.is_leaving:
         checked = yield from allreduce.measure(lead, checked, until_s)
     if not lead.tasks.is_leaving:
