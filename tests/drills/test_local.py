@@ -384,3 +384,20 @@ def test_a_gpu_of_another_type_than_asked_is_reported_and_used(
     assert how(run) == ("completed", 0), run.story()
     assert "gpu_model: failed: NVIDIA H100 80GB HBM3, a100 asked" in run.story()
     assert [event.data["nodes"] for event in run.events("checks_passed")] == [["local0"]], run.story()
+
+
+@long_only
+def test_ranks_that_run_in_another_pytorch_after_setup_are_named(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    info = tmp_path / "other" / "torch-2.4.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n")
+    setup = f"if [ $SLURMD_NODENAME = local1 ]; then export PYTHONPATH={tmp_path}/other; fi"
+    run = submit_local(ENDLESS, f"setup={setup}", nodes=3)
+    told = "ranks of attempt 1 run in unlike software: local1: PyTorch: 2.4.0, but "
+
+    run.wait_for(lambda: told in run.story(), 120, "nothing is told")   # a minute after the start
+
+    kept = json.loads((run.run_dir / "attempts" / "0001" / "system" / "software.json").read_text())
+    assert kept["nodes"]["local1"]["torch"] == "2.4.0" and set(kept["nodes"]) == {"local0", "local1", "local2"}
+    assert run.type("stop", "--now").returncode == 0
+    assert how(run) == ("stopped", 12), run.story()
