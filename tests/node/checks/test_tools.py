@@ -126,6 +126,20 @@ def test_a_driver_that_asks_for_a_reset_fails(node: MadeNode) -> None:
     assert node.check("gpu_count")["why"] == "the driver asks for a reset or reboot: 00000000:19:00.0"
 
 
+@each(("word", "is_due"), [("No", False), ("N/A", False), ("Unknown Error", False), ("Yes", True),
+                           ("GPU requires reset", True)])
+def test_a_repair_that_waits_for_a_reset_is_read(word: str, is_due: bool) -> None:
+    row = f"<tpc_repair_pending>{word}</tpc_repair_pending></ecc_errors>"
+    told = smi.parse_log(H100.replace("</ecc_errors>", row, 1))
+    assert told is not None and [bool(one["repairs"]) for one in told["gpus"]] == [is_due, False]
+
+
+def test_memory_that_cannot_be_repaired_fails_and_is_named(node: MadeNode) -> None:
+    node.gpus(H100.replace("</ecc_errors>", "<unrepairable_memory>Yes</unrepairable_memory></ecc_errors>", 1))
+    answer = node.check("gpu_ecc")
+    assert (answer["outcome"], answer["why"]) == ("failed", "00000000:19:00.0: memory cannot be repaired")
+
+
 def test_an_xid_of_a_program_is_no_fault_of_the_node() -> None:
     answer = witnesses.judge_xids([*KERNEL, XID % 31])
     assert (answer["outcome"], answer["facts"]["xids"]) == ("ok", [["0000:4e:00", 31]])

@@ -176,11 +176,12 @@ def check_driver(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[st
 
 
 def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Uncorrectable memory errors since the driver was loaded; rows and pages that wait for a reset, or failed."""
+    """Uncorrectable memory errors since the driver was loaded; repairs that wait for a reset, or failed."""
     nvidia, why_not = _nvidia(heard)
     if why_not is not None:
         return why_not
-    counted = [gpu for gpu in nvidia if gpu["ecc_volatile"] is not None or gpu["remap_pending"] is not None]
+    counted = [gpu for gpu in nvidia if gpu["ecc_volatile"] is not None or gpu["remap_pending"] is not None
+               or gpu["repairs"]]
     if not counted:
         return skipped("no ECC on these GPUs")
     facts = {"uncorrectable": sum(gpu["ecc_volatile"] or 0 for gpu in counted),
@@ -190,6 +191,7 @@ def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, 
     for key, words in (("remap_pending", "a row remap waits for a reset"), ("remap_failed", "a row remap failed"),
                        ("retire_pending", "a page retirement waits for a reset")):
         wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia if gpu[key]]
+    wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia for words in gpu["repairs"]]
     return failed("; ".join(wrong), **facts) if wrong else ok("no uncorrectable error", **facts)
 
 
