@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.porttrial import PortTrial
+from safelaunch.node.checks import network
 from safelaunch.node.checks.answer import CheckRequest
 from safelaunch.node.checks.network import check_port
 from tests.ports import free_ports
@@ -29,6 +31,17 @@ def test_nodes_reach_a_port_that_is_held_and_say_why_they_cannot() -> None:
     assert asked(trial.port) == ("failed", "port PORT of n0 cannot be reached: Connection refused")
     outcome, why = asked(trial.port, address="no such name")
     assert outcome in ("failed", "unknown") and why.startswith("port PORT of n0"), why
+
+
+def test_a_port_whose_host_says_nothing_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "REACH_S", 0.3)
+    with contextlib.ExitStack() as stack:   # a full queue drops what comes, as a firewall does
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            probe = stack.enter_context(socket.socket())
+            probe.setblocking(False)
+            probe.connect_ex(full.getsockname())
+        assert asked(full.getsockname()[1]) == ("failed", "port PORT of n0 cannot be reached: timed out")
 
 
 def test_a_port_is_free_at_once_for_who_listens_next_and_a_taken_one_is_refused() -> None:
