@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.slurm import Command
+from safelaunch.core.checks.judge import judge
 from safelaunch.node.checks.answer import LIGHT
 
 NODES = ("n0", "n1", "n2")
@@ -35,3 +38,18 @@ def test_checks_that_are_stopped_keep_the_answers_list_the_others_and_end_their_
     while not asked.poll():   # only an end of the helpers ends this: their own deadline is 10 minutes away
         pass
     assert [one.node for one in asked.checked().reports] == ["n0"]
+
+
+def test_a_node_whose_clock_is_a_minute_late_is_named_with_it() -> None:
+    def begin(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = 60.0, cwd: str = "/") -> Command:
+        node = json.loads(env["SAFELAUNCH_ASKED"])["node"]
+        now = "$(date -d '1 minute ago' +%s.%N)" if node == "n2" else "$(date +%s.%N)"
+        says = f"""echo '{{"checks": [{{"name": "clock", "outcome": "ok"}}], "took_s": 0, "t": '{now}'}}'"""
+        return Command(["sh", "-c", says], {"PATH": os.environ["PATH"]}, 600.0)
+
+    nodes = (*NODES, "n3")
+    checked = NodeChecks(Target("", nodes, is_local=True), {}, CheckQuestion(dict.fromkeys(nodes, LIGHT)), begin).wait()
+
+    states = {one.node: (one.state.value, one.reasons) for one in judge(checked.reports).nodes}
+    assert [states[node][0] for node in nodes] == ["good", "good", "slow or odd", "good"]
+    assert re.fullmatch(r"clock: at least (59|60)\.\d s behind 3 nodes", states["n2"][1][0])

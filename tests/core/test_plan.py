@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core import plan
+from safelaunch.core.config.gpus import gpu_type
 from tests.tables import each
 
 
@@ -73,6 +74,16 @@ def test_sbatch_options(slurm: dict[str, Any], expected: list[tuple[str, str | N
 )
 def test_gpus_of_a_node(slurm: dict[str, Any], expected: int | None) -> None:
     assert plan.make(config(slurm=slurm), "r").gpus_per_node == expected
+
+
+@each(("slurm", "expected"), [
+    ({}, ""), ({"gpus-per-node": 8}, ""), ({"gpus-per-node": "h100:8"}, "h100"), ({"gres": "gpu:a100"}, "a100"),
+    ({"gres": "nvme:fast:1,gpu:a100:8(S:0-1)"}, "a100"), ({"gpus": "v100:16", "nodes": 4}, "v100"),
+    ({"gres": "gpu:a100:2,gpu:v100:2"}, ""), ({"gres": "gpu:a100:2,gpu:2"}, ""), ({"constraint": "a100"}, ""),
+    ({"gpus-per-node": "a100:8", "gres": "gpu:v100:8"}, "a100"),
+], ids=str)
+def test_the_type_of_gpu_that_is_asked_for(slurm: dict[str, Any], expected: str) -> None:
+    assert gpu_type(slurm) == expected
 
 
 @each(

@@ -63,6 +63,25 @@ def test_a_spare_replaces_a_node_that_fails_its_check_before_the_first_step(
     assert "n1 gpu_count: failed" in output(drill) and "Check Finished" in output(drill), output(drill)
 
 
+def test_nodes_try_the_port_of_a_first_node_on_which_no_supervisor_runs(sandbox: Sandbox, submit: Submitter) -> None:
+    work = make_workdir(sandbox)
+    drill = submit(sandbox)(   # the batch host fails its check, and leads all the same
+        f"{FLAGS} --die-at 8 --die-rank 1", folder=work, extra=CHECKS.replace("30s", "30s, after_failure: before"),
+        env=broken_gpu(work, "n0"), overrides=("spare_nodes=1", "slurm.nodelist=n[0-2]", "slurm.gpus_per_node=2"))
+
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n1", "n2")] * 2, drill.story()
+    kept = json.loads((drill.run_dir / runfolder.attempt_folder(2) / "checks.json").read_text())
+    port = drill.events("attempt_started")[1].data["port"]
+    first, other = (check["why"] for one in kept["nodes"] for check in one["checks"] if check["name"] == "port")
+    assert first == f"the other nodes try port {port} of this one", kept
+    assert other in (f"port {port} of n1 can be reached",   # a busy machine starts one check after the other has ended
+                     f"port {port} of n1: it was not listened on when it was tried"), kept
+    assert {one["node"]: abs(one["clock_s"][0]) < 2 for one in kept["nodes"]} == {"n1": True, "n2": True}, kept
+
+
 def test_too_few_nodes_that_pass_end_the_run_with_exit_code_13_and_a_table(
     sandbox: Sandbox, submit: Submitter
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 from safelaunch.adapters import ownership
 from safelaunch.node.guard.fence import LOOK_S
 from tests.drills.proofs import long_only, tell_last
+from tests.handmade import fake_command
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.stepping import FIRST_STATE, losses_until, next_state, save
 
@@ -196,7 +197,6 @@ def test_auto_takes_this_machine_without_sbatch_and_says_so(submit_local: Submit
 
 def test_auto_takes_slurm_where_sbatch_is_on_the_path(tmp_path: Path, local_env: dict[str, str]) -> None:
     write_yaml(tmp_path, "--steps 2")
-    (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").symlink_to("/bin/true")
     said = type_safelaunch(["submit", "train.yaml", "--dry-run"], tmp_path,
                            {**local_env, "PATH": f"{tmp_path}/bin:{local_env['PATH']}"})
@@ -369,3 +369,35 @@ def test_one_that_waits_for_a_run_whose_processes_are_gone_ends_after_a_minute(
     ended = second.wait_end()
     assert ended.how == how_it_ends, second.story()
     assert ("see: safelaunch status local" in ended.why) == (word == "--after")
+
+
+def test_a_gpu_of_another_type_than_asked_is_reported_and_used(
+    submit_local: SubmitLocal, local_env: dict[str, str], tmp_path: Path
+) -> None:
+    said = Path(__file__).parent.parent / "node/checks/said/smi-h100.xml"
+    (tmp_path / "bin").mkdir()
+    fake_command(tmp_path / "bin", "nvidia-smi", f"[[ $1 == nvlink ]] || exec cat {said}")
+    local_env["PATH"] = f"{tmp_path}/bin:{local_env['PATH']}"
+
+    run = submit_local("--steps 2", "checks.boot=true", "slurm.gpus_per_node=a100:2")
+
+    assert how(run) == ("completed", 0), run.story()
+    assert "gpu_model: failed: NVIDIA H100 80GB HBM3, a100 asked" in run.story()
+    assert [event.data["nodes"] for event in run.events("checks_passed")] == [["local0"]], run.story()
+
+
+@long_only
+def test_ranks_that_run_in_another_pytorch_after_setup_are_named(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    info = tmp_path / "other" / "torch-2.4.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n")
+    setup = f"if [ $SLURMD_NODENAME = local1 ]; then export PYTHONPATH={tmp_path}/other; fi"
+    run = submit_local(ENDLESS, f"setup={setup}", nodes=3)
+    told = "ranks of attempt 1 run in unlike software: local1: PyTorch: 2.4.0, but "
+
+    run.wait_for(lambda: told in run.story(), 120, "nothing is told")   # a minute after the start
+
+    kept = json.loads((run.run_dir / "attempts" / "0001" / "system" / "software.json").read_text())
+    assert kept["nodes"]["local1"]["torch"] == "2.4.0" and set(kept["nodes"]) == {"local0", "local1", "local2"}
+    assert run.type("stop", "--now").returncode == 0
+    assert how(run) == ("stopped", 12), run.story()

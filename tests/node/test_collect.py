@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import socket
@@ -34,7 +35,7 @@ from safelaunch.core.hangs.proof import Examination, weigh
 from safelaunch.core.hangs.ranks import ReportReader
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
+from safelaunch.node import children, collect, devices, evidence, plain, proctable, ranksoftware, spy
 from tests.frozen import FuseMount
 from tests.node.names import JOB, OTHER_JOB
 from tests.sandboxes import wait_until
@@ -635,6 +636,34 @@ def test_stacks_are_read_while_the_filesystem_that_py_spy_was_installed_on_is_fr
     (rank,) = ReportReader().read(json.dumps(said)).ranks
     assert rank.samples and rank.samples[0][0] == "inner (<string>:3)", said["notes"]
     assert said["tools"]["py_spy"] == str(local_folder / "py-spy") and not said["tools"]["stuck"]
+
+
+def test_the_software_of_a_rank_is_what_its_own_python_says(
+    tmp_path: Path, spawn: Spawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package, version in (("torch", "2.5.1+cu124"), ("nvidia_nccl_cu12", "2.21.5")):   # as `setup` brings them
+        info = tmp_path / f"{package}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    spawn(["sh", "-c", "echo up; exec sleep 600"], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0")
+    assert report_of(capsys, samples=0, software=True)["software"] is None   # no rank is a Python
+    a_rank(spawn, 1, PYTHONPATH=str(tmp_path))
+
+    assert report_of(capsys, samples=0)["software"] is None   # it was not asked for
+    assert report_of(capsys, samples=0, software=True)["software"] == {
+        "python": platform.python_version(), "executable": sys.executable, "torch": "2.5.1+cu124", "nccl": "2.21.5"}
+
+
+def test_a_python_that_gives_no_answer_costs_its_deadline_and_tells_nothing(
+    tmp_path: Path, spawn: Spawn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranksoftware, "ASK_S", 0.3)
+    (tmp_path / "sitecustomize.py").write_text("import os, time\nos.environ.get('RANK') or time.sleep(600)\n")
+    a_rank(spawn, 0, PYTHONPATH=str(tmp_path))
+
+    said = report_of(capsys, samples=0, software=True)
+
+    assert said["software"] is None and not said["notes"]
 
 
 def test_newer_py_spy_takes_the_place_of_the_copy(tmp_path: Path, local_folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from safelaunch.core.checks.results import CheckReport, CheckResult
 from safelaunch.supervisor import masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
@@ -47,6 +48,27 @@ def test_where_all_are_taken_the_last_one_is_used_as_sbatch_would_do() -> None:
 
 def test_the_port_that_nodes_have_tried_is_that_of_the_attempt_and_of_no_later_one() -> None:
     lead = leader([0.1], set())
-    words, trial = masterport.hold(cast(Leader, lead), 1, "n0")
-    assert words == {"meeting": {"node": "n0", "address": "n0.site", "port": 21100}} and trial is not None
-    assert (lead.nodes.takes_port(1), lead.nodes.takes_port(2)) == (21100, None)
+    words, trial = masterport.hold(cast(Leader, lead), 1, "n0", ("n1",))
+    assert words == {"meeting": {"node": "n0", "address": "n0.site", "port": 21100, "listens": False}}
+    assert trial is not None and (lead.nodes.takes_port(1), lead.nodes.takes_port(2)) == (21100, None)
+
+
+@each(("told", "port"), [
+    ({"listened": True}, 21100), ({"listened": False}, None), ({"listened": "yes"}, None), ({}, None)])
+def test_a_first_node_that_is_another_listens_itself_and_the_attempt_gets_that_port_if_it_could(
+    told: dict[str, Any], port: int | None
+) -> None:
+    lead = leader([0.1], set())
+    words, trial = masterport.hold(cast(Leader, lead), 1, "n1", ("n1", "n2"))
+    assert words == {"meeting": {"node": "n1", "address": "n1.site", "port": 21100, "listens": True}} and trial is None
+    rows = {"n2": {"listened": True}, "n1": told}
+    masterport.keep(cast(Leader, lead), 1, words, [
+        CheckReport(node, "light", (CheckResult("port", "", "skipped", "", facts),)) for node, facts in rows.items()])
+    assert (lead.nodes.takes_port(1), lead.nodes.takes_port(2)) == (port, None)
+
+
+def test_a_first_node_that_is_another_and_is_not_asked_is_tried_by_nobody() -> None:
+    lead = leader([0.1], set())
+    assert masterport.hold(cast(Leader, lead), 1, "n1", ("n2",)) == ({}, None)
+    masterport.keep(cast(Leader, lead), 1, {}, [CheckReport("n1", "light", ())])
+    assert lead.nodes.takes_port(1) is None

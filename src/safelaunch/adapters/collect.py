@@ -15,7 +15,8 @@ from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.hangs.ranks import NodeReport, ReportReader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
 
-MODULES = ("children", "host", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores", "collect")
+MODULES = ("children", "host", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores",
+           "ranksoftware", "collect")
 DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
 
 
@@ -28,6 +29,7 @@ class Depth(NamedTuple):
     gpus: bool = True
     deadline_s: float = DEADLINE_S
     keep_tool: bool = False    # leave a copy of py-spy on the node's own disk, for when the shared one has frozen
+    software: bool = False     # which Python, PyTorch and NCCL a rank has
     attempt: int = 0           # ranks of the target's run below this number are left over,
     end_left: bool = False     # ... and are ended
     cores: tuple[tuple[str, ...], float] | None = None   # folders to search for core files, and since when
@@ -72,7 +74,7 @@ class Collection:
         depth = self._depth
         return {"job": self._target.job, "node": node, "mark": self._target.mark, "samples": depth.samples,
                 "gap_s": depth.gap_s, "native": depth.native, "gpus": depth.gpus, "deadline_s": depth.deadline_s,
-                "keep_tool": depth.keep_tool, "run": self._target.mark.partition(".")[0],
+                "keep_tool": depth.keep_tool, "software": depth.software, "run": self._target.mark.partition(".")[0],
                 "attempt": depth.attempt, "end_left": depth.end_left, "cores": depth.cores}
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
+from safelaunch.core.checks import clocks
 from safelaunch.core.checks.results import CheckReport, parse_report
 from safelaunch.core.hangs.ranks import Silent
 from safelaunch.node.checks.answer import DEADLINE_S
@@ -74,7 +75,12 @@ class NodeChecks:
 
     def checked(self) -> CheckedNodes:
         """What has come back so far."""
-        return CheckedNodes(self._round.answers, self._round.silent, self._round.took_s)
+        return CheckedNodes(tuple(map(self._with_clock, self._round.answers)), self._round.silent, self._round.took_s)
+
+    def _with_clock(self, report: CheckReport) -> CheckReport:
+        node = report.node
+        return report._replace(clock=clocks.bounds(
+            report.t, report.took_s, self._round.asked_t[node], self._round.answered_t[node]))
 
     def wait(self) -> CheckedNodes:
         """Everything, waited for."""

@@ -121,6 +121,8 @@ class NodeRound(Generic[Answer]):
         self._answers: dict[str, Answer] = {}
         self._silent: dict[str, Silent] = {}
         self.lines: dict[str, str] = {}   # each node's own
+        self.asked_t: dict[str, float] = {}      # by this host's clock, as are
+        self.answered_t: dict[str, float] = {}
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -179,6 +181,7 @@ class NodeRound(Generic[Answer]):
 
     def _start(self, node: str) -> Command:
         limit_s = self._program.start_s + self._deadline_s
+        self.asked_t[node] = time.time()
         argv = self._target.helper(node, self._program.argv(self._target.python), self._program.start_s, limit_s)
         return self._begin(argv, {**self._env, "SAFELAUNCH_ASKED": json.dumps(self._ask(node))}, limit_s)
 
@@ -186,7 +189,7 @@ class NodeRound(Generic[Answer]):
         line = next((line for line in reversed(result.stdout.splitlines()) if line.startswith("{")), "")
         try:
             self._answers[node] = self._read(line, node)
-            self.lines[node] = line
+            self.lines[node], self.answered_t[node] = line, time.time()
         except ParseError:
             self._silent[node] = _silent(node, result)
 

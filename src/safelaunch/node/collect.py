@@ -7,8 +7,9 @@ Both laws come from an incident, a dump of eight nodes. One py-spy was refused (
 ended the step, and with it the dumps of the seven healthy nodes. Standard library, Python 3.9.
 
 The line: {"v": 1, "node", "host", "t", "took_s", "ranks": […], "frames": [text], "stacks": [[index of frame]],
-"mounts", "gpus", "ras", "left": who should not be here (node.leftovers), "cores": null or node.cores' word, "tools",
-"notes"}; a rank's "samples" hold threads as [name, tid, active, gil, index of stack].
+"mounts", "gpus", "ras", "left": who should not be here (node.leftovers), "cores": null or node.cores' word,
+"software": null or node.ranksoftware's, "tools", "notes"}; a rank's "samples" hold threads as [name, tid, active, gil,
+index of stack].
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import sys
 import time
 
-from safelaunch.node import children, cores, devices, evidence, leftovers, proctable, spy
+from safelaunch.node import children, cores, devices, evidence, leftovers, proctable, ranksoftware, spy
 from safelaunch.node.host import short_host
 
 TYPE_CHECKING = False
@@ -47,6 +48,7 @@ class Options:
         self.gpus = bool(words.get("gpus", True))
         self.deadline_s = float(words.get("deadline_s", 8.0))
         self.keep_tool = bool(words.get("keep_tool", False))
+        self.software = bool(words.get("software", False))
         self.claim = leftovers.Claim(str(words.get("run", "")), int(words.get("attempt", 0)), self.node)
         self.end_left = bool(words.get("end_left", False))
         self.cores = words.get("cores")   # (folders, since when) to look for core files, or None
@@ -227,6 +229,9 @@ class NodeSample:
             outcome = self.others.get(("flight", rank.process.pid))
             if outcome is not None and outcome.code == 0 and outcome.out:
                 self.rows[rank.process.pid]["flight"] = json.loads(outcome.text)
+        asked = ranksoftware.ask_task(self.ranks) if self.options.software else None
+        if asked is not None:
+            self.others.update(children.run_all([asked], 1, self.until_s))
         if self.options.keep_tool:
             envs, words = [rank.env for rank in self.ranks[:1]], [rank.process.words for rank in self.ranks[:1]]
             task = children.Task("keep", lambda: spy.keep_local_copy(envs, words).encode(), 5.0)
@@ -248,7 +253,7 @@ class NodeSample:
             "frames": self.frames.rows, "stacks": self.stacks.rows, "mounts": mounts,
             "gpus": self._read_gpus(),
             "ras": ras.text[:20000] if ras is not None and ras.code == 0 else "",
-            "left": self.left, "cores": self.found_cores,
+            "left": self.left, "cores": self.found_cores, "software": ranksoftware.read_answer(self.others),
             "tools": {"py_spy": self.tools.py_spy, "pystack": self.tools.pystack, "stuck": self.tools.stuck},
             "notes": self.notes}
 

@@ -16,6 +16,7 @@ from safelaunch.adapters.noderound import Target
 from safelaunch.core import nodefold
 from safelaunch.core.checks import show
 from safelaunch.core.checks.judge import judge
+from safelaunch.core.config.gpus import gpu_type
 from safelaunch.core.decide import checks
 from safelaunch.core.decide.actions import CheckNodes
 from safelaunch.core.decide.checks import BootResult
@@ -66,7 +67,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     light_until_s, named_s = lead.now_s + light_s, lead.now_s + ADDRESSES_S
     while lead.tasks.is_running(Work.ASK_ADDRESSES) and lead.now_s < named_s and not lead.tasks.is_leaving:
         yield POLL_S
-    meeting, trial = masterport.hold(lead, number, action.first)
+    meeting, trial = masterport.hold(lead, number, action.first, action.nodes)
     asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
     try:
         while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
@@ -78,6 +79,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
             trial.close()
     asked.stop()
     checked = asked.checked()
+    masterport.keep(lead, number, meeting, checked.reports)
     if has_pairs and not lead.tasks.is_leaving:
         checked = yield from allreduce.measure(lead, checked, until_s)
     if not lead.tasks.is_leaving:
@@ -100,6 +102,7 @@ def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float, more: 
     skip = [*wanted.skip, *NEVER, *(ALONE if lead.plan.nodes == 1 else ())]
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
              "control": str(lead.run_dir / "control"), "gpus": lead.plan.gpus_per_node,
+             "gpu_model": gpu_type(dict(lead.plan.sbatch)),
              "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:
@@ -160,6 +163,7 @@ def _as_json(checked: CheckedNodes, found: BootResult, asking: CheckRound) -> di
             "passed": list(found.passed), "unknown": list(found.unknown),
             "failed": {one.node: one.why for one in found.failed}, "shared": list(found.shared),
             "silent": {one.node: one.why for one in checked.silent},
-            "nodes": [{"node": report.node, "took_s": report.took_s, "notes": list(report.notes), "checks": [
+            "nodes": [{"node": report.node, "took_s": report.took_s, "clock_s": report.clock,
+                       "notes": list(report.notes), "checks": [
                 {"name": result.name, "item": result.item, "outcome": result.outcome, "why": result.why,
                  "took_s": result.took_s} for result in report.results]} for report in checked.reports]}

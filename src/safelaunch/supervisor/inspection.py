@@ -8,13 +8,15 @@ node's own disk. After a failure: core files are named. Where no KILL ends a ran
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.noderound import Target
+from safelaunch.core.checks import ranksoftware
+from safelaunch.core.checks.compare import compare
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.core.secretmask import mask
@@ -25,7 +27,7 @@ from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
-TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
+TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where things are
 AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
 SETTLED_S = 3.0         # after the last failure: an inspection beside a restart doubled its time (0.43 s for 0.25 s)
 LOOPING_S = 30.0        # after the first one of a training that fails again and again
@@ -39,18 +41,41 @@ LOOK_S = 0.25           # whether a restart has settled
 
 
 def at_start(lead: Leader, number: int) -> Step:
-    """End or report leftovers, keep py-spy; a second time where a node had no py-spy yet."""
-    nodes = lead.attempt.nodes
+    """End or report leftovers, keep py-spy; a second time where a node had no py-spy yet, or has not told its software.
+    """
+    nodes = all_nodes = lead.attempt.nodes
     for pause_s in (AT_START_S, TOOL_AGAIN_S):
         yield pause_s
         if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
             return
+        # In a container it is not this host's path that leads to the rank's Python.
+        software = pause_s == TOOL_AGAIN_S and lead.plan.container is None
         collected = yield from collect(lead, nodes, Depth(
-            samples=0, gpus=lead.job.has_gpus, keep_tool=True, attempt=number, end_left=True, at_once=AT_ONCE))
+            samples=0, gpus=lead.job.has_gpus, keep_tool=True, software=software, attempt=number, end_left=True,
+            at_once=AT_ONCE))
         _tell_left(lead, number, collected.reports, "leftovers.json")
-        nodes = tuple(node for node, line in collected.lines.items() if not json.loads(line)["tools"]["py_spy"])
+        told = {node: json.loads(line) for node, line in collected.lines.items()}
+        if software:
+            _tell_software(lead, number, all_nodes, {node: one.get("software") for node, one in told.items()})
+        nodes = tuple(node for node, one in told.items()
+                      if not one["tools"]["py_spy"] or node not in lead.nodes.software)
         if not nodes:
             return
+
+
+def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mapping[str, object]) -> None:
+    """Compare what ranks run in on all nodes of the attempt, and report what differs. That ends and blames nothing."""
+    found = {node: report for node, one in told.items() for report in [ranksoftware.read(node, one)] if report}
+    lead.nodes.tell_software(found)
+    known = [lead.nodes.software[node] for node in nodes if node in lead.nodes.software]
+    compared = compare(known)
+    lines = [*(f"{one.node}: {one.why}" for one in compared.differences), *compared.ties]
+    if not lines or not found:
+        return
+    lead.put(number, "system/software.json", {"v": 1, "unlike": lines, "nodes": {
+        report.node: dict(report.results[0].facts) for report in known}})
+    for line in lines[:MOST_SAID]:
+        lead.say(f"ranks of attempt {number} run in unlike software: {line}")
 
 
 def after_failures(lead: Leader) -> Step:

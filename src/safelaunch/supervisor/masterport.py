@@ -1,10 +1,13 @@
-"""MASTER_PORT of an attempt: free on its first node where this supervisor runs there, and tried by its other nodes."""
+"""MASTER_PORT of an attempt: free on its first node, and tried by its other nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from safelaunch.adapters.porttrial import PortTrial
+from safelaunch.core.checks.results import CheckReport
+from safelaunch.core.decide.checks import MEETING
 from safelaunch.supervisor.leader import Leader
 
 TRIES = 8   # of ports: each is taken with a small chance
@@ -26,11 +29,23 @@ def choose(lead: Leader, number: int, first: str, port: int | None = None) -> tu
     return taken, None
 
 
-def hold(lead: Leader, number: int, first: str) -> tuple[dict[str, Any], PortTrial | None]:
-    """Words of a check's request (docs/nodes.md) by which nodes try the next attempt's port, and what listens on it."""
+def hold(lead: Leader, number: int, first: str, asked: Collection[str]) -> tuple[dict[str, Any], PortTrial | None]:
+    """Words for the request of a check (docs/nodes.md) by which the nodes try the port of the coming attempt, and what
+    listens on it meanwhile: this supervisor, or the first node's own check if that node is asked.
+    """
     port, trial = choose(lead, number, first)
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(first)
-    if trial is None or address is None:   # a name that only srun can resolve
+    is_here = first == lead.job.host
+    if address is None or (trial is None and (is_here or first not in asked)):   # a name that only srun can resolve
         return {}, trial
-    lead.nodes.try_port(number, port)
-    return {"meeting": {"node": first, "address": address, "port": port}}, trial
+    if is_here:
+        lead.nodes.try_port(number, port)
+    return {"meeting": {"node": first, "address": address, "port": port, "listens": not is_here}}, trial
+
+
+def keep(lead: Leader, number: int, words: Mapping[str, Any], reports: Sequence[CheckReport]) -> None:
+    """Give the attempt the port that its first node has listened on."""
+    for report in reports:
+        if words and report.node == words["meeting"]["node"] and any(
+                result.name == MEETING and result.facts.get("listened") is True for result in report.results):
+            lead.nodes.try_port(number, words["meeting"]["port"])

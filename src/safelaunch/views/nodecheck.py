@@ -124,8 +124,8 @@ def _as_json(judged: JudgedNodes, checked: CheckedNodes, level: str, is_good: bo
 
 def _of_report(report: CheckReport | None) -> dict[str, Any]:
     if report is None:
-        return {"took_s": None, "notes": [], "checks": []}
-    return {"took_s": report.took_s, "notes": list(report.notes),
+        return {"took_s": None, "clock_s": None, "notes": [], "checks": []}
+    return {"took_s": report.took_s, "clock_s": report.clock, "notes": list(report.notes),
             "checks": [_of_result(result._asdict()) for result in report.results]}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.checks import show
+from safelaunch.core.checks import ranksoftware, show
 from safelaunch.core.checks.compare import compare
 from safelaunch.core.checks.judge import NodeState, judge
 from safelaunch.core.checks.names import CHECK_NAMES
@@ -136,6 +136,24 @@ def test_a_node_that_reads_at_less_than_half_the_rate_of_the_middle_one_is_slow(
     assert [(one.node, one.why) for one in compare(reports).differences] == [
         ("n2", "reads /s at 2.000 GB/s, the middle node at 4.900")]
     assert compare(reports[1:3]).differences == ()   # of two nobody knows which is slow
+
+
+@each(("told", "said"), [
+    ([("3.11.7", "2.5.1"), ("3.11.7", "2.5.1"), ("3.10.2", "2.5.1")], ["n2 Python: 3.10.2, but 3.11.7 on 2 nodes"]),
+    ([("3.11.7", "2.5.1"), ("3.11.7", None), ("3.11.7", "2.5.1")], ["n1 PyTorch: none, but 2.5.1 on 2 nodes"]),
+    ([("3.11.7", "2.5.1"), (None, None), ("3.11.7", "2.5.1")], []),
+    ([("3.11.7", None)] * 3, []),
+])
+def test_what_ranks_run_in_is_compared(told: list[tuple[str | None, str | None]], said: list[str]) -> None:
+    reports = [ranksoftware.read(f"n{number}", {"python": python, "torch": torch, "executable": 7})
+               for number, (python, torch) in enumerate(told)]
+    compared = compare([one for one in reports if one is not None])
+    assert [f"{one.node} {one.why}" for one in compared.differences] == said
+
+
+@each("told", [None, [], 7, "x", {}, {"python": 3}, {"python": None, "torch": "2"}])
+def test_ranks_that_tell_nothing_of_their_software_are_compared_with_nobody(told: object) -> None:
+    assert ranksoftware.read("n1", told) is None
 
 
 def test_each_node_has_a_state_and_the_worst_come_first() -> None:

@@ -263,6 +263,49 @@ NODES: dict[str, tuple[Furnish, Furnish, str, Furnish, str, str]] = {
 NEVER_FAILS = {"gpu_driver"}   # it only tells the versions, which are compared between nodes
 
 
+def setting(module: Any, name: str, value: float, furnished: Furnish) -> Furnish:
+    def furnish(node: MadeNode) -> Words:
+        words = furnished(node)
+        node.patch.setattr(module, name, value)
+        return words
+
+    return furnish
+
+
+def two_adapters(node: MadeNode) -> Words:
+    node.port("mlx5_1", state="2: INIT")
+    return adapter()(node)
+
+
+def fewer_links(node: MadeNode) -> Words:
+    words = narrow_link(node)
+    link = (SAID / "nvlink.txt").read_text()
+    (node.folder / "link").write_text(link[:link.rindex("\t Link 17")])
+    return words
+
+
+# The other faults of a check that can fail for several: name → (node, words of the failure).
+OTHER_FAULTS: dict[str, tuple[str, Furnish, str]] = {
+    "inodes": ("space", setting(disk, "LEAST_INODES", 1 << 60, folder), "inodes are free"),
+    "swap": ("memory", meminfo(_MEMORY % (900, 899)), "are swapped out"),
+    "a small /dev/shm": ("shm", setting(memory, "LEAST_SHM_GB", 1e9, shm(".")), "GB are free"),
+    "zombies": ("stuck", table(*["Z"] * 201), "201 zombies"),
+    "processes": ("limits", limit(2000), "processes 2000, 4096 are needed"),
+    "a port half up": ("infiniband", two_adapters, "mlx5_1/1 is INIT"),
+    "a remap that waits": ("gpu_ecc", gpus("<remapped_row_pending>No", "<remapped_row_pending>Yes"), "remap waits"),
+    "a remap that failed": ("gpu_ecc", gpus("<remapped_row_failure>No", "<remapped_row_failure>Yes"), "remap failed"),
+    "fewer links than its neighbour": ("gpu_nvlink", fewer_links, "GPU 1: 17 of 18 links are up"),
+    "fewer GPUs in PyTorch": ("torch", says("python", _TORCH % ("true", 4), gpus=8), "sees 4 GPUs, 8 asked"),
+}
+
+
+@pytest.mark.parametrize("fault", OTHER_FAULTS)
+def test_each_fault_of_a_check_fails_it(node: MadeNode, fault: str) -> None:
+    name, furnish, words = OTHER_FAULTS[fault]
+    answer = node.check(name, **furnish(node))
+    assert answer["outcome"] == "failed" and words in answer["why"], answer
+
+
 def test_every_check_has_its_three_nodes() -> None:
     assert list(NODES) == NAMES
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.node.checks import network, smi, table, witnesses
+from safelaunch.node.checks import gpu, network, smi, table, witnesses
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.tables import each
 
@@ -103,6 +103,19 @@ def test_amd_gpus_are_counted_and_what_is_not_looked_at_is_skipped(node: MadeNod
     assert (answer["outcome"], answer["why"]) == ("skipped", "not looked at on AMD GPUs")
 
 
+@each(("model", "asked", "fits"), [
+    ("NVIDIA A100-SXM4-80GB", "a100", True), ("NVIDIA A100-SXM4-80GB", "A100L", True),
+    ("NVIDIA A100-SXM4-80GB", "nvidia_a100_80", True), ("NVIDIA A100-SXM4-80GB", "a10", False),
+    ("NVIDIA A100-SXM4-80GB", "h100", False), ("NVIDIA A10", "a100", False), ("NVIDIA RTX A6000", "rtxa6000", True),
+    ("Quadro RTX 8000", "rtx8000", True), ("NVIDIA GeForce RTX 2080 Ti", "2080ti", True), ("Tesla T4", "t4", True),
+    ("NVIDIA A100-SXM4-80GB", "a100_1g.5gb", True), ("AMD Instinct MI250X", "mi250", True),
+    ("NVIDIA A100-SXM4-80GB", "", True), ("NVIDIA A100-SXM4-80GB", "large", True),
+    ("NVIDIA A100-SXM4-80GB", "1g.5gb", True), ("NVIDIA A100-SXM4-80GB", "ampere", True), ("NVIDIA L40S", "l40", True),
+])
+def test_a_sites_word_for_a_gpu_fits_its_model_or_names_another_product(model: str, asked: str, fits: bool) -> None:
+    assert gpu.is_of_type(model, asked) is fits
+
+
 def test_several_models_on_a_node_fail(node: MadeNode) -> None:
     node.gpus(H100.replace("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", 1))
     assert "several models" in node.check("gpu_model")["why"]
@@ -111,6 +124,20 @@ def test_several_models_on_a_node_fail(node: MadeNode) -> None:
 def test_a_driver_that_asks_for_a_reset_fails(node: MadeNode) -> None:
     node.gpus(H100.replace("<processes>", "<gpu_recovery_action>Reset</gpu_recovery_action><processes>", 1))
     assert node.check("gpu_count")["why"] == "the driver asks for a reset or reboot: 00000000:19:00.0"
+
+
+@each(("word", "is_due"), [("No", False), ("N/A", False), ("Unknown Error", False), ("Yes", True),
+                           ("GPU requires reset", True)])
+def test_a_repair_that_waits_for_a_reset_is_read(word: str, is_due: bool) -> None:
+    row = f"<tpc_repair_pending>{word}</tpc_repair_pending></ecc_errors>"
+    told = smi.parse_log(H100.replace("</ecc_errors>", row, 1))
+    assert told is not None and [bool(one["repairs"]) for one in told["gpus"]] == [is_due, False]
+
+
+def test_memory_that_cannot_be_repaired_fails_and_is_named(node: MadeNode) -> None:
+    node.gpus(H100.replace("</ecc_errors>", "<unrepairable_memory>Yes</unrepairable_memory></ecc_errors>", 1))
+    answer = node.check("gpu_ecc")
+    assert (answer["outcome"], answer["why"]) == ("failed", "00000000:19:00.0: memory cannot be repaired")
 
 
 def test_an_xid_of_a_program_is_no_fault_of_the_node() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from safelaunch.core import nodefold
+from safelaunch.core.checks import clocks
 from safelaunch.core.checks.results import OK, SKIPPED, CheckReport, CheckResult
 from safelaunch.core.progress.figures import median
 
@@ -55,7 +56,10 @@ def compare(reports: Sequence[CheckReport]) -> Compared:
         like = next(node for node, value in values.items() if value == usual)
         found += [Difference(node, _unlike(reports, (check, fact), (node, like), count)) for node, value
                   in values.items() if value != usual]
-    return Compared((*found, *_slow(reports)), tuple(ties))
+    apart, tie = clocks.compare({report.node: report.clock for report in reports
+                                 if report.clock is not None and _result(report, "clock") is not None})
+    found += [Difference(node, why) for node, why in apart.items()]
+    return Compared((*found, *_slow(reports)), (*ties, tie) if tie else tuple(ties))
 
 
 def _result(report: CheckReport, check: str, item: str = "") -> CheckResult | None:

@@ -19,8 +19,8 @@ class NodeState(Enum):
     GOOD = "good"
 
 
-# Failures of these slow a training down, and do not stop it.
-SLOWING = frozenset(("load", "memory", "stuck", "clock", "limits", "gpu_clocks", "gpu_pcie", "bandwidth"))
+# Failures of these slow a training down, and do not stop it; a site's word for a GPU may be any.
+SLOWING = frozenset(("load", "memory", "stuck", "clock", "limits", "gpu_model", "gpu_clocks", "gpu_pcie", "bandwidth"))
 
 
 class JudgedNode(NamedTuple):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from safelaunch.core.checks.clocks import ClockBounds
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
@@ -15,6 +16,7 @@ OUTCOMES = (OK, FAILED, SKIPPED, UNKNOWN)
 MOST_BYTES = 4 << 20     # of a node's line; with 2,000 modules it has 80 kB
 MOST_RESULTS = 512
 MOST_TEXT = 500
+MOST_T = 1e11
 
 
 class CheckResult(NamedTuple):
@@ -53,6 +55,8 @@ class CheckReport(NamedTuple):
     notes: tuple[str, ...] = ()
     took_s: float = 0.0
     addresses: tuple[str, ...] = ()   # where other nodes reach it, by its own word
+    t: float = 0.0                    # what its clock read when it began, epoch seconds; 0 = not told
+    clock: ClockBounds | None = None  # against the asker's
 
     def count(self, outcome: str) -> int:
         """How many checks ended so."""
@@ -73,7 +77,8 @@ def parse_report(line: str, node: str = "") -> CheckReport:
     return CheckReport(node or _text(told.get("node")), _text(told.get("level")),
                        tuple(_result(row) for row in told["checks"][:MOST_RESULTS] if isinstance(row, dict)),
                        tuple(map(_text, notes[:16])) if isinstance(notes, list) else (), _seconds(told.get("took_s")),
-                       tuple(filter(None, map(_text, there[:16]))) if isinstance(there, list) else ())
+                       tuple(filter(None, map(_text, there[:16]))) if isinstance(there, list) else (),
+                       _seconds(told.get("t"), MOST_T))
 
 
 def _result(row: Mapping[str, Any]) -> CheckResult:
@@ -88,6 +93,6 @@ def _text(value: object) -> str:
     return value[:MOST_TEXT] if isinstance(value, str) else ""
 
 
-def _seconds(value: object) -> float:
+def _seconds(value: object, most: float = 1e9) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < 1e9 else 0.0   # type: ignore[operator,arg-type]
+    return float(value) if is_number and 0 <= value < most else 0.0   # type: ignore[operator,arg-type]

@@ -87,10 +87,12 @@ def print_answer(text: str, level: str, read: Callable[[dict[str, Any]], Request
 
 
 class Meeting:
-    """A port of one node, at an address, that all others are to reach."""
+    """A port of one node, at an address, that all others are to reach. `listens`: the node's own check listens on it,
+    else somebody else does.
+    """
 
-    def __init__(self, node: str, address: str, port: int) -> None:
-        self.node, self.address, self.port = node, address, port
+    def __init__(self, node: str, address: str, port: int, listens: bool) -> None:
+        self.node, self.address, self.port, self.listens = node, address, port, listens
 
 
 class CheckRequest:
@@ -148,7 +150,8 @@ def _meeting(words: Mapping[str, Any]) -> Optional[Meeting]:
         return None
     if not isinstance(given, dict):
         raise ValueError("meeting: not an object")
-    return Meeting(_text(given, "node"), _text(given, "address"), _number(given, "port", 65535) or 0)
+    return Meeting(_text(given, "node"), _text(given, "address"), _number(given, "port", 65535) or 0,
+                   given.get("listens") is True)
 
 
 def _number(words: Mapping[str, Any], key: str, most: int) -> Optional[int]:

@@ -7,6 +7,7 @@ says so, and the other checks are unknown. Standard library, Python 3.9.
 from __future__ import annotations
 
 import os
+import re
 
 from safelaunch.node.checks import smi
 from safelaunch.node.checks.answer import failed, ok, skipped, unknown
@@ -147,9 +148,20 @@ def check_model(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str
     facts = {"model": ", ".join(models)[:200]}
     if len(models) > 1:
         return failed("several models: %s" % facts["model"], **facts)
-    if request.gpu_model.lower() not in models[0].lower():
+    if not is_of_type(models[0], request.gpu_model):
         return failed("%s, %s asked" % (models[0], request.gpu_model), **facts)
     return ok(models[0], **facts)
+
+
+def is_of_type(model: str, asked: str) -> bool:
+    """Whether a model's name, "NVIDIA A100-SXM4-80GB", has the product in a site's word for it: a100, a100l, a100_80.
+    A word without one, such as large or 1g.5gb, fits all: sites name their types freely (gres.conf(5), Type).
+    """
+    product = re.search("[a-z]+[0-9]+|[0-9]{3,}", asked.lower())
+    if product is None:
+        return True
+    name = "[^a-z0-9]*".join(product.group())   # rtx8000 is "Quadro RTX 8000"
+    return re.search("(?<![a-z0-9])%s(?![0-9])" % name, model.lower()) is not None
 
 
 def check_driver(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
@@ -164,11 +176,12 @@ def check_driver(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[st
 
 
 def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Uncorrectable memory errors since the driver was loaded; rows and pages that wait for a reset, or failed."""
+    """Uncorrectable memory errors since the driver was loaded; repairs that wait for a reset, or failed."""
     nvidia, why_not = _nvidia(heard)
     if why_not is not None:
         return why_not
-    counted = [gpu for gpu in nvidia if gpu["ecc_volatile"] is not None or gpu["remap_pending"] is not None]
+    counted = [gpu for gpu in nvidia if gpu["ecc_volatile"] is not None or gpu["remap_pending"] is not None
+               or gpu["repairs"]]
     if not counted:
         return skipped("no ECC on these GPUs")
     facts = {"uncorrectable": sum(gpu["ecc_volatile"] or 0 for gpu in counted),
@@ -178,6 +191,7 @@ def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, 
     for key, words in (("remap_pending", "a row remap waits for a reset"), ("remap_failed", "a row remap failed"),
                        ("retire_pending", "a page retirement waits for a reset")):
         wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia if gpu[key]]
+    wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia for words in gpu["repairs"]]
     return failed("; ".join(wrong), **facts) if wrong else ok("no uncorrectable error", **facts)
 
 

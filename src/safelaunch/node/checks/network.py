@@ -5,8 +5,10 @@ Standard library, Python 3.9.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import socket
 import struct
 import time
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 INFINIBAND = "/sys/class/infiniband"
 BETWEEN_S = 1.0
 REACH_S = 4.0            # a lost SYN is sent again after 1 s and 3 s (tcp(7))
+LISTEN_S = 3.0           # of the meeting's node: helpers of many nodes do not start at once
+RETRY_S = 0.1
 MOST_CLOCK_S = 1.0      # logs of several nodes are put in order by their clocks
 _STA_UNSYNC = 0x40      # linux/timex.h
 # Kernel: Documentation/ABI/stable/sysfs-class-infiniband. Each counts faults of cable, port or partner.
@@ -36,39 +40,74 @@ def check_port(request: CheckRequest, item: str) -> dict[str, Any]:
     if request.port is None:
         if meeting is None:
             return skipped("no port was asked for")
-        if meeting.node == request.node:
-            return skipped("the other nodes try port %d of this one" % meeting.port)
-        return _reach(meeting)
-    for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
-        try:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                # As torch's TCPStore does: connections of the last attempt may still be in TIME_WAIT.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address, request.port))
-                probe.listen(1)
-        except OSError as error:
-            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):   # a node without IPv6
-                continue
-            return failed("port %d: %s" % (request.port, error.strerror), port=request.port)
+        if meeting.node != request.node:
+            return _reach(meeting, time.monotonic() + min(REACH_S, request.deadline_s / 2))
+        why = "the other nodes try port %d of this one" % meeting.port
+        if not meeting.listens:
+            return skipped(why)
+        return _be_reached(meeting.port, why, min(LISTEN_S, request.deadline_s / 2))
+    try:
+        _listen(request.port, 0.0)
+    except OSError as error:
+        return failed("port %d: %s" % (request.port, error.strerror), port=request.port)
     return ok("port %d is free" % request.port, port=request.port)
 
 
-def _reach(meeting: Meeting) -> dict[str, Any]:
-    where = "port %d of %s" % (meeting.port, meeting.node)
+def _be_reached(port: int, why: str, for_s: float) -> dict[str, Any]:
+    """Let the other nodes connect. A port that is taken says nothing of the node: the attempt gets another."""
     try:
-        with socket.create_connection((meeting.address, meeting.port), timeout=REACH_S) as probe:
-            # Closed by a reset: neither end keeps the port in TIME_WAIT.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    except socket.gaierror as error:
-        if error.errno == socket.EAI_AGAIN:
-            return unknown("%s: the name service does not answer: %s" % (where, error.strerror))
-        return failed("%s cannot be reached: %s" % (where, error.strerror), port=meeting.port)
-    except (OSError, UnicodeError) as error:
-        return failed("%s cannot be reached: %s" % (where, getattr(error, "strerror", None) or error),
-                      port=meeting.port)
-    return ok("%s can be reached" % where, port=meeting.port)
+        _listen(port, for_s)
+    except OSError as error:
+        return skipped("port %d is not used: %s" % (port, error.strerror), port=port, listened=False)
+    return skipped(why, port=port, listened=True)
+
+
+def _listen(port: int, for_s: float) -> None:
+    """Listen on all addresses, and let go of whoever connects; raises OSError for a port that is taken."""
+    with contextlib.ExitStack() as stack:
+        open_ones = []
+        for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
+            try:
+                one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # As torch's TCPStore does: connections of the last attempt may still be in TIME_WAIT.
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind((address, port))
+                one.listen(1024)
+            except OSError as error:
+                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):   # a node without IPv6
+                    continue
+                raise
+            open_ones.append(one)
+        until_s = time.monotonic() + for_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            for one in select.select(open_ones, [], [], left_s)[0]:
+                with contextlib.suppress(OSError):
+                    one.accept()[0].close()
+
+
+def _reach(meeting: Meeting, until_s: float) -> dict[str, Any]:
+    """Connect to it. A node that listens for its check alone may begin later: what is refused is tried until then."""
+    where = "port %d of %s" % (meeting.port, meeting.node)
+    while True:
+        try:
+            with socket.create_connection((meeting.address, meeting.port), timeout=REACH_S) as probe:
+                # Closed by a reset: neither end keeps the port in TIME_WAIT.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return ok("%s can be reached" % where, port=meeting.port)
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_AGAIN:
+                return unknown("%s: the name service does not answer: %s" % (where, error.strerror))
+            why = error.strerror
+        except (OSError, UnicodeError) as error:
+            if meeting.listens and isinstance(error, ConnectionRefusedError):
+                if time.monotonic() >= until_s:
+                    return unknown("%s: it was not listened on when it was tried" % where)
+                time.sleep(RETRY_S)
+                continue
+            why = getattr(error, "strerror", None) or str(error)
+        return failed("%s cannot be reached: %s" % (where, why), port=meeting.port)
 
 
 def check_name(request: CheckRequest, name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What nvidia-smi and rocm-smi print, as plain facts: text in, values out. Standard library, Python 3.9.
 
-Source of the forms: `nvidia-smi -q -x` (nvsmi_device_v11 and v12), `nvidia-smi nvlink --status`, `rocm-smi --json`.
+Source of the forms: `nvidia-smi -q -x` (nvsmi_device_v11 to v13), `nvidia-smi nvlink --status`, `rocm-smi --json`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 MOST_GPUS = 256
+# From driver 570 on.
+_REPAIRS = {"channel_repair_pending": "a repair of a memory channel waits for a reset",
+            "tpc_repair_pending": "a repair of a TPC waits for a reset",
+            "unrepairable_memory": "memory cannot be repaired"}
 _GPU_LINE = re.compile(r"^GPU (\d{1,4}): (.{0,200})$")
 _LINK_LINE = re.compile(r"^\s{1,16}Link (\d{1,3}): (.{1,80})$")
 
@@ -48,6 +52,7 @@ def _gpu(gpu: Element, index: int) -> dict[str, Any]:
         "remap_pending": _yes(gpu, "remapped_rows/remapped_row_pending"),
         "remap_failed": _yes(gpu, "remapped_rows/remapped_row_failure"),
         "retire_pending": _yes(gpu, "retired_pages/pending_retirement"),
+        "repairs": [words for key, words in _REPAIRS.items() if _is_due(_text(gpu, "ecc_errors/" + key))],
         "slowed_by": _slowed_by(gpu), "sm_mhz": _number(gpu, "clocks/sm_clock"),
         "sm_max_mhz": _number(gpu, "max_clocks/sm_clock"), "temp_c": _number(gpu, "temperature/gpu_temp"),
         "pcie_width": _number(gpu, width + "current_link_width"),
@@ -73,6 +78,11 @@ def _number(place: Element, path: str) -> Optional[int]:
 
 def _yes(place: Element, path: str) -> Optional[bool]:
     return {"Yes": True, "No": False}.get(_text(place, path) or "")
+
+
+def _is_due(word: Optional[str]) -> bool:
+    """"Yes", or what is told of a GPU that says no more: "GPU requires reset"."""
+    return word is not None and (word == "Yes" or "reset" in word)
 
 
 def _uncorrectable(place: Optional[Element]) -> Optional[int]:

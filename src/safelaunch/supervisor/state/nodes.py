@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.decide.seen import Live, MissingNodes
 from safelaunch.core.ledger import NodeEvidence
 
@@ -28,6 +29,7 @@ class Nodes:
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
         self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
+        self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
         self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)
 
     def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
@@ -61,6 +63,10 @@ class Nodes:
     def are_to_be_inspected(self, failed: Uninspected) -> None:
         """An attempt has failed on them."""
         self.uninspected = (*self.uninspected, failed)
+
+    def tell_software(self, found: Mapping[str, CheckReport]) -> None:
+        """Ranks run in it."""
+        self.software = {**self.software, **found}
 
     def try_port(self, number: int, port: int) -> None:
         """The nodes have been asked to reach this port, which that attempt will use."""
