@@ -79,9 +79,9 @@ def _seeds(args: argparse.Namespace, done: set[object]) -> Iterator[int]:
     first, _, last = args.seeds.partition("..")
     index, _, count = args.shard.partition("/")
     for seed in range(int(first), int(last)):
-        if seed % int(count) == int(index) % int(count) and seed not in done:
-            if args.only is None or getattr(make(seed), args.only):
-                yield seed
+        is_mine = seed % int(count) == int(index) % int(count) and seed not in done
+        if is_mine and (args.only is None or getattr(make(seed), args.only)):
+            yield seed
 
 
 def _pairs(args: argparse.Namespace) -> int:
