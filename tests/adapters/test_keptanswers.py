@@ -41,7 +41,7 @@ def test_slurm_is_asked_once_for_all_submissions_of_a_few_minutes(
     assert asked(env) == ["config", "federation"] and note(env).stat().st_mode & 0o777 == 0o600
     now_t = time.time()
     for later_s in (-10.0, clustername.KEPT_S + 1.0):   # a clock that was set back knows no age
-        monkeypatch.setattr(clustername.time, "time", lambda: now_t + later_s)  # noqa: B023
+        monkeypatch.setattr(time, "time", lambda later_s=later_s: now_t + later_s)
         ask(env)
     assert len(asked(env)) == 6
 

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import typing
+from typing import Any
 
 import pytest
 
@@ -38,24 +39,26 @@ class Peer(typing.NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-SOUND = [(("n1",), {}), (("n1", 3), {}), (("n1",), {"rank": 3}), ((), {"node": "n1", "tags": ("a",)})]
-WRONG = [((), {}), (("n1", 1, (), 4), {}), (("n1",), {"node": "n2"}), (("n1",), {"other": 1}), ((), {"rank": 1})]
+SOUND: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    (("n1",), {}), (("n1", 3), {}), (("n1",), {"rank": 3}), ((), {"node": "n1", "tags": ("a",)})]
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}), (("n1", 1, (), 4), {}), (("n1",), {"node": "n2"}), (("n1",), {"other": 1}), ((), {"rank": 1})]
 
 
 @pytest.mark.parametrize("kind", [Place, Named])
 def test_the_first_and_all_later_instances_are_alike(kind: type[Place]) -> None:
     for _ in range(3):
         for values, named in SOUND:
-            one, peer = kind(*values, **named), Peer(*values, **named)  # type: ignore[arg-type]
+            one, peer = kind(*values, **named), Peer(*values, **named)
             assert type(one) is kind and one == peer and hash(one) == hash(peer) and one.text == f"n1:{peer.rank}"
             assert one._asdict() == peer._asdict() and repr(one) == repr(peer).replace("Peer", kind.__name__)
             assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one == kind._make(peer)
             assert one._replace(rank=9) == peer._replace(rank=9) and type(one._replace()) is kind
         for values, named in WRONG:
             with pytest.raises(TypeError):
-                kind(*values, **named)  # type: ignore[arg-type]
+                kind(*values, **named)
     with pytest.raises(AttributeError):
-        kind("n1").rank = 2  # type: ignore[misc]
+        kind("n1").rank = 2
     assert kind._fields == Peer._fields and kind._field_defaults == Peer._field_defaults
     assert not hasattr(Place("n1"), "__dict__")
 
