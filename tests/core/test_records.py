@@ -49,7 +49,8 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 def test_the_first_and_all_later_instances_are_alike(kind: type[Place]) -> None:
     for _ in range(3):
         for values, named in SOUND:
-            one, peer = kind(*values, **named), Peer(*values, **named)
+            one: Any = kind(*values, **named)
+            peer: Any = Peer(*values, **named)
             assert type(one) is kind and one == peer and hash(one) == hash(peer) and one.text == f"n1:{peer.rank}"
             assert one._asdict() == peer._asdict() and repr(one) == repr(peer).replace("Peer", kind.__name__)
             assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one == kind._make(peer)
@@ -57,8 +58,9 @@ def test_the_first_and_all_later_instances_are_alike(kind: type[Place]) -> None:
         for values, named in WRONG:
             with pytest.raises(TypeError):
                 kind(*values, **named)
+    fixed: Any = kind("n1")
     with pytest.raises(AttributeError):
-        kind("n1").rank = 2
+        fixed.rank = 2
     assert kind._fields == Peer._fields and kind._field_defaults == Peer._field_defaults
     assert not hasattr(Place("n1"), "__dict__")
 
