@@ -52,10 +52,10 @@ class Stage:
             raise SandboxError(f"{' '.join(argv)} ended with exit code {done.returncode}: {done.stdout}{done.stderr}")
         return done
 
-    def time_s(self, argv: Sequence[str], *, cwd: Path) -> float:
+    def time_s(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> float:
         """Seconds of the whole process, the entry into the sandbox's login machine (4 ms here) included."""
         start_s = time.perf_counter()
-        self.run(argv, cwd=cwd)
+        self.run(argv, cwd=cwd, env=env)
         return time.perf_counter() - start_s
 
     def make_workdir(self) -> Path:

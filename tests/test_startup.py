@@ -20,9 +20,9 @@ MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
     "safelaunch.loop": (252, 40),
-    "safelaunch.commands.submit": (87, 1),
+    "safelaunch.commands.submit": (80, 1),
     "safelaunch.commands.status": (79, 7),
-    "safelaunch.commands.logs": (94, 13),
+    "safelaunch.commands.logs": (93, 13),
     "safelaunch.commands.why": (100, 14),
 }
 COUNT = """

@@ -52,10 +52,27 @@ def test_a_folder_outside_of_a_repository_has_no_commit(tmp_path: Path, monkeypa
     assert collect(tmp_path) == ({}, False)
 
 
+def test_git_is_asked_in_a_repository_alone(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    subprocess.run(["git", "worktree", "add", "-q", tmp_path / "worktree"], cwd=repository, check=True)
+    assert {place: bool(collect(tmp_path / place)[0]) for place in ("tree/deep/er", "worktree", "outside")} == {
+        "tree/deep/er": True, "worktree": True, "outside": False}
+    fake_command(tmp_path, "git", f"touch {tmp_path}/asked")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=":")
+        assert collect(tmp_path / "outside") == ({}, False) and not (tmp_path / "asked").exists()
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
+    assert collect(tmp_path / "outside")[0]
+
+
 def test_a_git_that_is_ended_at_its_deadline_is_unknown_and_not_outside_of_a_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_command(tmp_path, "git", "exec sleep 600")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(provenance, "DEADLINE_S", 0.0)
+    (tmp_path / ".git").mkdir()
     assert collect(tmp_path) == (None, False)

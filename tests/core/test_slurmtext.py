@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.slurmoutput import (
     is_ended_by_prolog,
+    is_preempted,
     is_step_cancelled_first,
     parse_ending,
     parse_failed_prologs,
@@ -25,7 +26,6 @@ from safelaunch.core.slurmtext import (
     has_no_step,
     is_held,
     is_job_over,
-    is_preempted,
     is_unknown_job,
     is_unknown_node,
     is_unreachable,

@@ -41,6 +41,8 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", default="0..1000", help="A..B: from A to B-1")
+    parser.add_argument("--only", metavar="FIELD", choices=sorted(Scenario.__dataclass_fields__),
+                        help="only seeds whose scenario sets this field: before, nan, slow, min_nodes, has_checks, …")
     parser.add_argument("--shard", default="1/1", help="i/n: only every n-th seed, beginning with the i-th")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--resume", help="a file of results; seeds that stand in it are not run again")
@@ -77,7 +79,8 @@ def _seeds(args: argparse.Namespace, done: set[object]) -> Iterator[int]:
     first, _, last = args.seeds.partition("..")
     index, _, count = args.shard.partition("/")
     for seed in range(int(first), int(last)):
-        if seed % int(count) == int(index) % int(count) and seed not in done:
+        is_mine = seed % int(count) == int(index) % int(count) and seed not in done
+        if is_mine and (args.only is None or getattr(make(seed), args.only)):
             yield seed
 
 

@@ -38,7 +38,7 @@ def why(text: Text) -> object:
     """Why it ends, and what `why` reads: state and reason."""
     facts = parse_job(text.text)
     assert facts is not None
-    return slurmtext.parse_why_it_ends(text.text), facts.state, facts.reason
+    return slurmoutput.parse_why_it_ends(text.text), facts.state, facts.reason
 
 
 def refused(text: Text) -> object:

@@ -13,23 +13,30 @@ Sync = Callable[[int], object]   # what makes an open file durable
 
 
 class SyncLater(contextlib.AbstractContextManager["SyncLater"]):
-    """Files that are made durable together, by `now`, after all have been written."""
+    """Files that are made durable together, by `now`, after all have been written; later ones at once."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
+        self._is_over = False
 
-    def add(self, descriptor: int) -> None:
-        """Sync this one later, and close it."""
-        self._descriptors.append(descriptor)
+    def sync(self, descriptor: int) -> None:
+        """Make what is in this open file durable: with the others, or now if they are. Raises OSError."""
+        if self._is_over:
+            os.fsync(descriptor)
+        else:
+            self._descriptors.append(os.dup(descriptor))
 
     def now(self) -> None:
-        """Sync all; raises OSError."""
+        """Make all durable; raises OSError."""
+        for descriptor in self._descriptors:   # all begin to be written, so that ext4 commits its journal once
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         for descriptor in self._descriptors:
             os.fsync(descriptor)
+        self._is_over = True
 
     def __exit__(self, *_: object) -> None:
-        for descriptor in self._descriptors:
-            os.close(descriptor)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 def write(descriptor: int, data: bytes, sync: Sync = os.fsync) -> None:
@@ -40,16 +47,17 @@ def write(descriptor: int, data: bytes, sync: Sync = os.fsync) -> None:
     sync(descriptor)
 
 
-def put(path: Path, data: bytes, mode: int = modes.FILE) -> None:
+def put(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync) -> None:
     """Write `data` to a draft beside `path` and rename it; raises OSError, and `path` is as before then."""
-    write_draft(path, data, mode).replace(path)
+    write_draft(path, data, mode, sync).replace(path)
 
 
-def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sharedfile.holds) -> bool:
+def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sharedfile.holds,
+            sync: Sync = os.fsync) -> bool:
     """Whether `path` is ours now, by link(): the name appears whole, and once. Raises OSError where nobody knows.
     `is_ours` looks at a name that is there already.
     """
-    draft = write_draft(path, data)
+    draft = write_draft(path, data, sync=sync)
     try:
         return link(draft, path, lambda: is_ours(path, data))
     finally:
@@ -71,7 +79,7 @@ def link(draft: Path, path: Path, is_ours: Callable[[], bool]) -> bool:
     return True
 
 
-def write_draft(path: Path, data: bytes, mode: int = modes.FILE) -> Path:
+def write_draft(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync) -> Path:
     """Write `data` durably to a draft beside `path`; its group may read it (modes). OSError: there is no draft then."""
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
@@ -79,7 +87,7 @@ def write_draft(path: Path, data: bytes, mode: int = modes.FILE) -> Path:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         modes.open_to_group(descriptor, draft.parent)
-        write(descriptor, data)
+        write(descriptor, data, sync)
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()

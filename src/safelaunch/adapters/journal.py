@@ -39,10 +39,10 @@ class JournalFolder(Protocol):
 
 
 class Direct:
-    """The run folder, touched without a child: for commands that a person waits for."""
+    """The run folder, touched without a child: for commands that a person waits for. `sync`: as a new run's files."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, sync: durable.Sync = os.fsync) -> None:
+        self.root, self._sync = root, sync
 
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
         """Append and fsync; raises OSError. After a torn line (a full disk, a dead writer) it begins a new one."""
@@ -54,14 +54,14 @@ class Direct:
                 modes.open_to_group(descriptor, path.parent)
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
-            durable.write(descriptor, data)
+            durable.write(descriptor, data, self._sync)
         finally:
             os.close(descriptor)
         return True
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
         """Publish exclusively; a name that is taken and cannot be read is another's. Raises OSError."""
-        return durable.publish(self.root / name, data, _holds)
+        return durable.publish(self.root / name, data, _holds, self._sync)
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from safelaunch.adapters import journal
+from safelaunch.adapters import durable, journal
 from safelaunch.core.model import Event
 from safelaunch.node.host import short_host
 
@@ -15,9 +16,9 @@ class LoginActor:
     """core.acts.Actor on a login node: it touches the folder directly, and every write raises OSError."""
 
     def __init__(self, run_dir: Path, seq: int = 0, host: str = "", clock: Callable[[], float] = time.time,
-                 pid: int | None = None) -> None:
+                 pid: int | None = None, sync: durable.Sync = os.fsync) -> None:
         """`seq`: the number of generation 0's last line; numbers tell lines apart."""
-        self._run_dir, self._folder, self._clock, self._pid = run_dir, journal.Direct(run_dir), clock, pid
+        self._run_dir, self._folder, self._clock, self._pid = run_dir, journal.Direct(run_dir, sync), clock, pid
         self.writer = journal.Writer(self._folder, 0, host or short_host(), clock, pid)
         self.writer.seq = seq
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+from pathlib import Path
 
 from safelaunch.adapters.program import ProgramRun
 
@@ -12,11 +14,15 @@ DEADLINE_S = 60.0   # a submission waits for less
 
 
 class GitFacts:
-    """Two git commands, started at once and read later; a slow repository never delays a submission."""
+    """Two git commands, started at once and read later; a slow repository never delays a submission. None is started
+    where no repository can be: both take 5 ms of processor time to say so.
+    """
 
     def __init__(self, cwd: str) -> None:
         self._runs: dict[str, ProgramRun] = {}
         self.is_cut = False   # the diff that was collected is longer than MAX_DIFF_BYTES
+        if not _may_be_in_repository(cwd):
+            return
         with contextlib.suppress(OSError):   # no git here
             self._runs["commit"] = _start(cwd, "rev-parse", "HEAD")
             self._runs["diff"] = _start(cwd, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD")
@@ -41,6 +47,12 @@ class GitFacts:
         """End what still runs."""
         for run in self._runs.values():
             run.close()
+
+
+def _may_be_in_repository(cwd: str) -> bool:
+    """Whether git might find a working tree: it searches this folder and those above it (gitrepository-layout(5))."""
+    return "GIT_DIR" in os.environ or any(
+        os.path.lexists(folder / ".git") for folder in (Path(cwd), *Path(cwd).parents))
 
 
 def _start(cwd: str, *words: str) -> ProgramRun:

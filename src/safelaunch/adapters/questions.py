@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from safelaunch.adapters.clustername import ClusterName, FederatedName
+from safelaunch.adapters.clustername import ClusterName, FederatedName, KeptAnswers
 from safelaunch.adapters.provenance import GitFacts
 
 
@@ -14,7 +14,8 @@ class Questions:
 
     def __init__(self, env: Mapping[str, str], cwd: str) -> None:
         self.cwd, self.asked_s = cwd, time.monotonic()
-        self.cluster, self.federated = ClusterName(env), FederatedName(env)
+        kept = KeptAnswers(env)
+        self.cluster, self.federated = ClusterName(env, kept), FederatedName(env, kept)
         self.git = GitFacts(cwd)
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ class Mark(contextlib.AbstractContextManager["Mark"]):
         self.close()
         draft = _mark_draft(run_dir)
         draft.unlink(missing_ok=True)   # of a dead process with this pid
-        _write(draft, text, made, is_lasting=False)   # a power cut leaves no mark, or an empty one
+        _write(draft, text, made, sync=bool)   # a power cut leaves no mark, or an empty one
         self._draft = draft
         if not _is_named(draft, path, text):
             raise OSError(errno.EPERM, "this filesystem has no second names for files", str(path))
@@ -74,12 +74,12 @@ class NewRun:
     """A run that other processes see in its folder, and that is not durable yet."""
 
     def __init__(self, run: Run, made: list[Path], sync: durable.SyncLater) -> None:
-        self.run, self._made, self._sync = run, made, sync
+        self.run, self._made, self.sync = run, made, sync
 
     def keep(self) -> Run:
-        """Make it durable. Raises RunFolderError; nothing is left then."""
-        with _nothing_half_made(self.run.dir, self._made), self._sync:
-            self._sync.now()   # all at once: a filesystem writes files that wait together in one go
+        """Make it durable, with what else waits in `sync`. Raises RunFolderError; nothing is left then."""
+        with _nothing_half_made(self.run.dir, self._made), self.sync:
+            self.sync.now()
             (self.run.dir / BEGUN).unlink()
         return self.run
 
@@ -98,11 +98,11 @@ def create(
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
         own.put(run_dir, made, _make_folders(run_dir, plan, made))
         variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
-        _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync)
-        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync)
+        _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync.sync)
+        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync.sync)
         if is_followed:
-            _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync)
-        _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync)
+            _write(run_dir / "control" / FOLLOWED, b"", made, for_group=True, sync=sync.sync)
+        _write(run_dir / DRAFT, _render_meta(meta), made, for_group=True, sync=sync.sync)
         made.append(_publish(run_dir / DRAFT, run_dir / "run.json"))   # one that is killed leaves no half
         if mark is None:
             own.close()
@@ -250,20 +250,15 @@ def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
 
 
 def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *, for_group: bool = False,
-           sync: durable.SyncLater | None = None, is_lasting: bool = True) -> None:
+           sync: durable.Sync = os.fsync) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     made.append(path)
     try:
         if for_group:
             modes.open_to_group(descriptor, path.parent)
-        durable.write(descriptor, data, os.fsync if is_lasting and sync is None else bool)
-    except OSError:
+        durable.write(descriptor, data, sync)
+    finally:
         os.close(descriptor)
-        raise
-    if sync is None:
-        os.close(descriptor)
-    else:
-        sync.add(descriptor)
 
 
 def _render_meta(meta: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ gives a clear one. Only two clear "no such job" in a row, `SETTLE_S` apart, allo
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
+    from safelaunch.adapters.runmaking import NewRun
     from safelaunch.core.ledger import NodeEvidence
 
 SETTLE_S = 5.0       # slurmctld works off its socket's queue within a second of coming back
@@ -33,15 +35,16 @@ class Submission:
 
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None],
                  behind: Callable[[], Sequence[str]] = tuple, when_sent: Callable[[str], object] = str,
-                 told: dict[tuple[str, ...], slurm.Result] | None = None) -> None:
+                 told: dict[tuple[str, ...], slurm.Result] | None = None, new: NewRun | None = None) -> None:
         """`behind` gives the jobs of other runs that the first job waits for, when all else is ready. `when_sent` is
         called with the job's id before it is journalled. `told` is what Slurm has said of its nodes, for all runs of a
-        sweep.
+        sweep. `new`: the run is not durable yet; it becomes so together with the claim and the intent.
         """
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
         self._behind, self._when_sent = behind, when_sent
         self._told = {} if told is None else told
-        self._actor = LoginActor(run.dir)
+        self._keep = new.keep if new is not None else None
+        self._actor = LoginActor(run.dir, sync=new.sync.sync if new is not None else os.fsync)
         self._writer = self._actor.writer
         self._job: str | None = None
         self.may_be_in = False   # between an sbatch and a clear no: the run folder must stay then
@@ -66,6 +69,8 @@ class Submission:
                                       "free some space, or choose another run_dir") from error
 
     def _submit(self) -> ActOutcome[str]:
+        if self._keep is not None:
+            self._keep()
         behind = self._behind()
         job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm(behind)
         self._when_sent(job)

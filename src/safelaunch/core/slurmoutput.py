@@ -1,12 +1,12 @@
-"""What slurmstepd and srun write into a job's own output about its end, or about a step's. The words are in slurmwords,
-by release; unknown text gives no answer, never a guess.
+"""Why Slurm ends a job or a step: what slurmstepd and srun write into the job's own output, and what scontrol shows.
+The words are in slurmwords, by release; unknown text gives no answer, never a guess.
 """
 
 from __future__ import annotations
 
 import re
 
-from safelaunch.core import slurmwords
+from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Exit
 from safelaunch.core.nodeset import expand_own
@@ -105,3 +105,26 @@ def find_unknown_step_end(output: str, job: str) -> slurmwords.EndLine | None:
     """
     saw = slurmwords.srun_saw(output)
     return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)
+
+
+def is_preempted(text: str) -> bool:
+    """Whether `scontrol --oneliner show job` says that the job is being preempted.
+
+    It is RUNNING until its grace is over; it has a PreemptTime from the SIGTERM on (22.05, measured). A PreemptTime
+    before its start is from before a requeue.
+    """
+    found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
+    return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
+
+
+def parse_why_it_ends(text: str) -> str | None:
+    """Why Slurm ends the job, as `scontrol --oneliner show job` tells it beside the state: Reason and PreemptTime.
+
+    While the job completes, a cancel is not shown there (24.11 and 26.05, recorded): None = it does not say.
+    """
+    if is_preempted(text):
+        return JobEnd.PREEMPTED
+    found = {match[1]: match[2] for match in re.finditer(r"\b(JobState|Reason)=(\S+)", text)}
+    if found.get("JobState") == jobstates.CANCELLED:
+        return JobEnd.CANCELLED
+    return {"TimeLimit": JobEnd.TIME_LIMIT, "NodeDown": JobEnd.NODE_FAILURE}.get(found.get("Reason", ""))

@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from safelaunch.core import jobstates, slurmwords
-from safelaunch.core.endings import JobEnd
+from safelaunch.core import jobstates
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
@@ -284,16 +283,25 @@ def parse_submitted(text: str) -> str:
     raise ParseError(f"sbatch printed {text.strip()[:200]!r}, not a job id")
 
 
+def _says(table: str, text: str) -> bool:
+    """Whether a phrase of that table of slurmwords stands in the text. A submission that Slurm takes imports none."""
+    if not text:
+        return False
+    from safelaunch.core import slurmwords
+
+    return slurmwords.has_phrase(getattr(slurmwords, table), text)
+
+
 def has_no_step(output: str) -> bool:
     """Whether srun says that it could not even create its step."""
-    return slurmwords.has_phrase(slurmwords.NO_STEP, output)
+    return _says("NO_STEP", output)
 
 
 def why_no_overlap(said: str) -> str | None:
     """Why a step asked for with --overlap cannot run beside others on this site; None = srun says nothing of that."""
-    if slurmwords.has_phrase(slurmwords.REFUSED_BY_SRUN, said):
+    if _says("REFUSED_BY_SRUN", said):
         return "srun itself refuses --overlap"
-    waits = slurmwords.has_phrase(slurmwords.STEP_WAITS, said)
+    waits = _says("STEP_WAITS", said)
     return "srun waits in spite of --overlap: requested nodes are busy" if waits else None
 
 
@@ -305,7 +313,7 @@ def parse_steps(text: str) -> dict[int, str]:
 
 def is_job_over(stderr: str) -> bool:
     """Whether srun was refused because its job ends or has ended."""
-    return slurmwords.has_phrase(slurmwords.JOB_OVER, stderr)
+    return _says("JOB_OVER", stderr)
 
 
 def has_given_up_node(stderr: str) -> bool:
@@ -315,32 +323,32 @@ def has_given_up_node(stderr: str) -> bool:
 
 def is_unknown_node(stderr: str) -> bool:
     """Whether Slurm refuses a list of nodes because it knows no node of some name in it."""
-    return slurmwords.has_phrase(slurmwords.UNKNOWN_NODE, stderr)
+    return _says("UNKNOWN_NODE", stderr)
 
 
 def is_unknown_job(stderr: str) -> bool:
     """Whether squeue says that Slurm does not know the job."""
-    return slurmwords.has_phrase(slurmwords.UNKNOWN_JOB, stderr)
+    return _says("UNKNOWN_JOB", stderr)
 
 
 def can_never_start(reason: str) -> bool:
     """Whether a job waits, by squeue's reason, for nodes that it may never get."""
-    return slurmwords.has_phrase(slurmwords.NEVER_STARTS, reason)
+    return _says("NEVER_STARTS", reason)
 
 
 def lacks_nodes(reason: str) -> bool:
     """Whether a job waits, by squeue's reason, for nodes alone: busy ones, or such as it cannot get."""
-    return slurmwords.has_phrase(slurmwords.LACKS_NODES, reason)
+    return _says("LACKS_NODES", reason)
 
 
 def is_held(reason: str) -> bool:
     """Whether a job waits, by squeue's reason, until somebody lets it go."""
-    return slurmwords.has_phrase(slurmwords.IS_HELD, reason)
+    return _says("IS_HELD", reason)
 
 
 def has_too_few_nodes(stderr: str) -> bool:
     """Whether sbatch refuses a job for want of nodes that it could ever use."""
-    return slurmwords.has_phrase(slurmwords.TOO_FEW_NODES, stderr)
+    return _says("TOO_FEW_NODES", stderr)
 
 
 def parse_cluster(text: str) -> str:
@@ -357,36 +365,13 @@ def parse_federation(text: str) -> str:
 
 def is_unreachable(stderr: str) -> bool:
     """Whether a Slurm command failed because it got no answer, so that its effect is unknown."""
-    is_sent = not slurmwords.has_phrase(slurmwords.NOT_SENT, stderr)
-    return is_sent and slurmwords.has_phrase(slurmwords.UNREACHABLE, stderr)
+    is_sent = not _says("NOT_SENT", stderr)
+    return is_sent and _says("UNREACHABLE", stderr)
 
 
 def is_database_away(stderr: str) -> bool:
     """Whether sacct failed because its database gave no answer; never so of a site that keeps no accounts."""
-    return is_unreachable(stderr) or slurmwords.has_phrase(slurmwords.DATABASE_AWAY, stderr)
-
-
-def is_preempted(text: str) -> bool:
-    """Whether `scontrol --oneliner show job` says that the job is being preempted.
-
-    It is RUNNING until its grace is over; it has a PreemptTime from the SIGTERM on (22.05, measured). A PreemptTime
-    before its start is from before a requeue.
-    """
-    found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
-    return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
-
-
-def parse_why_it_ends(text: str) -> str | None:
-    """Why Slurm ends the job, as `scontrol --oneliner show job` tells it beside the state: Reason and PreemptTime.
-
-    While the job completes, a cancel is not shown there (24.11 and 26.05, recorded): None = it does not say.
-    """
-    if is_preempted(text):
-        return JobEnd.PREEMPTED
-    found = {match[1]: match[2] for match in re.finditer(r"\b(JobState|Reason)=(\S+)", text)}
-    if found.get("JobState") == jobstates.CANCELLED:
-        return JobEnd.CANCELLED
-    return {"TimeLimit": JobEnd.TIME_LIMIT, "NodeDown": JobEnd.NODE_FAILURE}.get(found.get("Reason", ""))
+    return is_unreachable(stderr) or _says("DATABASE_AWAY", stderr)
 
 
 def parse_addresses(text: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
-from safelaunch.core import slurmoutput, slurmtext, slurmwords
+from safelaunch.core import slurmoutput, slurmwords
 from safelaunch.core.decide import jobend
 from safelaunch.core.decide.jobend import Explain
 from safelaunch.core.endings import JobEnd, tell_ending
@@ -77,7 +77,7 @@ def find_who_ended_it(lead: Leader) -> None:
 def ask_who_ended_it(lead: Leader) -> Step:
     """Ask Slurm whether this job is being preempted, or ended otherwise."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if ending is not None and lead.ending is None:
         lead.course.job_ends(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
@@ -87,7 +87,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
 def ask_why_it_ends(lead: Leader) -> Step:
     """slurmstepd's message is of an unknown Slurm: ask by a command."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    reason = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    reason = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
         ending = jobend.ending_by_scontrol(reason)
         lead.course.job_ends(ending)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import (
     bashtext,
@@ -40,7 +40,9 @@ from safelaunch.core.records import NamedTuple
 from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 from safelaunch.version import __version__
-from safelaunch.views.talk import Say
+
+if TYPE_CHECKING:
+    from safelaunch.views.talk import Say
 
 GIT_FILE = "git.json"
 GIT_BEFORE_S, GIT_AGREED_S, GIT_AFTER_S = 0.02, 1.0, 10.0
@@ -238,16 +240,17 @@ class Sending:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
     def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane) -> Submitted:
-        run = new.keep()
+        run = new.run
         submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
-                                lane.is_sent, self._told)
-        try:
-            ownership.require(run.dir)   # it may have been there before, open to others
-            job = submission.submit()
-        except (SlurmRefused, RunFolderError):
-            if not submission.may_be_in:
-                runmaking.unmake(run.dir)
-            raise
+                                lane.is_sent, self._told, new)
+        with new.sync:
+            try:
+                ownership.require(run.dir)   # it may have been there before, open to others
+                job = submission.submit()
+            except (SlurmRefused, RunFolderError):
+                if not submission.may_be_in:
+                    runmaking.unmake(run.dir)
+                raise
         registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta["sweep"])
         if run.meta["git"] == GIT_FILE:
             self._keep_git(run, job)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core import categories, containers, launchers, via
-from safelaunch.core.causes.category import POLICY_WORDS
+from safelaunch.core import containers, launchers, via
 from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
 from safelaunch.core.config.kinds import (
@@ -34,6 +33,19 @@ from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
+def _categories() -> tuple[str, ...]:
+    """Of failures; their table takes a millisecond to import, and most configs name none."""
+    from safelaunch.core import categories
+
+    return categories.NAMES
+
+
+def _policy_words() -> tuple[str, ...]:
+    from safelaunch.core.causes.category import POLICY_WORDS
+
+    return tuple(POLICY_WORDS)
 
 
 class Key(NamedTuple):
@@ -164,7 +176,7 @@ KEYS: dict[str, Key] = {
         "overwrites them, or only warn.",
     ),
     "restart.policy": Key(
-        PolicyTable(categories.NAMES, tuple(POLICY_WORDS)),
+        PolicyTable(_categories, _policy_words),
         None,
         "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
         "`safelaunch policy` prints the table.",
@@ -262,7 +274,9 @@ KEYS: dict[str, Key] = {
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
-    "preserve_site.when": Key(TextLines(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
+    "preserve_site.when": Key(
+        TextLines(("unknown", "hang"), all_words=_categories), ("unknown", "hang"), "The causes to keep them for."
+    ),
     "preserve_site.nodes": Key(OneOf(("suspects", "all")), "suspects", "Which nodes to keep."),
     "notify.to": Key(
         notifykinds.Targets(), (), "Whom to tell: env:NAME and file:~/PATH (both hold a URL), mailto:USER@HOST, "

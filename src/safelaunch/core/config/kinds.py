@@ -7,6 +7,7 @@ can let pass what only `read` knows to be wrong; a test lists what that is.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 from safelaunch.core.config.handed import unfit
@@ -196,10 +197,13 @@ class Duration(NamedTuple):
 
 
 class TextLines(NamedTuple):
-    """A list of lines of text, if need be out of some words, or out of them and names of plugins."""
+    """A list of lines of text, if need be out of some words, or out of them and names of plugins. `all_words` gives all
+    where that takes time; `words` are then those that most configs have.
+    """
 
     words: tuple[str, ...] = ()
     or_names: bool = False
+    all_words: Callable[[], tuple[str, ...]] | None = None
 
     @property
     def schema(self) -> Schema:
@@ -209,13 +213,18 @@ class TextLines(NamedTuple):
     @property
     def _item(self) -> ValueKind:
         kind = NameOf if self.or_names else OneOf
-        return kind(self.words) if self.words else Text()
+        words = self.words if self.all_words is None else self.all_words()
+        return kind(words) if words else Text()
 
     def read(self, node: Node) -> list[str]:
         """The list."""
         if not isinstance(node, ListNode):
             raise expected("a list, such as [a, b]", node)
-        return [self._item.read(item) for item in node.items]
+        texts = [item.text for item in node.items if isinstance(item, Scalar)]
+        if self.all_words is not None and len(texts) == len(node.items) and set(texts) <= set(self.words):
+            return texts
+        item_kind = self._item
+        return [item_kind.read(item) for item in node.items]
 
 
 class SrunFlags(TextLines):
@@ -282,28 +291,28 @@ class Percentage(Share):
 class PolicyTable(NamedTuple):
     """Categories of failure, each with what follows: a word, and a budget behind it if need be."""
 
-    categories: tuple[str, ...]
-    words: tuple[str, ...]
+    all_categories: Callable[[], tuple[str, ...]]
+    all_words: Callable[[], tuple[str, ...]]
 
     @property
     def schema(self) -> Schema:
         """The categories as names, and for each what follows; null is for lower layers."""
         word = {"type": ["string", "null"], "pattern": rf"^({self._pattern})$|\$\{{"}
-        return {"type": "object", "propertyNames": {"enum": list(self.categories)}, "additionalProperties": word}
+        return {"type": "object", "propertyNames": {"enum": list(self.all_categories())}, "additionalProperties": word}
 
     @property
     def _pattern(self) -> str:
-        return f"({'|'.join(self.words)})( [0-9]{{1,4}})?"
+        return f"({'|'.join(self.all_words())})( [0-9]{{1,4}})?"
 
     def read(self, node: Node) -> dict[str, str]:
         """Category → "word" or "word number"."""
         if not isinstance(node, MappingNode):
             raise expected("categories and what follows, such as {cuda_oom: stop}", node)
         for category, value in node.entries.items():
-            if category not in self.categories:
-                raise WrongValue(f"{category}: no such category; known: {', '.join(self.categories)}")
+            if category not in self.all_categories():
+                raise WrongValue(f"{category}: no such category; known: {', '.join(self.all_categories())}")
             if not isinstance(value, Scalar) or re.fullmatch(self._pattern, value.text) is None:
-                what = f"{one_of(self.words)}, with a number of restarts behind it if need be"
+                what = f"{one_of(self.all_words())}, with a number of restarts behind it if need be"
                 raise WrongValue(f"{category}: {expected(what, value)}")
         return {category: value.text for category, value in node.entries.items() if isinstance(value, Scalar)}
 
