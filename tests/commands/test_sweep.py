@@ -333,6 +333,8 @@ def test_points_whose_folders_are_gone_are_named(capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert run(["status", "many"]) == 0
     assert "of many-lr1: were they deleted?" in (said := capsys.readouterr()).err and "1 run: 1 " in said.out
+    assert run(["why", "many", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gone"] == ["many-lr1"]
     shutil.rmtree("runs")
     assert run(["status", "many", "--watch"]) == 0
     assert re.fullmatch(r"many \(\w+\): 0 runs\n", capsys.readouterr().out)

@@ -350,8 +350,10 @@ def _hold(sim: Sim, fault: Fault) -> None:
 def _scancel(sim: Sim, fault: Fault) -> None:
     job = sim.live_job()
     if job is not None and sim.slurm.answers:
-        if job.batch is None or not job.batch.is_finished:   # the run has gone on to its next job (seed 70002120)
+        if job.batch is None or not job.batch.is_finished:
             sim.a_person_says("scancel")
+        else:   # the run has gone on to its next job (seed 70002120), or sees the cancel in squeue (87003100)
+            sim.cancelled_late = True
         sim.slurm.cancel(job, "person")
 
 

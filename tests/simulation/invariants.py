@@ -20,6 +20,7 @@ from tests.simulation.slurm import MIN_JOB_AGE_S
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim
+    from tests.simulation.slurm import Job
 
 SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
 LOST_S = 15.0           # ... and its dead processes let go of the folder so long after the server is back
@@ -128,11 +129,14 @@ def _left_no_trace(sim: Sim, said_t: float) -> bool:
 
 
 def _was_told_late(sim: Sim, said_t: float) -> bool:
-    """The batch host had died before the word, and Slurm called the job completing until SlurmdTimeout. The next job's
-    leader has asked for a minute, and sacct, which could have told, is off (seed 84004068).
+    """The batch host had died before the word, Slurm called the job completing until SlurmdTimeout, and sacct, which
+    could have told, is off. Either the next job's leader has asked for a minute by then (seed 84004068), or nobody got
+    an answer from Slurm before it forgot the job (87003507).
     """
     return not sim.scenario.has_sacct and any(
-        job.started_t <= said_t <= job.ended_t and after.started_t + UNEXPLAINED_S < job.ended_t
+        job.started_t <= said_t <= job.ended_t
+        and (after.started_t + UNEXPLAINED_S < job.ended_t
+             or not any(job.ended_t < t < job.ended_t + MIN_JOB_AGE_S for t in sim.slurm.clear_looks))
         and any(fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t
                 for fault in sim.scenario.faults)
         for job, after in itertools.pairwise(sim.all_jobs))
@@ -145,11 +149,18 @@ def _died_with_its_job(sim: Sim, t: float) -> bool:
     server. squeue forgets a cancelled job after MinJobAge, sacct is off, slurmstepd writes no line for a job that never
     started, and nobody else looked in time: a watch is blind while the folder is away. Whoever comes later finds no
     job. That alone is no word of a person's: a job that starts while the server is away cannot open its output, and
-    goes the same way. In seed 2562 not even the line that it had been queued was on the server.
+    goes the same way. In seed 2562 not even the line that it had been queued was on the server. A dead batch host ends
+    such a leader before Slurm ends its job (seed 86000308).
     """
-    return any(fault.t < t and job.started_t <= t < job.ended_t < fault.end_t + LOST_S
+    return any(fault.t < t and job.started_t <= t < job.ended_t and _led_until(sim, job, t) < fault.end_t + LOST_S
                for fault in sim.scenario.faults if fault.kind in ("away", "freeze")
                for job in sim.all_jobs)
+
+
+def _led_until(sim: Sim, job: Job, t: float) -> float:
+    """When the leader that lived at `t` has died: with its batch host, or at the latest with its job."""
+    crashes = (fault.t for fault in sim.scenario.faults if fault.kind == "batch_crashes")
+    return min((crash_t for crash_t in crashes if t <= crash_t < job.ended_t), default=job.ended_t)
 
 
 def _was_complete(sim: Sim, t: float) -> bool:
@@ -158,7 +169,9 @@ def _was_complete(sim: Sim, t: float) -> bool:
 
 def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
-    if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
+    if state.ended is None or sim.said or sim.cancelled_late:
+        return
+    if sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
         return
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do

@@ -91,6 +91,7 @@ class Sim:
         self.is_verbose = is_verbose
         self.writing: dict[Attempt, set[Task]] = {}   # by launch: two can bear one number
         self.said: list[tuple[float, str]] = []          # what people asked for
+        self.cancelled_late = False      # a person cancelled a job whose script had ended: it may count, or not
         self.people: list[Person] = []
         self.holds: list[list[float]] = []               # from when on nothing new is to start; and until when
         self.all_jobs: list[Job] = []

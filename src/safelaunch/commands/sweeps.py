@@ -81,7 +81,7 @@ def why(points: Sequence[RegisteredRun], as_json: bool) -> int:
     """The causes of the points that failed, grouped."""
     seen = sweeps.status(points)
     if as_json:
-        talk.emit_json({key: seen[key] for key in ("v", "sweep", "sweep_id", "now_t", "counts", "causes", "silent")})
+        talk.emit_json({key: value for key, value in seen.items() if key not in ("points", "trouble")})
         return 0
     width = terminal.width() if talk.is_for_person() else None
     for line in map(talk.clean, sweeptable.render_causes(seen)):
