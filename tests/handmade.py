@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -67,6 +68,13 @@ class Made:
     def completed(self) -> None:
         self.event("attempt_ended", attempt=1, how="completed", exit_code=0)
         self.event("completed", exit_code=0, why="attempt 1 ended with exit code 0")
+
+    def pulse(self, age_s: float, mtime_age_s: float | None = None, **more: Any) -> None:
+        """The last pulse of its leader."""
+        path, mtime = self.dir / "pulse.json", self.now - (age_s if mtime_age_s is None else mtime_age_s)
+        path.write_text(json.dumps({"v": 1, "count": 3, "t": self.now - age_s, "gen": 1, "host": "n0", "job": "12",
+                                    "attempt": 1, "step": 7, "guards": 4, **more}))
+        os.utime(path, (mtime, mtime))
 
     def log(self, number: int, data: bytes) -> Path:
         """Append to an attempt's main.log."""

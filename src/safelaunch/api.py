@@ -124,9 +124,7 @@ class RunHandle:
         return whyverdict.judge_subject(whyrun.of_run(self._stored, attempt))[1]
 
     def report(self, file: str | os.PathLike[str] | None = None) -> str:
-        """What became of it as one HTML page (docs/report.md), also written to `file`. Raises UsageError where the file
-        cannot be written.
-        """
+        """What became of it as one HTML page (docs/report.md), also in `file`. UsageError: that cannot be written."""
         from safelaunch.views import reportpage
 
         page = reportpage.render(self._stored, time.time())

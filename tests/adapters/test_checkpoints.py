@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.checkpoints import find, main
+from safelaunch.adapters.checkpoints import find
 from tests.torchbin import Ranks, needs_torch
 
 
@@ -103,21 +103,6 @@ def test_a_folder_that_may_not_be_read_is_an_error_and_not_an_empty_one(open_fol
     told = find_as_guest(open_folder)
     open_folder.chmod(0o755)
     assert "Permission denied" in told["error"]
-
-
-def test_the_command_prints_json_in_an_isolated_interpreter(tmp_path: Path) -> None:
-    (tmp_path / "ck-7.bin").write_bytes(b"x")
-    argv = [sys.executable, "-I", "-m", "safelaunch.adapters.checkpoints", str(tmp_path), "pattern", "ck-{step}.bin"]
-    said = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd="/")
-    assert said.returncode == 0, said.stderr
-    best = {"path": str(tmp_path / "ck-7.bin"), "step": 7, "format": "pattern"}
-    assert json.loads(said.stdout) == {"v": 1, "best": best, "older": [], "skipped": []}
-
-
-@pytest.mark.parametrize("words", [[], ["/tmp"], ["/tmp", "zip"], ["/tmp", "pattern", "{x}"]])
-def test_a_wrong_ask_exits_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    assert capsys.readouterr().out == ""
 
 
 def test_the_leader_can_afford_the_import() -> None:

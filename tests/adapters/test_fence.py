@@ -35,7 +35,7 @@ def fencer() -> Iterator[tuple[Fencer, list[tuple[str, ...]]]]:
     job = Allocation("7", ("n0", "n1"), "n0", "/", False, {})
     with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
         plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: 'true'\nslurm: {nodes: 2, time: 30}\n")
-        yield Fencer(plan, job, server, "", start), begun
+        yield Fencer(plan, job, server, start, start), begun
 
 
 def fence(fencer: Fencer, now_s: float) -> None:
@@ -78,12 +78,15 @@ def test_nodes_of_a_script_are_asked_unless_all_tasks_of_its_sruns_have_told_the
     asked: list[str] = []
 
     def start(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
-        asked.extend(word for word in argv if word.startswith("--nodelist=") or word == "--steps")
+        asked.extend(word for word in argv if word.startswith("--nodelist="))
+
+    def ask(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
+        asked.append(argv[2])
 
     plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
                    "slurm: {nodes: 2, time: 30}\n")
     with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
-        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "", start)
+        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, start, ask)
         told = [Guard("n0", 0, 1), Guard("n0", STEP_TASKS, 1, tasks=2), Guard("n1", STEP_TASKS + 1, 1, tasks=2)]
         server.guards = {(guard.node, guard.task): guard for guard in told}
         for guard in told:
@@ -104,8 +107,8 @@ def test_nodes_of_a_script_are_asked_where_a_step_went_past_the_wrapper_or_nobod
     plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: '#!/bin/bash'\nlaunch: {with: script}\n"
                    "slurm: {nodes: 2, time: 30}\n")
     with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
-        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server, "",
-                      lambda *_, **__: cast(Command, None))
+        made = Fencer(plan, Allocation("7", ("n0", "n1"), "n0", "/", False, {}), server,
+                      *[lambda *_, **__: cast(Command, None)] * 2)
         server.guards = {("n0", 0): Guard("n0", 0, 1, gone=True)}
         assert [node for _, node in made.advance(LIVE, 100.0, {}, lambda: True, sruns=[])] == [ALL_NODES]
         made.swept(ALL_NODES, said)

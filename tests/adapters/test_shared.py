@@ -144,14 +144,14 @@ def test_put_replaces_a_file_as_a_whole(root: Path, spool_dir: Path) -> None:
 
 def test_files_and_folders_are_their_owners_alone(root: Path, spool_dir: Path) -> None:
     with opened(root, spool_dir) as folder:
-        assert folder.mkdir("attempts/0001/nodes", deadline_s=DEADLINE_S)
+        assert folder.put("attempts/0001/nodes/n0", b"{}", deadline_s=DEADLINE_S)
         assert folder.append(JOURNAL, record(0), deadline_s=DEADLINE_S)
         assert folder.put("pulse.json", b"{}", deadline_s=DEADLINE_S)
         assert folder.publish("claims/1", b"me", deadline_s=DEADLINE_S)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in root.rglob("*")}
     assert modes == {
         "attempts": 0o700, "0001": 0o700, "nodes": 0o700, "journal": 0o700, "claims": 0o700,
-        "1-host-1.jsonl": 0o600, "pulse.json": 0o600, "1": 0o600,
+        "n0": 0o600, "1-host-1.jsonl": 0o600, "pulse.json": 0o600, "1": 0o600,
     }
 
 

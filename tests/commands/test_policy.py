@@ -106,6 +106,14 @@ def test_what_makes_no_sense_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["policy", "nodes"])
+def test_a_site_file_that_is_named_and_missing_is_an_error(verb: str, monkeypatch: pytest.MonkeyPatch,
+                                                           capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", "/nowhere/site.yaml")
+    assert run([verb]) == 2
+    assert "/nowhere/site.yaml: no such file" in capsys.readouterr().err
+
+
 def test_a_row_of_a_run_is_taken_back_by_an_empty_override(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = make_run(tmp_path / "own", YAML + "restart: {policy: {network: stop}}\n")
     assert rows(asked(capsys, str(made.dir), "restart.policy.network="))["network"] == ("exclude", 6, None)

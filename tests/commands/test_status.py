@@ -266,7 +266,7 @@ def test_the_step_of_an_earlier_attempt_is_not_shown_for_the_new_one(bloom: Made
 
 def test_a_stale_pulse_is_told_and_nobody_is_called_dead(bloom: Made) -> None:
     bloom.running()
-    pulse(bloom, age_s=95)
+    bloom.pulse(age_s=95)
     text = told(bloom, job())
     assert "no sign of life from the supervisor on n0 for 1 min" in text
     assert "dead" not in text
@@ -278,7 +278,7 @@ def test_an_old_pulse_is_no_alarm(bloom: Made, events: tuple[str, ...]) -> None:
     if events == ("ended",):
         bloom.running()
         bloom.completed()
-    pulse(bloom, age_s=500)
+    bloom.pulse(age_s=500)
     assert "no sign of life" not in told(bloom, job(state="PENDING"))
 
 
@@ -290,7 +290,7 @@ def test_a_supervisor_that_never_gave_a_pulse_is_told(bloom: Made) -> None:
 
 def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
     bloom.running()
-    pulse(bloom, age_s=500, mtime_age_s=1)
+    bloom.pulse(age_s=500, mtime_age_s=1)
     assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["pulse"]["is_stale"] is False
 
 
@@ -301,17 +301,9 @@ def test_when_a_silence_would_be_called_a_hang_is_told_of_this_attempt(
     bloom: Made, in_s: float, attempt: int, says: str
 ) -> None:
     bloom.running()
-    pulse(bloom, age_s=5, attempt=attempt, hang_t=bloom.now + in_s)
+    bloom.pulse(age_s=5, attempt=attempt, hang_t=bloom.now + in_s)
     rows = [line for line in told(bloom, job()).splitlines() if line.startswith("hang ")]
     assert [says in row for row in rows] == [True] * bool(says)
-
-
-def pulse(made: Made, age_s: float, mtime_age_s: float | None = None, **more: object) -> None:
-    path = made.dir / "pulse.json"
-    path.write_text(json.dumps({"v": 1, "count": 3, "t": made.now - age_s, "gen": 1, "host": "n0", "job": "12",
-                                "attempt": 1, "step": 7, "guards": 4, **more}))
-    mtime = made.now - (age_s if mtime_age_s is None else mtime_age_s)
-    os.utime(path, (mtime, mtime))
 
 
 def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -> None:

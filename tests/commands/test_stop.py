@@ -216,6 +216,25 @@ def test_a_stop_is_confirmed_as_soon_as_the_supervisor_writes_that_it_saw_it(
     leader.join()
 
 
+@pytest.mark.parametrize(("pulse_age_s", "code"), [(20.0, 0), (90.0, 124)])
+def test_a_supervisor_with_a_fresh_pulse_is_waited_for(
+    bloom: Made, tmp_path: Path, pulse_age_s: float, code: int
+) -> None:
+    slurm(tmp_path, PENDING.replace("PENDING", "RUNNING"))
+    bloom.started()
+    bloom.attempt()
+    bloom.pulse(pulse_age_s)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "is waited for" in text:
+            sees(bloom)
+
+    assert stopping.stop(bloom.dir, "kill", None, say) == code, said
+    assert any("its supervisor lives: its pulse is 2" in text for text in said) == (code == 0), said
+
+
 def test_a_run_of_which_slurm_knows_no_job_any_more_needs_no_supervisors_word(
     bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

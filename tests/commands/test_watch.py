@@ -46,7 +46,7 @@ NAME = "bloom.1a2b3c4d"
 class AtOnce(Pace):
     """Commands of a clock that jumps wait for no turn on the real one (tests/adapters/test_pace.py)."""
 
-    def take(self, now_s: float) -> bool:
+    def take(self, now_s: float, at_once: bool = False) -> bool:
         return True
 
 

@@ -51,11 +51,6 @@ def test_many_guards_are_pinged_less_often() -> None:
     assert t.ping_every_s(t.MANY_GUARDS + 1) == t.MANY_PING_S
 
 
-def test_a_guard_that_is_told_no_lease_takes_this_one() -> None:
-    text = (SRC / "node" / "guard" / "main.py").read_text()
-    assert f'env.get("SAFELAUNCH_LEASE_S", "{t.LEASE_S:g}")' in text
-
-
 def test_no_other_module_has_a_time_of_its_own_by_these_names() -> None:
     named = {name for name in vars(t) if name.endswith("_S")} - {"SETTLE_S", "PATIENT_S", "SILENT_S", "STALE_S"}
     for path in [*(SRC / "supervisor").rglob("*.py"), *(SRC / "adapters").rglob("*.py"), SRC / "core" / "plan.py"]:

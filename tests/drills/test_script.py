@@ -122,6 +122,23 @@ def test_tasks_whose_srun_was_killed_are_ended_before_their_script_starts_again(
     assert "left: 0\n" in drill.log(2), drill.log(2)
 
 
+def test_a_rank_without_a_guard_is_named_by_its_sruns_words_and_without_them_no_node_is_blamed(script: Script) -> None:
+    drill = script("""\
+        case $SAFELAUNCH_ATTEMPT in
+        1) "$SAFELAUNCH_SRUN" bash -c '((SLURM_PROCID)) && kill -9 $$; exec sleep 60' ;;
+        2) "$SAFELAUNCH_SRUN" --quiet bash -c '((SLURM_PROCID)) && exit 3; exec sleep 60' 2>/dev/null ;;
+        esac
+        """, 2, "restart.backoff=0s", "restart.max_restarts=5", shell="/bin/bash")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and len(state.attempts) >= 2, drill.story()
+    first, second = (event.data for event in drill.events("verdict")[:2])
+    assert (first["node"], first["task"], first["suspects"]) == ("n1", 1, ["n1"]), drill.story()
+    assert (second["node"], second["task"], second["suspects"]) == (None, None, []), drill.story()
+    assert "the script ended with exit code 143" in second["summary"], drill.story()
+
+
 def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script: Script) -> None:
     drill = script("""\
         echo "nodes $SLURM_NNODES of $SLURM_JOB_NODELIST job $SLURM_JOB_NAME"

@@ -70,7 +70,7 @@ class SimBench:
 
     def stop(self) -> None:
         """Wait for nobody."""
-        if not self._is_over and self._sim.clock.t - self._start_t < BENCH_S - 1.0 and not self._is_leaving():
+        if not self._is_over and self._sim.clock.t - self._start_t < BENCH_S - 5.0 and not self._is_leaving():
             self._sim.violate("the measurements were stopped before their time")
         if not self._is_over:
             self._sim.clock.after(ENDS_S, self._end)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from safelaunch.adapters import shared
-from safelaunch.adapters.outbox import APPEND, MKDIR, PUT
+from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from tests.simulation.clients import Client
@@ -239,10 +239,6 @@ class SimFolder(SharedFolder):
             while self._clock.t < until_t:
                 self._process.sleep(until_t - self._clock.t)
 
-    def fileno(self) -> int:
-        """Nothing to select."""
-        return -1
-
     def poll(self, now_s: float) -> None:
         """The courier speaks by itself."""
 
@@ -281,5 +277,3 @@ def apply(root: Path, kind: bytes, name: str, data: bytes) -> None:
         with open(f"{path}.draft", "wb") as draft:
             draft.write(data)
         os.replace(f"{path}.draft", path)
-    elif kind == MKDIR:
-        os.makedirs(path, exist_ok=True)

@@ -37,6 +37,17 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                     Fault("forgets", 0.0, 0.0, 0), Fault("gpu_dies", 4.34, 0.0, 41), Fault("gpu_dies", 7.93, 0.0, 32),
                     Fault("gpu_dies", 8.57, 0.0, 42), Fault("batch_silent", 14.44, 50.3, 85),
                     Fault("lies_links", 51.37, 0.0, 42))), "completed", 5),
+    "a job without its script is ended at once where no job may wait behind it": (
+        replace(_PLAIN, seed=84002429, pool=2, steps=157, save_every=20, save_s=1.0, load_s=2.0, slurmd_timeout_s=60.0,
+                standby=False, watchers=2, site="no_dependency", words="26.05", min_nodes=1, before_resize="dies",
+                checks=(("n1", "hangs"), ("n0", "breaks_pairs")), has_checks=True, allreduce=True,
+                after_failure="before", notify="fails", faults=(Fault("batch_crashes", 17.3, 135.0, 63),)),
+        "completed", 1),
+    "a checkpoint that fewer nodes have overwritten is theirs": (
+        replace(_PLAIN, seed=85000227, nodes=3, pool=3, steps=129, step_s=2.0, save_every=5, save_s=5.0, watchers=0,
+                via="successor", site="no_dependency", has_sacct=True, min_nodes=1, before_resize="works",
+                notify="fails", faults=(Fault("forgets", 0.0, 0.0, 0), Fault("batch_crashes", 114.0, 168.0, 63),
+                                        Fault("preempt", 253.7, 0.0, 63))), "gave_up", 5),
     "the third node trains where the first two fail their checks in turn": (
         replace(_PLAIN, seed=82008487, nodes=1, pool=3, steps=94, save_every=20, save_s=0.1, limit_min=20,
                 net_latency_s=0.0002, handles_signal=False, watchers=2, site="no_scontrol", has_checks=True,
@@ -80,7 +91,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=70002120, pool=5, steps=86, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0,
                 limit_min=8, slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=10.0, net_latency_s=0.01,
                 standby=True, watchers=2, words="26.05", handles_signal=True, notify="hangs", faults=(
-                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 86.53, 0.0, 38))), "completed", 2),
+                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 85.92, 0.0, 38))), "completed", 2),
     "a cancel that a supervisor has found is not lost with it": (
         replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
                 limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",
@@ -257,7 +268,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=0, via="resubmit",
                  site="no_dependency",
                  faults=(Fault("batch_cut", 5.07, 113.5, 63), Fault("worker_cut", 9.13, 19.3, 84),
-                         Fault("worker_silent", 33.38, 373.1, 69))), "completed", 2),
+                         Fault("worker_silent", 33.38, 420.0, 69))), "completed", 2),
     "a job that is requeued once a hold was lifted is not held, for nobody to release": (
         Scenario(seed=8592, nodes=4, pool=8, steps=128, fs_latency_s=0.003, standby=False, watchers=0,
                  site="refuses_sbatch", has_sacct=True,

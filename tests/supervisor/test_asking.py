@@ -92,3 +92,24 @@ def test_guards_that_were_away_are_asked_again_until_all_have_answered(
 
     assert (server.orders, lead.attempt.heard, said) == (orders, heard, told)
     assert lead.waits == 1, "another wait finds the same checkpoint and counts its time anew"
+
+
+def test_an_answer_that_comes_late_is_told_although_the_attempt_ends_before_the_next_order(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy node a guard answers after seconds; its ranks save and end then."""
+    server = Server([(2, [])])
+    monkeypatch.setattr(server, "tell", lambda message, now_s: 2)   # and no answer at once
+    lead = Lead(server)
+    said: list[int | None] = []
+    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.attempt.heard))
+
+    for pause_s in asking.ask_to_end(lead, "SIGUSR2"):   # type: ignore[arg-type]
+        lead.now_s += float(pause_s)   # type: ignore[arg-type]
+        if asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 1.0:
+            server.signalled, server.signal_answers = ["n0: a"], 1
+        elif asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 2.0:
+            server.signalled, server.signal_answers = ["n0: a", "n1: b"], 2
+        elif lead.now_s > asking.ANSWER_S:
+            lead.running.is_killed("kill", lead.now_s, lead.now_s)
+    assert said == [1, 2]

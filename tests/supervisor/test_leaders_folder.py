@@ -35,7 +35,7 @@ def leader(made: Made, tmp_path: Path) -> Any:
     (tmp_path / "local" / "job.sbatch").write_bytes((made.dir / "job.sbatch").read_bytes())
     said: list[str] = []
     folder = FolderState()
-    folder.is_read(runfolder.folder_id(made.dir), ())
+    folder.is_read(runfolder.folder_id(made.dir), (), 0.0)
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
         shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),

@@ -70,7 +70,7 @@ def test_the_guard_stands_before_the_command_and_the_users_options_stay(
 
 @pytest.mark.parametrize("words", [
     ["--pty", "bash"], ["--version"], ["-V"], ["--jobid=8", "hostname"], ["--option-of-a-plugin", "x", "hostname"],
-    ["-N1"], ["--nt", "4", "hostname"]],   # an abbreviation of many
+    ["-N1"], ["-n1", "a", ":", "-n1", "b"], ["--nt", "4", "hostname"]],   # an abbreviation of many
     ids=str)
 def test_what_cannot_be_guarded_runs_as_it_is(srun: Srun, words: list[str]) -> None:
     assert srun(*words)[2:] == words

@@ -33,19 +33,12 @@ _LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what th
 
 
 def raise_limit() -> None:
-    """Let this process have a descriptor for each guard: the usual soft limit of 1024 is too low for a thousand of
-    them.
-    """
+    """Let this process have a descriptor for each guard: the usual soft limit of 1024 is too low for a thousand."""
     soft, hard = _LIMIT
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _render_limit(soft: int) -> str:
-    """The limit as `ulimit -S -n` reads it."""
-    return "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
 
 
 @dataclass
@@ -108,12 +101,13 @@ class AttemptProcess:
         process = cls(local, number, facts)
         process.facts_file.write_text(json.dumps(facts))
         process.running_file.write_text(str(process.exit_file) + "\n")
+        soft = "unlimited" if _LIMIT[0] == resource.RLIM_INFINITY else str(_LIMIT[0])
         descriptor = os.open(process.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             process.child = subprocess.Popen(
                 ["bash", str(local / "job.sbatch"), "attempt", *arguments],
                 env={**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file),
-                     "SAFELAUNCH_FILES": _render_limit(_LIMIT[0])},   # a preexec_fn would copy this process: 2 ms
+                     "SAFELAUNCH_FILES": soft},   # for `ulimit -S -n`: a preexec_fn would copy this process, 2 ms
                 cwd=env.get("SAFELAUNCH_CWD", "/"),
                 stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
         finally:

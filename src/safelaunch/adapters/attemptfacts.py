@@ -103,7 +103,7 @@ def tell_exits(exits: Sequence[TaskExit]) -> str:
         return ""
     first = bad[0]
     how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
-    return f"task {first.task} on {first.host} {how}{f', the first of {len(bad)}' if len(bad) > 1 else ''}"
+    return f"{first.who} {how}{f', the first of {len(bad)}' if len(bad) > 1 else ''}"
 
 
 def _read(path: Path) -> Any:

@@ -1,8 +1,7 @@
 """The checkpoint folder on a real filesystem: read, never changed.
 
-The leader runs it in a disposable child, because a shared filesystem may freeze: `python -I -m
-safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]` prints what it found as JSON. So it needs the standard library
-only and imports little.
+The leader runs it in a disposable child, because a shared filesystem may freeze. So it needs the standard library only
+and imports little.
 """
 
 # os.path, because the reader may be the leader: importing pathlib costs it memory.
@@ -10,12 +9,9 @@ only and imports little.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from safelaunch.core.checkpoints import latest
@@ -172,22 +168,3 @@ def finished_t(path: str) -> float:
         with os.scandir(path) as entries:
             times += [entry.stat().st_mtime for entry, _ in zip(entries, range(MOST_ENTRIES), strict=False)]
     return max(times)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """0 with JSON on stdout; 2 for wrong arguments or a folder that cannot be read."""
-    words = sys.argv[1:] if argv is None else list(argv)
-    if len(words) not in (2, 3):
-        print("usage: python -I -m safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]", file=sys.stderr)
-        return 2
-    try:
-        found = find(words[0], words[1], words[2] if len(words) == 3 else None)
-    except (OSError, ValueError) as error:
-        print(f"checkpoints: {words[0]}: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps({"v": 1, **asdict(found)}))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -66,9 +66,7 @@ def _check_apart(points: list[Resolved]) -> list[Resolved]:
 def read_mapping(
     config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]
 ) -> list[Resolved]:
-    """`read_each` of a config that a program has as values; its relative run_dir starts at this folder. Raises
-    ConfigError and UsageError.
-    """
+    """`read_each` of a program's values; a relative run_dir starts at this folder. Raises ConfigError, UsageError."""
     own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING), is_json=True)
     sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
     return _check_apart(list(resolve_each(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()), find_plugin)))

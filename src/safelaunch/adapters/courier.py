@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch.adapters import durable, modes
-from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox, QueuedWrite
+from safelaunch.adapters.outbox import APPEND, PUT, Outbox, QueuedWrite
 
 RETRY_S = (0.1, 5.0)
 # After the leader's end, for a folder that refuses (read-only, quota): then the outbox waits for the next leader.
@@ -133,9 +133,6 @@ def main(argv: Sequence[str]) -> NoReturn:
 def deliver(root: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     """Write one frame to the folder, durably; raises OSError. A second try finishes what a first one began."""
     path = root / frame.name
-    if frame.kind == MKDIR:
-        make_folder(root, path)
-        return
     make_folder(root, path.parent)
     if frame.kind == APPEND:
         _append(path, outbox, frame)

@@ -139,9 +139,7 @@ def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> 
 
 
 def off_s(t: float | None, begun_t: float, ended_t: float) -> float:
-    """By how much a node's clock is at least ahead of this host's, or behind it (negative); 0 = it may be right. It was
-    read between these times.
-    """
+    """By how much a node's clock, read between these times, is at least ahead, or behind (negative); 0 = none."""
     if t is None or begun_t <= t <= ended_t:
         return 0.0
     return t - ended_t if t > ended_t else t - begun_t

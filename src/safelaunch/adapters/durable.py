@@ -66,9 +66,7 @@ def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sh
 
 
 def link(draft: Path, path: Path, is_ours: Callable[[], bool]) -> bool:
-    """Whether `path` is a second name of `draft` now. `is_ours` looks at a name that is there already. Raises OSError
-    where nobody knows.
-    """
+    """Whether `path` is a second name of `draft`. `is_ours` looks at a name that is there. OSError: nobody knows."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -82,9 +80,7 @@ def link(draft: Path, path: Path, is_ours: Callable[[], bool]) -> bool:
 
 
 def write_draft(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync) -> Path:
-    """Write `data` durably to this process's draft of `path`, beside it. Its group may read it (modes). Raises OSError,
-    and leaves no draft then.
-    """
+    """Write `data` durably to a draft beside `path`; its group may read it (modes). OSError: there is no draft then."""
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()   # it may still be linked to the claim it made: never write to it

@@ -13,6 +13,7 @@ from typing import Any
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
 from safelaunch.core import slurmtext
@@ -38,11 +39,12 @@ echo '{"found": 0, "left": [], "blind": true}'"""
 
 
 class Fencer:
-    """Follows each attempt until nothing of it is left."""
+    """Follows each attempt until nothing of it is left. `start` makes helper steps, `ask` asks Slurm at once."""
 
-    def __init__(self, plan: Plan, job: Allocation, server: ControlServer, guard_source: str,
-                 start: StartCommand) -> None:
-        self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
+    def __init__(self, plan: Plan, job: Allocation, server: ControlServer, start: StartCommand,
+                 ask: StartCommand) -> None:
+        self._plan, self._job, self._server, self._start, self._ask = plan, job, server, start, ask
+        self._source = guard_text()   # read while its file answers
         self._swept_steps: set[int] = set()       # foreign ones of earlier attempts
         self.no_helpers: str | None = None   # why no helper step runs here: silent nodes are left to their lease
         self._reset(0)
@@ -65,7 +67,7 @@ class Fencer:
         self._old_host = ""                       # of the supervisor before: judged by its successor
         self._lost: list[tuple[str, str]] = []
         self._has_ended_steps = False
-        self._is_asking = False                   # Slurm for the job's steps
+        self.is_asking = False                    # Slurm for the job's steps: all known tasks have told their end
         self._has_foreign: bool | None = None     # one that no wrapper has told of; None = not asked yet
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
@@ -87,7 +89,7 @@ class Fencer:
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
         sweeps = self._look_at_steps(live, sruns) if self._plan.is_script else []
-        if self._is_asking:
+        if self.is_asking:
             return sweeps
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
@@ -123,16 +125,16 @@ class Fencer:
             self._server.tell_all({"do": "end", "grace_s": FAILED_GRACE_S}, self._now_s)
         if not fence.has_script_gone(sruns, (ScriptTask(guard.step, guard.gone, guard.tasks) for guard in guards)):
             return []
-        if self._has_foreign is None and not self._is_asking:
-            self._is_asking = True
-            return [(self._start(slurm.squeue_steps(self._job.id), self._job.env, SWEEP_DEADLINE_S), ALL_NODES)]
+        if self._has_foreign is None and not self.is_asking:
+            self.is_asking = True
+            return [(self._ask(slurm.squeue_steps(self._job.id), self._job.env, SWEEP_DEADLINE_S), ALL_NODES)]
         if self._has_foreign is False:
             self._clean.update(live.nodes)
         return []
 
     def _take_steps(self, result: Result) -> None:
         """What Slurm said of the job's steps; no answer is no proof."""
-        self._is_asking = False
+        self.is_asking = False
         steps = slurmtext.parse_steps(result.stdout) if result.is_ok else None
         told = {guard.step for guard in self._server.guards.values()}
         foreign = {number for number, name in (steps or {}).items()

@@ -85,9 +85,9 @@ class Writer:
         self.seq += 1
         return Event(self._clock(), self.gen, self.seq, self.host, event, data)
 
-    def write(self, *events: Event) -> bool:
+    def write(self, *events: Event, deadline_s: float = 2.0) -> bool:
         """Append the events with one fsync; True = durable in the run folder."""
-        return self._folder.append(self.name, b"".join(map(text.render, events)))
+        return self._folder.append(self.name, b"".join(map(text.render, events)), deadline_s)
 
 
 def read(run_dir: Path, steps_kept: int | None = None, with_course: bool = False) -> Journal:

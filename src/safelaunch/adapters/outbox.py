@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-APPEND, PUT, MKDIR = b"A", b"P", b"D"
+APPEND, PUT = b"A", b"P"
 
 _MAGIC = b"SLOUTBX1"
 _MARKS = struct.Struct("<QQQ")  # done, begun, begun_at

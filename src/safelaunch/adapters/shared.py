@@ -21,7 +21,7 @@ from typing import NoReturn, TypeVar
 
 from safelaunch.adapters import durable
 from safelaunch.adapters.courier import UMASK, Courier, make_folder
-from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
+from safelaunch.adapters.outbox import APPEND, PUT, Outbox
 from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.errors import RunFolderError
 
@@ -64,10 +64,6 @@ class SharedFolder:
         """True once `root/name` holds `data`, replaced as a whole; of several that wait only the last is written."""
         return self._write(PUT, name, data, deadline_s)
 
-    def mkdir(self, name: str, deadline_s: float = DEADLINE_S) -> bool:
-        """True once the folder `root/name` exists; append and put make the folders they need by themselves."""
-        return self._write(MKDIR, name, b"", deadline_s)
-
     def publish(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool | None:
         """True where `root/name` is ours, False where somebody else was first, None where the folder does not tell.
 
@@ -87,7 +83,7 @@ class SharedFolder:
         return run_in_child(fn, deadline_s)
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
-        """A ticket for a write (APPEND, PUT, MKDIR); it waits for the local disk only."""
+        """A ticket for a write (APPEND, PUT); it waits for the local disk only."""
         try:
             self._last = self._outbox.add(kind, _checked(name), data)
         except OSError as error:
@@ -101,10 +97,6 @@ class SharedFolder:
     def is_durable(self, ticket: int) -> bool:
         """True once the write with this ticket is durable on the shared folder."""
         return ticket <= self._done
-
-    def fileno(self) -> int:
-        """Readable when `poll` has something to read; the same descriptor for the whole life."""
-        return self._answers[0]
 
     def poll(self, now_s: float) -> None:
         """Read what the courier says, and start a new one where it died. `now_s` is monotonic. Never waits."""

@@ -35,9 +35,7 @@ def open_file(path: str | os.PathLike[str]) -> int:
 
 
 def open_log(path: str | os.PathLike[str]) -> int:
-    """The same for a log, which may be any file that a person named: links are followed. Those of a run folder were
-    chosen by `is_file`.
-    """
+    """The same for a log, any file that a person named: links are followed. `is_file` chose those of a run folder."""
     return _open(path, 0)
 
 

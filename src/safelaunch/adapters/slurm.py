@@ -49,9 +49,7 @@ class Result(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Nobody knows whether Slurm did it: a command that is killed, as by the TERM for a whole job, may have been
-        heard.
-        """
+        """Nobody knows whether Slurm did it: a command that is killed, as by a job's TERM, may have been heard."""
         if self.returncode is None or self.is_broken_off:
             return True
         return self.returncode != 0 and slurmtext.is_unreachable(self.stderr)
@@ -267,9 +265,7 @@ def helper_step(job: str, node: str, argv: Iterable[str], *, is_local: bool, has
 
 
 def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -> list[str]:
-    """A short job of its own on one node. It gives up where the node is not free within `start_s`. Options for srun may
-    stand before the command.
-    """
+    """A short job on one node; it gives up after `start_s` in the queue. Options may stand before the command."""
     return ["srun", "--job-name=safelaunch-check", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
             f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
 
@@ -315,9 +311,9 @@ class Pace:
     def __init__(self) -> None:
         self._started_s = (-1e9, -1e9)   # the last two
 
-    def take(self, now_s: float) -> bool:
-        """Whether a command may start now; if so, its turn is taken."""
-        if self.wait_s(now_s) > 0.0:
+    def take(self, now_s: float, at_once: bool = False) -> bool:
+        """Whether a command may start now; if so, its turn is taken. `at_once`: it may, and later ones wait for it."""
+        if self.wait_s(now_s) > 0.0 and not at_once:
             return False
         self._started_s = (self._started_s[1], now_s)
         return True
@@ -334,17 +330,17 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC)
 class Command:
     """A command that runs while the loop goes on; `poll` gives its result once. `pace`: it waits for its turn."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/", pace: Pace | None = None, stdin: bytes | None = None) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S, cwd: str = "/",
+                 pace: Pace | None = None, stdin: bytes | None = None, at_once: bool = False) -> None:
         self.argv = tuple(argv)
-        self._env, self._cwd = scrubbed(env, self.argv[0]), cwd
+        self._env, self._cwd, self._at_once = scrubbed(env, self.argv[0]), cwd, at_once
         self._pace, self._deadline_s, self._stdin = pace, deadline_s, stdin
         self._program: ProgramRun | None = None
         self._failed: Result | None = None
         self._start()
 
     def _start(self) -> None:
-        if self._pace is not None and not self._pace.take(time.monotonic()):
+        if self._pace is not None and not self._pace.take(time.monotonic(), self._at_once):
             return
         try:
             self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd, stdin=self._stdin)

@@ -167,9 +167,7 @@ class Submission:
     def _nodes(
         self, partition: str | None, reservation: str | None = None
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """All nodes of a partition, and those that jobs of the run can get; None = Slurm does not say. An answer
-        without nodes is no answer.
-        """
+        """All nodes of a partition, and those that jobs of the run can get; None = no answer, or one without nodes."""
         result = self._ask(slurm.sinfo(partition))
         if not result.is_ok:
             return None, None

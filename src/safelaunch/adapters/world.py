@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from safelaunch.adapters.diagnosis import Ready
     from safelaunch.adapters.nodebench import BenchQuestion, NodeBench, PairBench
 
-# Commands that ask slurmctld; everybody uses it, so a supervisor never sends it more than two a second.
+# Commands that ask slurmctld; everybody uses it, so a supervisor sends it two a second at most, and of a
+# script's restart, which waits for it, one more.
 ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))
 
 
 class World:
-    """The real one, of this process. `selector` is where a supervisor sleeps; it calls what is registered with the
-    time.
-    """
+    """The real one, of this process. `selector` is where a supervisor sleeps; it calls what is registered there."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -125,6 +124,11 @@ class World:
                 cwd: str = "/") -> Command:
         """A command, started; the third one within a second waits for its turn."""
         return Command(argv, env, deadline_s, cwd, self._pace if argv[0] in ASKING else None)
+
+    def ask(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
+            cwd: str = "/") -> Command:
+        """A command for which a restart waits, started; it waits for no turn, and later ones wait for it."""
+        return Command(argv, env, deadline_s, cwd, self._pace, at_once=True)
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
                facts: Mapping[str, Any]) -> AttemptProcess:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from safelaunch.core.endings import RunEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
-from safelaunch.core.state import State
 from safelaunch.errors import SafelaunchError, UsageError
 from safelaunch.views import controls, runs, talk, terminal
 from safelaunch.views.attemptlogs import find_logs
@@ -49,20 +47,6 @@ _PREFIX = re.compile(r"^\[[^\]\s]*\]: ?")   # [host:rank]: of the rank
 _TRACEBACK = re.compile(r"Traceback \(most recent| +\S|[\w.]*(Error|Exception)\b")   # `why` shows what of it counts
 
 
-def _sum_up_bug(state: State) -> str:
-    return "The same error at the same step: no restart helps, and no GPU hour is lost on one more."
-
-
-def _sum_up_restart(state: State) -> str:
-    first, last = state.attempts[0], state.attempts[-1]
-    return f"Failed at step {first.step}, back at work from step {last.resume_step}, and done. Nobody typed anything."
-
-
-def _sum_up_kill(state: State) -> str:
-    return ("One touch of a file, which every member of a group can be allowed, and the training has saved and ended. "
-            "Nothing restarts it.")
-
-
 @dataclass(frozen=True)
 class Story:
     """What goes wrong, and how the run has to end."""
@@ -71,20 +55,24 @@ class Story:
     intro: str
     ends: RunEnd
     attempts: int
-    sum_up: Callable[[State], str]
+    sum_up: str                     # where it ended so; {failed} and {resumed} are steps
 
 
+_BUG = "The same error at the same step: no restart helps, and no GPU hour is lost on one more."
+_RESTART = "Failed at step {failed}, back at work from step {resumed}, and done. Nobody typed anything."
+_KILL = ("One touch of a file, which every member of a group can be allowed, and the training has saved and ended. "
+         "Nothing restarts it.")
 STORIES = {
     "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there.",
-                 RunEnd.GAVE_UP, 2, _sum_up_bug),
+                 RunEnd.GAVE_UP, 2, _BUG),
     "node": Story("gpu", "A node whose GPU fails at step 60. There is no GPU here: rank 3 raises what CUDA would. One "
-                  "node is in reserve.", RunEnd.COMPLETED, 2, _sum_up_restart),
+                  "node is in reserve.", RunEnd.COMPLETED, 2, _RESTART),
     "crash": Story("crash", "A crash in the middle of a checkpoint. At step 80 the process is killed while it writes, "
-                   "as by a power cut.", RunEnd.COMPLETED, 2, _sum_up_restart),
+                   "as by a power cut.", RunEnd.COMPLETED, 2, _RESTART),
     "hang": Story("hang", "A hang. At step 60 rank 3 goes into an evaluation that the others know nothing of. No "
-                  "process ends, and no line tells of it.", RunEnd.COMPLETED, 2, _sum_up_restart),
+                  "process ends, and no line tells of it.", RunEnd.COMPLETED, 2, _RESTART),
     "kill": Story("none", f"The kill switch. Somebody wants the run to end, and touches a file at step {KILL_STEP}.",
-                  RunEnd.STOPPED, 1, _sum_up_kill),
+                  RunEnd.STOPPED, 1, _KILL),
 }
 
 
@@ -135,8 +123,10 @@ def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
         _say(line[WHY_LABEL:], "  " + line[:WHY_LABEL])
     as_told = state.ended is not None and (state.ended.how, len(state.attempts)) == (story.ends, story.attempts)
     click.echo()
-    _say(story.sum_up(state) if as_told else f"This is not how it should have ended (exit code {code}): the run's "
-         f"folder is {run.dir}.", style="" if as_told else "red")
+    if as_told:
+        _say(story.sum_up.format(failed=state.attempts[0].step, resumed=state.attempts[-1].resume_step))
+    else:
+        _say(f"This is not how it should have ended (exit code {code}): the run's folder is {run.dir}.", style="red")
     report = place.parent / f"{name}.html"
     _type(place, "report", str(run.dir), "-o", str(report))   # its name may be an earlier demo's as well
     return as_told, report

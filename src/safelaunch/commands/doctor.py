@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from safelaunch.errors import UsageError
@@ -21,7 +23,7 @@ def command(words: tuple[str, ...], partition: str | None, group: str | None, wi
 
     FOLDER is where run folders will be (default: here). Exit code 13: something is not safe.
     """
-    from safelaunch.views.doctor import DoctorQuestion, absolute, examine, show
+    from safelaunch.views.doctor import DoctorQuestion, examine, show
     from safelaunch.views.doctor import as_json as object_of
 
     first = 1 if words and not words[0].startswith("-") else 0
@@ -29,8 +31,8 @@ def command(words: tuple[str, ...], partition: str | None, group: str | None, wi
     if wrong is not None:
         raise UsageError(f"{wrong!r} is no option of sbatch", hint="write options as one word: --account=abc")
     named = [word.partition("=")[2] for word in words[first:] if word.startswith("--partition=")]
-    question = DoctorQuestion(absolute(words[0] if first else "."), named[-1] if named else partition, group, with_job,
-                              words[first:])
+    folder = str(Path(words[0] if first else ".").absolute())
+    question = DoctorQuestion(folder, named[-1] if named else partition, group, with_job, words[first:])
     found = examine(question, talk.hush if as_json else talk.say)
     if as_json:
         talk.emit_json(object_of(question, found))

@@ -263,12 +263,9 @@ def _ledger(folder: str | None) -> Ledger:
 
 def _configured() -> Suspects:
     """`suspects` of the site's and the user's config, without any train.yaml."""
-    names = (configfiles.user_file(os.environ), os.environ.get("SAFELAUNCH_SITE_CONFIG") or configfiles.SITE_FILE)
-    file = next((name for name in names if Path(name).is_file()), None)
-    if file is None:
+    sources = configfiles.read_sources(None, os.environ)
+    if not sources:
         return Suspects()
-    # One of the two also in the place of train.yaml: applying it twice changes nothing.
-    sources = configfiles.read_sources(file, os.environ)
     found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ,
                                            find_plugin=configfiles.find_plugin).config["suspects"]
     return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])

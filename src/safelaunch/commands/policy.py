@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.core import policytext
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.resolve import ConfigLayer, Origin, resolve
-from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
-from safelaunch.errors import ConfigError, Problem, UsageError
+from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk
 
 _OVERRIDE = re.compile(r"[a-z_]{1,64}(\.[^\s=/.]{1,64}){0,16}=")
@@ -48,7 +47,8 @@ def command(words: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         talk.emit_json(policytext.to_json(shown, of))
     else:
-        _print([f"policy of {of}", "", *policytext.render(shown, _width())])
+        width = shutil.get_terminal_size().columns if talk.is_for_person() else None
+        click.echo("\n".join(map(talk.clean, (f"policy of {of}", "", *policytext.render(shown, width)))))
     return 0
 
 
@@ -79,22 +79,10 @@ def _file_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str
         of = given.file
     else:
         # `command` is required, and there is no train.yaml that could give it.
-        sources, base, of = [*_layers_below(), ConfigLayer("file", "defaults", "command: 'true'\n")], "", "the defaults"
+        needed = ConfigLayer("file", "defaults", "command: 'true'\n")
+        sources, base, of = [*configfiles.read_sources(None, os.environ), needed], "", "the defaults"
     config = resolve(sources, given.overrides, os.environ, base_dir=base, find_plugin=configfiles.find_plugin).config
     return config, policytext.places_of(sources, given.overrides), of
-
-
-def _layers_below() -> Iterator[ConfigLayer]:
-    """The site's and the user's file, where they are."""
-    site = os.environ.get("SAFELAUNCH_SITE_CONFIG")
-    for layer, name in (("site", site or configfiles.SITE_FILE), ("user", configfiles.user_file(os.environ))):
-        path = Path(name)
-        if path.is_file():
-            try:
-                with path.open(encoding="utf-8") as file:
-                    yield ConfigLayer(layer, name, file.read(TEXT_MAX_BYTES))
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError([Problem(name, 0, 0, "", f"cannot be read: {error}")]) from error
 
 
 def _run_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
@@ -139,12 +127,3 @@ def _origins(run: Run) -> Iterator[tuple[str, Origin]]:
             yield key, Origin(str(raw["layer"]), str(raw["file"]), int(raw["line"]), int(raw["column"]))
         except (KeyError, TypeError, ValueError):
             continue
-
-
-def _width() -> int | None:
-    """Columns of the terminal; None = no terminal, lines stay whole."""
-    return shutil.get_terminal_size().columns if talk.is_for_person() else None
-
-
-def _print(lines: Iterable[str]) -> None:
-    click.echo("\n".join(talk.clean(line) for line in lines))

@@ -15,10 +15,6 @@ MOST_ODD = 20    # odd figures that are remembered
 MOST_CUTS = 20   # attempts whose loss was no finite number
 
 
-def _step_time(state: State, event: Event) -> State:
-    return replace(state, pace=from_event(event.data))
-
-
 def _slower(state: State, event: Event) -> State:
     """A second drop, before the first one is over, counts from the first one's level on."""
     data, pace = event.data, from_event(event.data)
@@ -27,10 +23,6 @@ def _slower(state: State, event: Event) -> State:
     slower = Slower(pace.attempt, int(data["since_step"]), t, from_s, pace.level_s, float(data["confidence"]),
                     None if data.get("total") is None else int(data["total"]))
     return replace(state, pace=pace, slower=slower)
-
-
-def _slower_over(state: State, event: Event) -> State:
-    return replace(state, pace=from_event(event.data), slower=None)
 
 
 def _odd_figure(state: State, event: Event) -> State:
@@ -83,9 +75,9 @@ def _checkpoints_cut(state: State, event: Event) -> State:
 
 FIGURE_STEPS: dict[str, Callable[[State, Event], State]] = {
     "odd_figure": _odd_figure,
-    "step_time": _step_time,
+    "step_time": lambda state, event: replace(state, pace=from_event(event.data)),
     "slower": _slower,
-    "slower_over": _slower_over,
+    "slower_over": lambda state, event: replace(state, pace=from_event(event.data), slower=None),
     "slow_evidence": _slow_evidence,
     "nodes_benched": _nodes_benched,
     "swap_judged": _swap_judged,

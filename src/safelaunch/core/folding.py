@@ -229,14 +229,6 @@ def _preserved(state: State, event: Event) -> State:
     return replace(state, preserving_until=until)
 
 
-def _released(state: State, event: Event) -> State:
-    return replace(state, preserving_until=None)
-
-
-def _slurm(state: State, event: Event) -> State:
-    return replace(state, slurm=str(event.data["version"]))
-
-
 def _local_folder_taken(state: State, event: Event) -> State:
     node, path, owner = (str(event.data.get(key)) for key in ("node", "path", "owner"))
     return replace(state, local_folder_taken=(node, path, owner))
@@ -246,32 +238,8 @@ def _unknown_words(state: State, event: Event) -> State:
     return replace(state, unknown_words=(str(event.data["job"]), str(event.data["said"])))
 
 
-def _kill_switch(state: State, event: Event) -> State:
-    return replace(state, kill_who=str(event.data.get("who", "somebody")))
-
-
 def _took_over(state: State, event: Event) -> State:
     return replace(state, leader=event.host, standby=None if state.standby == event.host else state.standby)
-
-
-def _standby_started(state: State, event: Event) -> State:
-    return replace(state, standby=str(event.data["node"]))
-
-
-def _standby_lost(state: State, event: Event) -> State:
-    return replace(state, standby=None)
-
-
-def _via_chosen(state: State, event: Event) -> State:
-    return replace(state, via=str(event.data["via"]))
-
-
-def _successor_cancelled(state: State, event: Event) -> State:
-    return replace(state, successor=None, next_cancelled=str(event.data["job"]))
-
-
-def _successor_lost(state: State, event: Event) -> State:
-    return replace(state, successor=None, successor_excludes=())
 
 
 def _handed_over(state: State, event: Event) -> State:
@@ -339,21 +307,21 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
-    "standby_started": _standby_started,
-    "standby_lost": _standby_lost,
-    "via_chosen": _via_chosen,
-    "successor_cancelled": _successor_cancelled,
+    "standby_started": lambda state, event: replace(state, standby=str(event.data["node"])),
+    "standby_lost": lambda state, event: replace(state, standby=None),
+    "via_chosen": lambda state, event: replace(state, via=str(event.data["via"])),
+    "successor_cancelled": lambda state, event: replace(state, successor=None, next_cancelled=str(event.data["job"])),
     "intent": _intent,
     "outcome": _outcome,
     "preserved": _preserved,
-    "released": _released,
-    "kill_switch": _kill_switch,
+    "released": lambda state, event: replace(state, preserving_until=None),
+    "kill_switch": lambda state, event: replace(state, kill_who=str(event.data.get("who", "somebody"))),
     "took_over": _took_over,
-    "slurm": _slurm,
+    "slurm": lambda state, event: replace(state, slurm=str(event.data["version"])),
     "unknown_words": _unknown_words,
     "local_folder_taken": _local_folder_taken,
     "handed_over": _handed_over,
-    "successor_lost": _successor_lost,
+    "successor_lost": lambda state, event: replace(state, successor=None, successor_excludes=()),
     "successor_relaxed": _handed_over,
     "successor_freed": _handed_over,
     "resubmitted": _handed_over,

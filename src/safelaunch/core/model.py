@@ -31,7 +31,9 @@ class Event:
 
 
 class Exit(NamedTuple):
-    """How one task of an attempt ended: `code` 0..255, or `signal` when a signal ended it."""
+    """How one task of an attempt ended: `code` 0..255, or `signal` when a signal ended it. `node` "": a script of which
+    nobody knows where it failed.
+    """
 
     node: str
     task: int
@@ -42,7 +44,7 @@ class Exit(NamedTuple):
     def text(self) -> str:
         """For people: what happened and where."""
         how = f"killed by signal {self.signal}" if self.signal else f"exit code {self.code}"
-        return f"task {self.task} on {self.node}: {how}"
+        return f"task {self.task} on {self.node}: {how}" if self.node else f"the script: {how}"
 
 
 # The control files that end the run, the most urgent first.

@@ -32,9 +32,7 @@ def expand_own(text: str | None) -> tuple[str, ...]:
 
 
 def _check_size(text: str, before: int) -> int:
-    """How many names there are with this part. Raises before ClusterShell makes all of "n[0-99999999]", which takes
-    hours.
-    """
+    """How many names there are with this part. Raises before ClusterShell makes all of "n[0-99999999]", for hours."""
     count = before + prod(sum(map(_count, found[1].split(","))) for found in _BRACKET.finditer(text))
     if count > MOST_NAMES or len(text) > MOST_NAMES * 64:
         raise NodeSetParseError(text, f"names more than {MOST_NAMES} nodes")

@@ -106,9 +106,7 @@ def quote_directive(value: str) -> str:
 
 
 def quote_bash(value: str) -> str:
-    """`value` in bash's single quotes, control characters and bytes that are not UTF-8 in $'…'; no line of it starts
-    as a directive does.
-    """
+    """`value` in bash's single quotes, control and odd bytes in $'…'; no line of it starts as a directive does."""
     text = "'" + value.replace("'", "'\\''") + "'"
     if not text.isprintable():
         text = re.sub(_CONTROL, lambda found: f"'$'{''.join(map(_octal, found[0]))}''", text)

@@ -8,9 +8,30 @@ import re
 
 from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.model import Exit
+from safelaunch.core.nodeset import expand_own
 
 # The first words of templates/slurm/job.sbatch.
 _STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
+
+# srun's words for a signal (strsignal(3)) that it does not send itself; of a lack of memory the kernel's.
+_SIGNALS = {"Killed": 9, "Out Of Memory": 9, "Segmentation fault": 11, "Aborted": 6, "Bus error": 7,
+            "Illegal instruction": 4, "Floating point exception": 8}
+_TASK_END = re.compile(
+    r"^srun: error: (?P<nodes>[\w.,\[\]-]{1,400}): tasks? (?P<task>\d{1,7})[\d,-]{0,400}: "
+    rf"(?:Exited with exit code (?P<code>\d{{1,3}})|(?P<signal>{'|'.join(_SIGNALS)}))", re.MULTILINE)
+
+
+def parse_task_ends(output: str) -> tuple[Exit, ...]:
+    """The bad ends of tasks that srun tells, in its order: on each node the first task of a line. Without those by
+    SIGTERM, by which srun itself ends the others.
+    """
+    found = []
+    for match in _TASK_END.finditer(output):
+        signal = _SIGNALS.get(match["signal"] or "")
+        code = int(match["code"]) if signal is None else 128 + signal
+        found += [Exit(node, int(match["task"]), code, signal) for node in expand_own(match["nodes"])]
+    return tuple(found)
 
 
 def parse_ending(output: str, job: str) -> str | None:

@@ -5,7 +5,7 @@ in slurmwords. Text of an unknown form is a ParseError, never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from safelaunch.core import jobstates
 from safelaunch.core.records import NamedTuple
@@ -86,23 +86,6 @@ def parse_team(text: str) -> tuple[QueuedJob, ...]:
     return tuple(jobs)
 
 
-def found_among(jobs: Iterable[QueuedJob]) -> tuple[FoundJob, ...]:
-    """Those whose batch script is called job.sbatch, as those of safelaunch."""
-    return tuple(FoundJob(job.id, job.user, job.state, job.name, job.script.removesuffix("/job.sbatch"))
-                 for job in jobs if job.script.endswith("/job.sbatch"))
-
-
-def parse_ended(text: str) -> tuple[FoundJob, ...]:
-    """Jobs of `sacct --parsable2 --noheader --allocations --format=ENDED_FORMAT` whose batch script is called so."""
-    found = []
-    for line in text.splitlines():
-        parts = line.strip().split("|", 4)
-        _, blank, script = parts[-1].partition(" /")
-        if len(parts) == 5 and blank and script.endswith("/job.sbatch"):
-            found.append(FoundJob(parts[0], parts[1], parts[2], parts[3], f"/{script.removesuffix('/job.sbatch')}"))
-    return tuple(found)
-
-
 class FoundJob(NamedTuple):
     """One line of a search for another user's run; `folder` is that of its batch script."""
 
@@ -113,14 +96,26 @@ class FoundJob(NamedTuple):
     folder: str
 
 
+def found_among(jobs: Iterable[QueuedJob]) -> tuple[FoundJob, ...]:
+    """Those whose batch script is called job.sbatch, as those of safelaunch."""
+    return _found((job.id, job.user, job.state, job.name, job.script) for job in jobs)
+
+
+def parse_ended(text: str) -> tuple[FoundJob, ...]:
+    """Such jobs of `sacct --parsable2 --noheader --allocations --format=ENDED_FORMAT`."""
+    rows = (line.strip().split("|", 4) for line in text.splitlines())
+    return _found((*row[:4], f"/{row[-1].partition(' /')[2]}") for row in rows)
+
+
 def parse_finding(text: str) -> tuple[FoundJob, ...]:
-    """Jobs whose batch script is called job.sbatch, as those of safelaunch, of a squeue with FINDING_FORMAT."""
-    found = []
-    for line in text.splitlines():
-        parts = line.strip().split("|", 4)
-        if len(parts) == 5 and parts[4].startswith("/") and parts[4].endswith("/job.sbatch"):
-            found.append(FoundJob(parts[0], parts[1], parts[2], parts[3], parts[4].removesuffix("/job.sbatch")))
-    return tuple(found)
+    """Such jobs of a squeue with FINDING_FORMAT."""
+    return _found(line.strip().split("|", 4) for line in text.splitlines())
+
+
+def _found(rows: Iterable[Sequence[str]]) -> tuple[FoundJob, ...]:
+    whole = (FoundJob._make(row) for row in rows if len(row) == len(FoundJob._fields))
+    return tuple(job._replace(folder=job.folder.removesuffix("/job.sbatch")) for job in whole
+                 if job.folder.startswith("/") and job.folder.endswith("/job.sbatch"))
 
 
 class KnownJob(NamedTuple):

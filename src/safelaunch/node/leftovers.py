@@ -54,7 +54,8 @@ def find(table: Mapping[int, proctable.Process], members: Iterable[int], claim: 
         for pid, held_mb in zip(gpu["pids"], gpu["held_mb"]):  # noqa: B905 - 3.10's
             if pid in known:
                 continue
-            row = rows.setdefault(pid, _row(table[pid], _whose(pid)) if pid in table else _absent(pid))
+            whose = OWN if proctable.owner(pid) == os.getuid() else OTHERS
+            row = rows.setdefault(pid, _row(table[pid], whose) if pid in table else _absent(pid))
             row["gpus"].append(gpu["index"])
             row["gpu_mb"] = (row["gpu_mb"] or 0) + (held_mb or 0)
     shown = list(rows.values())[:MOST]
@@ -62,17 +63,6 @@ def find(table: Mapping[int, proctable.Process], members: Iterable[int], claim: 
     for index, words in said.items():
         shown[index].update(words)
     return shown
-
-
-def _whose(pid: int) -> str:
-    return OWN if _owner(pid) == os.getuid() else OTHERS
-
-
-def _owner(pid: int) -> int:
-    try:
-        return os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return -1
 
 
 def _describe(pid: int) -> dict[str, Any]:
@@ -91,7 +81,7 @@ def _describe(pid: int) -> dict[str, Any]:
 
 def _row(process: proctable.Process, whose: str) -> dict[str, Any]:
     env = process.env or {}
-    return {"pid": process.pid, "user": str(_owner(process.pid)), "whose": whose, "state": process.state,
+    return {"pid": process.pid, "user": str(proctable.owner(process.pid)), "whose": whose, "state": process.state,
             "name": process.comm, "cmd": "", "job": env.get("SLURM_JOB_ID", ""),
             "mark": env.get("SAFELAUNCH_MARK", ""), "rss_mb": _rss_mb(process.pid), "gpus": [], "gpu_mb": None,
             "ended": None, "why": "sleeps in D state" if process.state == "D" else ""}
@@ -145,7 +135,7 @@ def _handle(process: proctable.Process, claim: Claim) -> Optional[int]:
     with contextlib.suppress(OSError, ValueError, IndexError):
         again = proctable.read_stat("/proc/%d/stat" % process.pid)
         env = proctable.read_words(process.pid).get("env") or {}
-        if again.started == process.started and claim.holds(env) and _owner(process.pid) == os.getuid():
+        if again.started == process.started and claim.holds(env) and proctable.owner(process.pid) == os.getuid():
             return fd
     os.close(fd)
     return None

@@ -119,7 +119,7 @@ class Want:
 def find_members(table: dict[int, Process], want: Want, until_s: float) -> tuple[dict[int, Process], list[int]]:
     """(the job's processes, pids whose /proc files hang); each member has `env`, or a reason why not."""
     uid = os.getuid()
-    pids = [pid for pid in table if pid != want.own_pid and _owner(pid) == uid]
+    pids = [pid for pid in table if pid != want.own_pid and owner(pid) == uid]
     found, stuck = children.walk(pids, read_words, STALL_S, until_s)
     members = {}
     for index, said in found.items():
@@ -136,7 +136,8 @@ def find_members(table: dict[int, Process], want: Want, until_s: float) -> tuple
     return _newest_attempt(members), [pids[index] for index in stuck]
 
 
-def _owner(pid: int) -> int:
+def owner(pid: int) -> int:
+    """The user of a process; -1: it is gone."""
     try:
         return os.stat("/proc/%d" % pid).st_uid
     except OSError:

@@ -122,9 +122,7 @@ class LogSplit:
         self._files = RankFiles(folder, tuple(told["nodes"]), told["rank_logs"] or None)
 
     def feed(self, start: int, data: bytes) -> None:
-        """The bytes from `start` on, which the log has now; those that it had before, or that come too early, are left.
-        Raises OSError.
-        """
+        """The log's bytes from `start` on; those that it had, or that come too early, are left. Raises OSError."""
         if 0 <= self.at - start < len(data):
             self._files.feed(data[self.at - start:])
             self.at = start + len(data)

@@ -37,7 +37,7 @@ def ensure_users() -> None:
 
     Sandboxes that start at the same moment wait for each other here: of two useradd for one user the second fails.
     """
-    if _all_are_there():
+    if _has_group(TEAM) and all(_has_user(name) and _is_in_team(name) for name in USERS):
         return
     with registry.locked():
         if not _has_group(TEAM):
@@ -48,10 +48,6 @@ def ensure_users() -> None:
                 run_command(["useradd", *own, "--groups", TEAM, name])
             elif not _is_in_team(name):
                 run_command(["usermod", "--append", "--groups", TEAM, name])
-
-
-def _all_are_there() -> bool:
-    return _has_group(TEAM) and all(_has_user(name) and _is_in_team(name) for name in USERS)
 
 
 def _has_group(name: str) -> bool:

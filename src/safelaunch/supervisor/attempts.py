@@ -17,22 +17,20 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.decide import ended, refusal, scriptends
+from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
-from safelaunch.core.decide.scriptends import TaskEnd
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, Request
+from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.supervisor import (
     inspection,
     listening,
@@ -43,8 +41,9 @@ from safelaunch.supervisor import (
     resuming,
     suspectchecks,
 )
-from safelaunch.supervisor.diagnosing import judge_attempt
+from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.ownscript import exits_of_script
 from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
@@ -54,6 +53,7 @@ from safelaunch.supervisor.suspicion import blamed_nodes, note_use, suspect
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
 LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
+FRESH_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
 PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # the pump leaves 0.2 s after its TERM, unless the folder is frozen
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a silent node holds its job step
 
@@ -61,7 +61,7 @@ SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a
 def launch(lead: Leader, row: str, action: Launch) -> None:
     """Start the next attempt: check people's requests, then claim, intent, srun, outcome."""
     asked = lead.folder.requests
-    if not observe.read_requests(lead) or lead.folder.requests != asked:
+    if not observe.read_requests(lead, FRESH_S) or lead.folder.requests != asked:
         # a kill switch comes first (simulated: test_found "a kill switch touched while the batch host stood still is
         # seen before the next launch")
         return
@@ -117,9 +117,7 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
 
 
 def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
-    """The checkpoint that an attempt starts from: what before_resize has made of the newest one, where its size needs
-    that.
-    """
+    """The checkpoint that an attempt starts from: what before_resize made of the newest one, where needed."""
     newest = lead.resume.newest
     output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
     return newest if newest is None or output is None else replace(newest, path=output)
@@ -207,22 +205,11 @@ def fence(lead: Leader) -> bool:
         lead.lose(node, why)
         lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
-        lead.running.is_fenced(_exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
+        lead.running.is_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
         return True
+    if lead.fencer.is_asking:
+        foresee(lead, replace(lead.attempt, exits=exits_of_script(lead)))
     return False
-
-
-def _exits_of_script(lead: Leader) -> tuple[Exit, ...]:
-    """The ends of the ranks that made a script fail, or the script's own."""
-    def hides() -> bool:
-        from safelaunch.core.config.scriptcodes import looks_at_codes  # for a script that has hidden a failure
-
-        return not looks_at_codes(lead.plan.command)
-
-    guards = lead.server.guards.values()
-    return scriptends.exits_of(lead.attempt.exits, [
-        TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
-        for guard in guards if guard.code is not None], hides)
 
 
 def _sweep(lead: Leader, command: Command, node: str) -> Step:
@@ -266,17 +253,18 @@ def close_attempt(lead: Leader) -> None:
         lead.nodes.are_to_be_inspected(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
     lead.running.is_closed()
-    lead.record(*events, noted=steps)
-    resuming.find_resume(lead)
-    fall_back(lead)
-    keep_resume_args(lead, lead.resume.newest)
-    lead.record(*checkpoint_events(lead, live.number))
+    # Nothing is done outside before the intent of the next act is durable, and these with it.
+    lead.record(*events, noted=steps, is_awaited=False)
     lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     })
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
+    resuming.find_resume(lead)   # while these are written
+    fall_back(lead)
+    keep_resume_args(lead, lead.resume.newest)
+    lead.record(*checkpoint_events(lead, live.number), is_awaited=False)
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:

@@ -56,9 +56,11 @@ def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) ->
                     is_refused, told)
 
 
-def foresee(lead: Leader) -> None:
-    """Read a failed attempt's log while its last lines are awaited; read it again only if it has grown."""
-    live, process = lead.attempt, lead.process
+def foresee(lead: Leader, live: Live) -> None:
+    """Read a failed attempt's log while something is awaited, such as its last lines; read it again only if it has
+    grown.
+    """
+    process = lead.process
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
     read = lead.running.read
     if process is None or not is_failure or _hang_of(lead, live) or (read and read.attempt == live.number):

@@ -14,6 +14,7 @@ from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import ChildAnswer
+from safelaunch.adapters.shared import DEADLINE_S
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import silence
@@ -54,13 +55,13 @@ class Leader(LeaderParts):
         super().__init__(run_dir, local, job, world, took_over)
         world.on_signals(SIGNALS, self._take_signal)
 
-    def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
-        """Journal the events, after those that were noted, with one fsync; fold them into the state."""
-        self.journal.records(events, noted)
+    def record(self, *events: Event, noted: Sequence[Event] = (), is_awaited: bool = True) -> None:
+        """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
+        awaited is durable no later than the next events that are.
+        """
+        self.journal.records(events, noted, DEADLINE_S if is_awaited else 0.0)
 
-    def announce(self, *events: Event) -> None:
-        """Journal what is about to be done."""
-        self.record(*events)
+    announce = record   # either way the line is on disk before the next step
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
@@ -100,9 +101,7 @@ class Leader(LeaderParts):
             self.wait(until_s - self.now_s)
 
     def doubt_itself(self) -> None:
-        """While this leader cannot start it serves the guards, so that their leases do not run out; end their ranks
-        where another may lead by now.
-        """
+        """A leader that cannot start keeps up the guards' leases; it ends their ranks where another may lead."""
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
         if not self.server.order and silence.must_end_ranks(
                 leads=self.journal.gen != 0, had_eligible=self.had_eligible, standby_silent_s=self.now_s - heard_s):
@@ -219,9 +218,7 @@ class Leader(LeaderParts):
         return self.patiently(read) or {}
 
     def ask_slurm(self, argv: Sequence[str], deadline_s: float, *, is_last: bool = False) -> Result | None:
-        """Slurm's answer; the guards are served meanwhile. None where this process is told to end first; `is_last`: it
-        waits for the answer even so.
-        """
+        """Slurm's answer, with the guards served; None: told to end first. `is_last`: it waits even so."""
         command = self.world.command(argv, self.job.env, deadline_s)
         while (result := command.poll()) is None and (is_last or not self.course.was_told):
             self.wait(0.05)

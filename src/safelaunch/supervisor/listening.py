@@ -16,9 +16,7 @@ T = TypeVar("T")
 
 
 def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T) -> T:
-    """`look(text, pattern)` with the user's pattern until that takes too long, then without it; `nothing` if even that
-    takes too long.
-    """
+    """`look(text, pattern)` with the user's pattern; without it where that takes too long; else `nothing`."""
     cut = cut_lines(text)
     pattern = lead.plan.step_pattern
     try:

@@ -106,7 +106,7 @@ def _step_down(lead: Leader, other: Superseded) -> None:
 def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
     if lead.live is not None and lead.live.fenced:
-        foresee(lead)
+        foresee(lead, lead.live)
     match turn.judge(observe.turn_facts(lead)):
         case Turn.WAIT:
             return False

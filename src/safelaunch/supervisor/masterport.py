@@ -27,9 +27,7 @@ def choose(lead: Leader, number: int, first: str, port: int | None = None) -> tu
 
 
 def hold(lead: Leader, number: int, first: str) -> tuple[dict[str, Any], PortTrial | None]:
-    """Words for the request of a check (docs/nodes.md) by which the nodes try the port of the coming attempt, and what
-    listens on it meanwhile.
-    """
+    """Words of a check's request (docs/nodes.md) by which nodes try the next attempt's port, and what listens on it."""
     port, trial = choose(lead, number, first)
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(first)
     if trial is None or address is None:   # a name that only srun can resolve

@@ -29,9 +29,7 @@ Asking = Generator[Command | float, Result | None, Fate]
 
 
 def secure_next(lead: Leader) -> None:
-    """See to the run's next job from the start of this one, and to the runs before it; also after a restart of the
-    leader.
-    """
+    """See to the next job from the start of this one, and to the runs before it; also after a restart of the leader."""
     if passing.waits_for_others(lead.plan, lead.state):
         lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
     match passing.secure(lead.plan, lead.state, is_local=lead.job.is_local):

@@ -28,7 +28,7 @@ from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, metering, notifying, overlap, slowing, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
-from safelaunch.supervisor.standbys import eligible_standbys, keep_standby, strike_off
+from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.pulse import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -161,9 +161,13 @@ def watch_limit(lead: Leader) -> Step:
         yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
 
 
-def read_requests(lead: Leader) -> bool:
-    """Read the control files; False = no answer, which means neither asked nor not asked."""
-    kill_file = lead.plan.kill_file
+def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
+    """Read the control files, unless that was done within `fresh_s`; False = no answer, which means neither asked nor
+    not asked.
+    """
+    asked_s, kill_file = lead.world.now_s(), lead.plan.kill_file
+    if asked_s - lead.folder.read_s < fresh_s:
+        return True
     answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.journal.claim_number),
@@ -176,7 +180,7 @@ def read_requests(lead: Leader) -> bool:
     if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
     before = {request.name for request in lead.folder.requests}
-    lead.folder.is_read(folder, runfolder.requests_of(found))
+    lead.folder.is_read(folder, runfolder.requests_of(found), asked_s)
     if is_open and lead.clock.is_due(Timer.PERMISSIONS, CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
@@ -374,4 +378,4 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    strike_off(lead, urgent.eligible, ticket)
+    lead.standbys.pulse.lists(urgent.eligible, ticket)

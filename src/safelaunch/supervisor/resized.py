@@ -13,9 +13,7 @@ REMOVE_S = 1800.0   # of checkpoints of terabytes in many files
 
 
 def output_path(lead: Leader, number: int) -> str:
-    """Where an attempt's before_resize writes: beside the folder of the checkpoints, so that nobody takes a half for
-    one of them.
-    """
+    """Where an attempt's before_resize writes: beside the checkpoints, so that nobody takes a half for one of them."""
     folder = os.path.join(lead.job.cwd, lead.plan.resume.dir or "").rstrip("/")   # noqa: PTH118 - text only
     return f"{folder}{RESIZED}/{lead.plan.run_id}-{number:04d}"
 

@@ -67,9 +67,7 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
 
 
 def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
-    """A supervisor that takes over reads the end of the log again: what is in the journal is not told twice, and NaN
-    once an attempt.
-    """
+    """After a takeover the log's end is read again: what is journalled is not told twice, NaN once an attempt."""
     figures, found = oddfigures.watch_figures(lead.running.figures, number, lines)
     lead.running.has_figures(figures)
     for odd in found:

@@ -85,11 +85,6 @@ def eligible_standbys(lead: Leader) -> list[str]:
     return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
 
 
-def strike_off(lead: Leader, eligible: list[str], ticket: int) -> None:
-    """Note that the pulse with this ticket lists these standbys, and which it no longer lists."""
-    lead.standbys.pulse.lists(eligible, ticket)
-
-
 def _is_striking_off(lead: Leader) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
     return lead.standbys.pulse.is_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,

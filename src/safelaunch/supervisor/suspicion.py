@@ -26,7 +26,7 @@ DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared s
 
 def blamed_nodes(live: Live) -> tuple[str, ...]:
     """Nodes whose tasks ended by themselves as the first one did, in order: later ends say nothing."""
-    bad = [exit for exit in live.exits if exit.code]
+    bad = [exit for exit in live.exits if exit.code and exit.node]
     if not bad:
         return ()
     own = [exit for exit in bad if (exit.code, exit.signal) == (bad[0].code, bad[0].signal)]

@@ -11,7 +11,6 @@ from typing import Any
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile, slurm
 from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
@@ -63,7 +62,7 @@ def boot(lead: Leader) -> None:
     lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
     lead.next.is_asked_by(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
-    lead.guard_endpoint.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, guard_text(), lead.world.command))
+    lead.guard_endpoint.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:

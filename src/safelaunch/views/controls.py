@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -28,29 +29,25 @@ class Touched:
 
 
 def touch(path: Path, note: str = "") -> Touched:
-    """The request of the file, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError when
-    it cannot be made.
-    """
-    who, t, is_new = _in_child(lambda: _touch(path, note), path)
-    return Touched(str(who), float(t), bool(is_new))
+    """The file's request, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError."""
+    return Touched(*_in_child(lambda: _touch(path, note), path))
 
 
 def renew(path: Path, t: float) -> Touched:
     """The request made anew, with the time `t` (epoch s) and as mine; raises RunFolderError when it cannot be made."""
-    who, made_t, is_new = _in_child(lambda: _renew(path, t), path)
-    return Touched(str(who), float(made_t), bool(is_new))
+    return Touched(*_in_child(lambda: _renew(path, t), path))
 
 
 def look(path: Path) -> Touched | None:
     """The request that is there; None = there is none. Raises RunFolderError."""
     found = _in_child(lambda: _look(path), path)
-    return None if found is None else Touched(str(found[0]), float(found[1]), False)
+    return None if found is None else Touched(*found)
 
 
 def remove(path: Path) -> Touched | None:
     """The request that was there and is taken back now; None = there was none. Raises RunFolderError."""
     found = _in_child(lambda: _remove(path), path)
-    return None if found is None else Touched(str(found[0]), float(found[1]), False)
+    return None if found is None else Touched(*found)
 
 
 def login_actor(run: Run) -> LoginActor:
@@ -82,8 +79,7 @@ def _touch(path: Path, note: str) -> tuple[str, float, bool]:
         _make(path, note)
     except FileExistsError:
         is_new = False
-    status = path.lstat()
-    return runfolder.name_of(status.st_uid), status.st_mtime, is_new
+    return _facts(path, is_new)
 
 
 def _renew(path: Path, t: float) -> tuple[str, float, bool]:
@@ -98,19 +94,21 @@ def _renew(path: Path, t: float) -> tuple[str, float, bool]:
     except OSError:
         draft.unlink()
         raise
+    return _facts(path, is_new)
+
+
+def _look(path: Path) -> tuple[str, float, bool] | None:
+    with contextlib.suppress(FileNotFoundError):
+        return _facts(path, False)
+    return None
+
+
+def _facts(path: Path, is_new: bool) -> tuple[str, float, bool]:
     status = path.lstat()
     return runfolder.name_of(status.st_uid), status.st_mtime, is_new
 
 
-def _look(path: Path) -> tuple[str, float] | None:
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return None
-    return runfolder.name_of(status.st_uid), status.st_mtime
-
-
-def _remove(path: Path) -> tuple[str, float] | None:
+def _remove(path: Path) -> tuple[str, float, bool] | None:
     found = _look(path)
     path.unlink(missing_ok=True)
     return found

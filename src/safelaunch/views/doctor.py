@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from safelaunch.adapters import doctor, sitefolder, slurm
 from safelaunch.adapters.doctor import SmallJob
@@ -126,8 +125,3 @@ def as_json(question: DoctorQuestion, found: Diagnosis) -> dict[str, object]:
     return {"v": 1, "ok": found.exit_code == 0, "folder": question.folder, "host": os.uname().nodename,
             "partition": question.partition, "slurm": found.slurm, "job": found.job or None,
             "rows": [vars(row) for row in found.rows]}
-
-
-def absolute(folder: str) -> str:
-    """The folder's absolute path; nothing is touched."""
-    return str(Path(folder).absolute())

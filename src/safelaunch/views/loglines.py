@@ -42,20 +42,15 @@ def make_filter(
         tests.append(_prefix_test(plan, nodes, rank, hosts))
     if grep is not None:
         try:
-            tests.append(_searcher(re.compile(os.fsencode(grep))))
+            regex = re.compile(os.fsencode(grep))
+            tests.append(lambda line: regex.search(line) is not None)
         except re.error as error:
             raise UsageError(f"--grep {grep}: not a regular expression: {error}") from error
     return (lambda line: all(test(line) for test in tests)) if tests else None
 
 
-def _searcher(regex: re.Pattern[bytes]) -> Keep:
-    return lambda line: regex.search(line) is not None
-
-
 def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: str | None) -> Keep:
-    """A test of the "[host:rank]:" before a line. Where a launcher prints local ranks, the attempt's nodes tell the
-    global one.
-    """
+    """A test of the "[host:rank]:" before a line. Of local ranks, the attempt's nodes tell the global one."""
     try:
         wanted = set(nodeset.expand(hosts)) if hosts is not None else None
     except ParseError as error:

@@ -45,10 +45,8 @@ def _look(dir: str, now: float, is_named: bool) -> dict[str, Any] | None:
     try:
         run = runfolder.load(Path(dir))
         events = run.journal().events
-    except runlist.FAULTS as error:
-        return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
-    except RunFolderError as error:
-        return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}
+    except (RunFolderError, *runlist.FAULTS) as error:
+        return runlist.in_words(error)
     state = fold(events)
     if state.ended is not None and now - state.ended.t >= runlist.RECENT_S and not is_named:
         return None

@@ -24,7 +24,7 @@ from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.errors import RunFolderError
 from safelaunch.views import runlist, runs
-from safelaunch.views.runlist import FAULTS
+from safelaunch.views.runlist import FAULTS, in_words
 
 VERSION = 1
 READ_S, AT_ONCE = 30.0, 20   # for the journals of so many runs; one of 10,000 events takes 0.1 s of processor time
@@ -72,10 +72,8 @@ def _look(dir: str, since_t: float, now: float) -> dict[str, Any] | None:
     """A run's row, in a child; None = its folder has gone."""
     try:
         return read_run(runfolder.load(Path(dir)), since_t, now)
-    except FAULTS as error:
-        return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
-    except RunFolderError as error:
-        return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}
+    except (RunFolderError, *FAULTS) as error:
+        return in_words(error)
 
 
 def read_run(run: runfolder.Run, since_t: float, now: float) -> dict[str, Any]:

@@ -43,9 +43,7 @@ def fleet_as_json(rates: Collection[NodeRate]) -> dict[str, Any]:
 
 
 def show(found: Sequence[Standing], now: float, rates: Mapping[str, NodeRate], gone: Collection[str] = ()) -> None:
-    """Print them: a table on a terminal, else columns with the reason last. `gone`: nodes that the cluster does not
-    know any more.
-    """
+    """Print them: a table on a terminal, else columns, the reason last. `gone`: unknown to the cluster."""
     if not found:
         return
     rows = [(one, _cells(one, now, gone, rates.get(one.node))) for one in found]

@@ -53,7 +53,7 @@ def overview(
     """
     read = journal.read(run.dir, LAST_STEPS, with_course=True)
     state, since_t = _fold_since(read.events)
-    pulse = _read_pulse(run.dir, state, now)
+    pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
     judged = judge(state, word, SPEECH, now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
@@ -96,7 +96,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
     events = journal.read(run.dir, LAST_STEPS).events
     state, since_t = _fold_since(events)
-    pulse, job = _read_pulse(run.dir, state, now), _job(state, word, now)
+    pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
@@ -304,9 +304,7 @@ def _attempt(attempt: Attempt, of_nodes: int) -> dict[str, Any]:
 def _steps(
     run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
 ) -> tuple[int | None, int | None, bytes]:
-    """The newest attempt's last step, their total, and the end of its log: the journal is up to a minute old, the log a
-    second.
-    """
+    """The newest attempt's last step, their total, and the log's end: the journal is a minute old, the log a second."""
     attempt = state.attempt
     if attempt is None:
         return None, None, b""
@@ -332,7 +330,7 @@ def _number(value: float | None) -> float | str | None:
     return value if value is None or math.isfinite(value) else str(value)
 
 
-def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
+def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
     """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
     alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
     no alarm.

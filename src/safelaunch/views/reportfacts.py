@@ -71,7 +71,8 @@ def gather(run: Run, now: float) -> ReportFacts:
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
                   "t": state.ended.t} if state.ended else None,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
-        "restarts": state.restarts, "seconds": _rounded(shares.totals(spans)),
+        "restarts": state.restarts,
+        "seconds": {kind: round(seconds, 3) for kind, seconds in shares.totals(spans).items()},
         "goodput": _goodput(spans) if is_paced else None,
         "lost_steps": costs.count(tracks, {}, until, until).steps,
         "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
@@ -88,10 +89,6 @@ def gather(run: Run, now: float) -> ReportFacts:
 def _goodput(spans: Sequence[Span]) -> float | None:
     whole = sum(span.seconds for span in spans)
     return round(shares.totals(spans)[shares.USEFUL] / whole, 4) if whole > 0 else None
-
-
-def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {kind: round(value, 3) for kind, value in seconds.items()}
 
 
 def _attempt(one: Attempt) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from safelaunch.adapters import durable
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.report import drawing, shares
@@ -29,16 +29,8 @@ def render(run: Run, now: float) -> str:
 
 def store(path: Path, page: str) -> None:
     """Write the page under a temporary name, then rename it: a reader sees all of it. Raises UsageError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(page.encode(errors="replace"))
-            new.replace(path)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        durable.put(path, page.encode(errors="replace"), 0o640)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint="name another file: -o FILE"
                          ) from error

@@ -120,10 +120,15 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
         own = runs.known_without_slurm(run) or (
             word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         return brief(run, own, now)
-    except FAULTS as error:
-        return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
-    except RunFolderError as error:
-        return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}
+    except (RunFolderError, *FAULTS) as error:
+        return in_words(error)
+
+
+def in_words(error: Exception) -> dict[str, str] | None:
+    """What stands for a run whose folder cannot be read; None = the folder has gone."""
+    cause = error.__cause__ if isinstance(error, RunFolderError) else error
+    said = error.message if isinstance(error, RunFolderError) else str(error)
+    return None if isinstance(cause, FileNotFoundError) else {"error": said}
 
 
 def _note_ends(wanted: Iterable[RegisteredRun], found: dict[str, Any]) -> None:

@@ -20,9 +20,7 @@ WITNESSES = 2           # an empty answer is not yet a lost job
 
 
 def await_end(run: Run, timeout_s: float | None, say: Say) -> Ended:
-    """How the run ended; raises WaitTimedOut after `timeout_s`, None = never. If Slurm has lost all its jobs, that is
-    reported once.
-    """
+    """How the run ended; raises WaitTimedOut after `timeout_s`, None = never. That Slurm lost its jobs is told once."""
     watch, state = runs.JournalWatch(run.dir), State()
     begin_s = time.monotonic()
     doubt = _Doubt(run, begin_s, say)

@@ -165,9 +165,7 @@ class WatchAct:
         return self._queued(act, job, f"{'' if exclude == act.exclude else again}was queued", exclude)
 
     def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
-        """afterany only after a job that runs: Slurm forgets the others, and one that hangs at its end would hold this
-        one.
-        """
+        """afterany only after a job that runs: Slurm forgets others, and one that hangs at its end would hold it."""
         words = [f"afterany:{act.after}"] if act.after else []
         words += ["singleton"] if is_single else []
         options = [f"--dependency={','.join(words)}"] if words else []

@@ -74,8 +74,16 @@ def test_an_attempt_has_the_most_nodes_that_the_run_allows(count: int, plan: Any
     assert resize.most_nodes(plan, count) == expected
 
 
+def forgetful(state: State, step: int) -> State:
+    """Its last attempt did not load the checkpoint, and came to `step` from the start."""
+    last = replace(state.attempts[-1], lost="it counts 1 … 3", first_step=1, step=step)
+    return replace(state, attempts=(*state.attempts[:-1], last))
+
+
 @each(("state", "point", "expected"), [
     (run(FULL), AT_20, 4),
+    (forgetful(run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), 20), AT_20, 2),
+    (forgetful(run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), 19), AT_20, 4),
     (run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), AT_20, 4),
     (run(FULL, {"n": 2, "at": 20, "saw": [20], "how": "failed"}), AT_30, 2),
     (run(FULL, {**HOOK, "how": "converted"}), AT_20, 4),
@@ -84,7 +92,8 @@ def test_an_attempt_has_the_most_nodes_that_the_run_allows(count: int, plan: Any
     (run(), AT_20, 4),
     (run(FULL, {"n": 2, "at": 10, "saw": [10], "how": "failed"}), AT_20, 2),
     (run({"n": 3, "how": "failed"}), Checkpoint("ckpt/last.ckpt", None, "torch"), 3),
-], ids=["of the first attempt", "a later attempt that has written none", "a later attempt's own", "a hook writes none",
+], ids=["of the first attempt", "a later attempt that has overwritten it", "a later attempt that has not come so far",
+        "a later attempt that has written none", "a later attempt's own", "a hook writes none",
         "of the attempt before", "was there before the run", "... and no attempt has been", "written once more",
         "a name without a step"])
 def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Checkpoint, expected: int) -> None:

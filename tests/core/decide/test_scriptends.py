@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide.scriptends import TaskEnd, exits_of
+import pytest
+
+from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd, exits_of
 from safelaunch.core.model import Exit
+from safelaunch.core.slurmoutput import parse_task_ends
 from tests.tables import each
 
 OK, BAD = Exit("n0", 0, 0), Exit("n0", 0, 143)
@@ -22,4 +25,49 @@ TRAINED = [TaskEnd(2, 8.2, ENDED), TaskEnd(2, 8.1, KILLED), TaskEnd(1, 3.0, Exit
 ], ids=["fails", "hides", "handles", "went on", "left behind", "no srun", "silent"])
 def test_a_script_that_fails_or_hides_a_failure_has_ended_as_the_first_rank_of_its_last_srun(
         own: Exit, ends: list[TaskEnd], hides: bool, told: tuple[Exit, ...]) -> None:
-    assert exits_of((own,), ends, lambda: hides) == told
+    assert exits_of((own,), ends, lambda: hides, ScriptWords(("n0",), [], lambda: "")) == told
+
+
+@each(("code", "words", "told"), [
+    (137, "srun: error: n1: task 1: Killed\nsrun: error: n0: task 0: Terminated\n", (KILLED,)),
+    (1, "srun: error: n1: task 1: Killed\n", (KILLED,)),              # of a program that has called srun
+    (3, "srun: error: n2: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Exited with exit code 3\n",
+     (Exit("n1", 1, 3),)),                                            # after a helper
+    (1, "srun: error: n1: task 1: Killed\nsrun: error: n2: task 2: Killed\n", None),
+    (3, "srun: error: n7: task 1: Exited with exit code 3\n", None),   # no node of the attempt
+    (3, "", None), (3, "  srun: error: n1: task 1: Killed\n", None), (3, "srun: error: n1: task 1: Terminated\n", None),
+], ids=["killed", "called", "helper first", "two", "another's node", "no word", "quoted", "ended by srun"])
+def test_a_rank_without_a_guard_is_named_by_sruns_words_and_else_no_node_is(
+        code: int, words: str, told: tuple[Exit, ...] | None) -> None:
+    own = (Exit("n0", 0, code),)
+    ends = [TaskEnd(0, 8.5, own[0])]
+    three, one = (ScriptWords(nodes, [], lambda: words) for nodes in (("n0", "n1", "n2"), ("n0",)))
+    assert exits_of(own, ends, lambda: False, three) == (told or (Exit("", 0, code),))
+    assert exits_of(own, ends, lambda: False, one) == own   # it is the only node
+
+
+@each(("sruns", "ends", "hides", "words", "told"), [
+    (["plain"], [], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["guarded", "plain"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["plain"], [], True, "step 7\n", (OK,)),
+    (["plain"], [], False, "srun: error: n1: task 1: Killed\n", (OK,)),
+    ([], [], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["plain", "guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["plain", "plain"], [], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+    (["guarded", "plain"], [TaskEnd(1, 3.0, KILLED), TaskEnd(2, 4.0, OK)], True, "srun: error: n1: task 1: Killed\n",
+     (OK,)),
+], ids=["alone", "last", "no word", "handled", "none noted", "before another", "two", "of a guarded one"])
+def test_a_failure_without_a_guard_that_a_script_hides_is_seen_where_sruns_words_can_be_of_no_other_srun(
+        sruns: list[str], ends: list[TaskEnd], hides: bool, words: str, told: tuple[Exit, ...]) -> None:
+    known = ScriptWords(("n0", "n1"), sruns, lambda: words)
+    assert exits_of((OK,), [TaskEnd(0, 8.5, OK), *ends], lambda: hides, known) == told
+
+
+@pytest.mark.parametrize(("words", "end"), [
+    ("n3: tasks 5-7: Exited with exit code 2", Exit("n3", 5, 2)), ("n3: task 5: Out Of Memory", Exit("n3", 5, 137, 9)),
+    ("n3: task 5: Segmentation fault (core dumped)", Exit("n3", 5, 139, 11)),
+    ("n3: task 5: Aborted", Exit("n3", 5, 134, 6)),
+])
+def test_what_srun_says_of_a_task_is_read(words: str, end: Exit) -> None:
+    assert parse_task_ends(f"step 1\nsrun: error: {words}\n") == (end,)
+    assert [one.node for one in parse_task_ends(f"srun: error: n[1-2]{words[2:]}\n")] == ["n1", "n2"]

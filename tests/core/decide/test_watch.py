@@ -279,6 +279,19 @@ def test_nodes_are_asked_for_before_any_is_kept_out(slurm: SlurmAnswer) -> None:
     assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
 
 
+@each("slurm", [word(LIMBO), word(HANGS, accounts={}), word(absences=2, accounts={})], ids=["limbo", "hung", "gone"])
+@each(("known", "refused"), [
+    (ALONE, ("QOSMaxSubmitJobPerUserLimit",)), (replace(ALONE, intents=(Intent(3, "queue_successor"),)), ()),
+], ids=["refused", "announced"])
+def test_nodes_are_not_asked_for_while_the_act_has_to_wait(
+    known: State, refused: tuple[str, ...], slurm: SlurmAnswer
+) -> None:
+    notes = Notes(refused=refused, needs_excluded=("n0",))
+    soon, later = (run(known, silent_s=1000.0, quiet_s=quiet_s, notes=notes) for quiet_s in (60.0, 1000.0))
+    assert not judge(soon, slurm, NOW).asks
+    assert judge(later, slurm, NOW).asks == frozenset({"nodes"})
+
+
 @each(("nodes", "exclude"), [
     ((("idle", "n[1-3]"), ("down*", "n0")), ("n0",)), ((("idle", "n1"), ("down*", "n0")), ()), ((), ("n0",)),
 ], ids=["enough", "too few", "no clear answer"])
@@ -342,6 +355,15 @@ def test_nothing_is_queued_behind_a_job_where_dependencies_are_refused() -> None
     watched = run(replace(ALONE, via="watch"), notes=refused)
     assert judge(watched, word(running()), NOW).act is None
     assert isinstance(judge(watched._replace(silent_s=400.0), gone(), NOW).act, Queue)
+
+
+def test_a_job_in_limbo_is_ended_first_where_no_job_can_be_queued_behind_it() -> None:
+    refused = Notes(refused=("Batch job submission failed: Job dependency problem",))
+    for watched in (run(ALONE, notes=refused), run(replace(ALONE, via="resubmit"))):
+        act = judge(watched._replace(silent_s=400.0), asked(LIMBO), NOW).act
+        assert isinstance(act, Cancel) and (act.job, act.successor) == ("12", None), act
+    ended = fold(events(("cancelled", {"job": "12"})), ALONE)
+    assert isinstance(judge(run(ended, silent_s=400.0), gone(), NOW).act, Queue)
 
 
 # --- history --------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def read_logs(
     readings: dict[int, _FileReading] = {}
     plain: list[LogSource] = []
     for index, path in enumerate(paths):
-        if _is_plain(path):
+        if str(path) != "-" and path.is_file() and not _is_gzip(path):
             plain.append(_source(path, index, len(paths)))
         else:
             readings[index] = _read_stream(path, index, compiled)
@@ -217,10 +217,6 @@ def _open_stream(path: Path) -> BinaryIO:
         return os.fdopen(os.dup(STDIN), "rb")
     stream = path.open("rb")
     return gzip.GzipFile(fileobj=stream) if _is_gzip(path) else stream  # type: ignore[return-value]
-
-
-def _is_plain(path: Path) -> bool:
-    return str(path) != "-" and path.is_file() and not _is_gzip(path)
 
 
 def _is_gzip(path: Path) -> bool:

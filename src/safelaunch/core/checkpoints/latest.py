@@ -95,9 +95,7 @@ def survey(
 
 
 def foreign(name: str, plugin: CheckpointFormat) -> Format:
-    """The row of a plugin. A checkpoint that it fails on is not complete; where it finds none by a failure, that is
-    unknown: ValueError.
-    """
+    """The row of a plugin. A checkpoint that it fails on is not complete; a failed search is unknown: ValueError."""
     def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
         try:
             return tuple(replace(one, format=name) for one in plugin.candidates(folder))

@@ -266,6 +266,7 @@ class Flag:
 class Share:
     """A share of a number of nodes, such as 10%, or a number of them."""
 
+    what = "a share such as 10%, or a number of nodes"
     pattern = r"[0-9]{1,2}(\.[0-9]+)?%|100%|[0-9]{1,6}"
     schema: ClassVar[Schema] = {
         "type": ["string", "integer"], "pattern": f"^({pattern})$", "minimum": 0, "maximum": 999_999,
@@ -275,22 +276,16 @@ class Share:
         """The text as written."""
         text = node.text if isinstance(node, Scalar) else ""
         if re.fullmatch(self.pattern, text) is None:
-            raise expected("a share such as 10%, or a number of nodes", node)
+            raise expected(self.what, node)
         return text
 
 
-class Percentage:
+class Percentage(Share):
     """A part of something, from 1% to below 100%."""
 
+    what = "a percentage from 1% to 99%, such as 5%"
     pattern = r"[1-9][0-9]?(\.[0-9]{1,6})?%"
     schema: ClassVar[Schema] = {"type": "string", "pattern": f"^({pattern})$"}
-
-    def read(self, node: Node) -> str:
-        """The text as written."""
-        text = node.text if isinstance(node, Scalar) else ""
-        if re.fullmatch(self.pattern, text) is None:
-            raise expected("a percentage from 1% to 99%, such as 5%", node)
-        return text
 
 
 class PolicyTable(NamedTuple):

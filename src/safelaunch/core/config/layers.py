@@ -73,9 +73,7 @@ def _merge(lower: MappingNode, upper: MappingNode, defaults: MappingNode | None)
 
 
 def put(root: MappingNode, path: str, node: Node) -> MappingNode:
-    """The mapping with one more leaf, at a dotted path. The keys of an open section (env, slurm) may hold dots
-    themselves.
-    """
+    """The mapping with one more leaf, at a dotted path. Keys of an open section (env, slurm) may hold dots."""
     key, _, rest = path.partition(".")
     if rest:
         below = root.entries.get(key)

@@ -131,10 +131,11 @@ def _read_layers(
     for source in sources:
         tree: MappingNode | None
         if source.layer == "file" and is_script(source.text):
-            from safelaunch.core.config.scriptlayer import RESTARTS, read_script  # few configs are scripts
+            from safelaunch.core.config.scriptcodes import hidden_codes  # few configs are scripts
+            from safelaunch.core.config.scriptlayer import RESTARTS, read_script
 
             tree, faults, said = read_script(source.text, source.layer, source.name)
-            notes += [*said, RESTARTS]
+            notes += [*said, *hidden_codes(source.text, source.name), RESTARTS]
         else:
             parse = parse_json if source.is_json else parse_document
             tree, faults = parse(source.text, layer=source.layer, file=source.name)

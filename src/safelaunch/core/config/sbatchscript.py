@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.core.config.scriptcodes import hidden_codes
 from safelaunch.core.config.scripthints import find_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
 from safelaunch.core.config.scriptlayer import read_script
@@ -47,7 +48,7 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
         statements = split_statements(text)
     except Unclosed as at:   # bash itself has found no fault
         return _wrap(text, file, path, slurm, [(at.number, "a text that is hard to read")], [], [*notes, *settled])
-    hints = find_hints(statements, file)
+    hints = [*find_hints(statements, file), *hidden_codes(text, file)]
     draft = _convert(file, layer, slurm, statements, options, [*notes, *settled])
     if isinstance(draft, Draft) and "sweep" in layer.entries:
         draft = [(layer.entries["sweep"].origin.line, "a job array, whose tasks are runs of the script as it is")]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import SLOWING
-from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport, CheckResult
+from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport
 from safelaunch.core.decide.nodes import begins_nothing, good_nodes
 from safelaunch.core.decide.resize import next_size
 from safelaunch.core.decide.seen import Observation
@@ -97,9 +97,7 @@ def suspects_elsewhere(failed: Attempt, job: str, blamed: Sequence[str], job_nod
 
 def suspects_beside(blamed: Sequence[str], job_nodes: Collection[str], used: Collection[str],
                     unreachable: Collection[str]) -> tuple[str, ...]:
-    """The nodes to check fully beside an attempt: blamed for the failure of the one before, still this job's, and used
-    by nobody.
-    """
+    """Nodes to check fully beside an attempt: blamed for the failure before it, in this job, and unused."""
     return tuple(node for node in dict.fromkeys(blamed)
                  if node in job_nodes and node not in used and node not in unreachable)
 
@@ -108,7 +106,8 @@ def weigh(reports: Sequence[CheckReport], silent: Mapping[str, str], usual: Coll
     """Who has passed, failed, or is unknown; `silent`: node → why it gave no answer; `usual`: what has failed on most
     nodes of this job before.
     """
-    bad = {report.node: [result for result in report.results if _is_bad(result)] for report in reports}
+    bad = {report.node: [result for result in report.results
+                         if result.outcome == FAILED and result.name not in SLOWING] for report in reports}
     counts = Counter(title for results in bad.values() for title in {result.title for result in results})
     met = sum(result.title == MEETING and result.outcome != SKIPPED for report in reports for result in report.results)
     shared = {title for title, count in counts.items() if title in usual or (
@@ -129,10 +128,6 @@ def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
     """
     is_gpu = any(title in GPU_FAULTS for title in failed.checks)
     return "gpu" if is_suspect and is_gpu else "checks_failed"
-
-
-def _is_bad(result: CheckResult) -> bool:
-    return result.outcome == FAILED and result.name not in SLOWING
 
 
 def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:

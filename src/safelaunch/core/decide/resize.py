@@ -45,12 +45,13 @@ def next_size(state: State, seen: Observation, plan: Plan) -> int:
 
 
 def size_of(state: State, plan: Plan, resume: Checkpoint | None) -> int:
-    """The number of nodes that wrote a checkpoint: of the last attempt that started below it, when it was not there.
-    One that was there before all attempts has that of the plan.
+    """The number of nodes that wrote a checkpoint: of the last attempt that started below it, when it was not there, or
+    that did not load it and came as far again. One that was there before all attempts has that of the plan.
     """
     step = None if resume is None else resume.step
     for known in reversed(state.attempts):
-        is_own = step is None or (step not in known.whole_steps and step > (known.resume_step or 0))
+        is_own = step is None or (step not in known.whole_steps and step > (known.resume_step or 0)) or (
+            known.lost is not None and (known.step or 0) >= step)   # it has overwritten it
         if known.resize is None and is_own:
             return len(known.nodes)
     return plan.nodes

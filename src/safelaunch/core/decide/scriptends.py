@@ -6,10 +6,12 @@ And the code of a script names no rank: the node of its shell would be blamed fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from safelaunch.core.decide.fence import GUARDED
 from safelaunch.core.model import Exit
 from safelaunch.core.records import NamedTuple
+from safelaunch.core.slurmoutput import parse_task_ends
 
 
 class TaskEnd(NamedTuple):
@@ -20,7 +22,18 @@ class TaskEnd(NamedTuple):
     exit: Exit
 
 
-def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[], bool]) -> tuple[Exit, ...]:
+class ScriptWords(NamedTuple):
+    """What tells of ranks without guards: the attempt's nodes, a word for each srun that the wrapper has seen, and the
+    log, in which srun tells how they ended.
+    """
+
+    nodes: Sequence[str]
+    sruns: Sequence[str]
+    log: Callable[[], str]
+
+
+def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[], bool],
+             words: ScriptWords) -> tuple[Exit, ...]:
     """The bad ends in the srun that ended last before the script, the first one first; `own`, the script's, if none.
 
     `hides`: whether the script lets failures of its sruns pass; asked where it has ended with 0 all the same.
@@ -29,4 +42,28 @@ def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[],
     script_s = next((end.ended_s for end in told if end.step == 0), None)
     before = [end for end in told if end.step and script_s is not None and end.ended_s <= script_s]
     bad = tuple(end.exit for end in before if end.step == before[-1].step and end.exit.code)
-    return bad if bad and (any(exit.code for exit in own) or hides()) else own
+    has_failed = any(exit.code for exit in own)
+    if bad and (has_failed or hides()):
+        return bad
+    if has_failed:
+        return _told(own, words) if len(words.nodes) > 1 else own
+    # Only where srun's words can be of no other srun.
+    is_last_alone = [word for word in words.sruns if word != GUARDED] == list(words.sruns[-1:])
+    if not is_last_alone or not words.sruns or any(end.step and end.exit.code for end in told) or not hides():
+        return own
+    return _named(words) or own
+
+
+def _told(own: tuple[Exit, ...], words: ScriptWords) -> tuple[Exit, ...]:
+    """The ranks that srun names with the script's exit code, or all on the only node that it names. Else the script's
+    own end without a node: the failed process may have run on any.
+    """
+    named = _named(words)
+    alike = tuple(exit for exit in named if exit.code in {one.code for one in own})
+    if alike or len({exit.node for exit in named}) == 1:
+        return alike or named
+    return tuple(exit._replace(node="") for exit in own)
+
+
+def _named(words: ScriptWords) -> tuple[Exit, ...]:
+    return tuple(exit for exit in parse_task_ends(words.log()) if exit.node in words.nodes)

@@ -77,7 +77,8 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
     known = price(state, state.slower, plan)
     if not known.is_worth_it or not _has_lasted(state, state.slower, seen.now):
         return None
-    return (f"steps take {_longer(state.slower)} longer since step {state.slower.step}; experiment "
+    longer = state.slower.to_s / state.slower.from_s - 1
+    return (f"steps take {100 * longer:.2g} % longer since step {state.slower.step}; experiment "
             f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
 
 
@@ -124,10 +125,6 @@ def _is_open(state: State) -> bool:
     slower, search = state.slower, state.search
     return (slower is not None and search.drop_t != slower.t
             and sum(drop_t == slower.t for drop_t, _ in search.begun) < MOST_BEGUN)
-
-
-def _longer(slower: Slower) -> str:
-    return f"{100 * (slower.to_s / slower.from_s - 1):.2g} %"
 
 
 def span(seconds: float) -> str:

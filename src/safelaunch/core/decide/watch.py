@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safelaunch.core import jobstates, nodefold, via
+from safelaunch.core import jobstates, nodefold
 from safelaunch.core.decide import resize, rows, successor
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
@@ -31,6 +31,7 @@ from safelaunch.core.decide.watched import (
 )
 from safelaunch.core.decide.watchfacts import (
     affordable,
+    can_wait_behind,
     cancelled_by_person,
     describe,
     ended_well,
@@ -45,6 +46,7 @@ from safelaunch.core.decide.watchfacts import (
     unfinished,
     usable_nodes,
     waiting_job,
+    waits_for,
     waits_for_users_job,
     wants_next,
 )
@@ -60,9 +62,6 @@ LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers a
 # 60 s and 180 s. A silent node is given up after SlurmdTimeout and slurmctld's ping, 440 s measured.
 HUNG_S = 240.0
 STUCK_S = 50.0            # an impossible reason that two answers, a minute apart, give
-QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
-# After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
-REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 
 HISTORY = frozenset({"sacct"})
 NODES = frozenset({"nodes"})
@@ -174,7 +173,7 @@ def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
         return None
     if run.state.successor is not None and job_of(word, run.state.successor) is None and word.same_s < STUCK_S:
         return None   # one answer without it is unknown
-    if any(map(via.is_dependency_refused, run.notes.refused)):
+    if not can_wait_behind(run):
         return None   # its turn comes when this job is over: there is nothing to depend upon then
     why = f"job {job.id} runs with no job behind it, and its nodes may not queue one"
     return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
@@ -183,7 +182,7 @@ def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
 def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A job whose batch host has died under --no-kill runs without a script until its time limit (the trap).
 
-    Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
+    Witnesses: its pulse stands still, and Slurm has taken its batch host away. It ends once a job waits behind it.
     """
     job = running_job(word)
     if job is None or job.state != jobstates.RUNNING or run.silent_s < STALE_S or not job.batch_host:
@@ -201,9 +200,10 @@ def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     if waiting is None and wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
         return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
     exclude = affordable(run, word, suspects)
+    is_to_queue = waiting is None and wants_next(run, word) and can_wait_behind(run)
     if exclude is None:
-        return Judgement("limbo", f"is in limbo: {lost}", asks=NODES)
-    if waiting is None and wants_next(run, word):
+        return _ask_nodes(run, "limbo", f"is in limbo: {lost}", is_to_queue)
+    if is_to_queue:
         return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
     return _unless_announced(run, "limbo", Cancel(
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
@@ -241,7 +241,7 @@ def _hung(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
             return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
         exclude = affordable(run, word, left)
         if exclude is None:
-            return Judgement("completing", why, asks=NODES)
+            return _ask_nodes(run, "completing", why, is_to_queue=False)
         if not set(left) <= set(exclude):
             return Judgement("completing", f"{why}; without them too few nodes are left, so job {waiting.id} waits")
         return _unless_announced(run, "hung", Free(waiting.id, exclude, why, left))
@@ -366,7 +366,7 @@ def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple
                     f"{most} jobs in a row, queued by watch, ended without progress")
     exclude = affordable(run, word, (*run.notes.needs_excluded, *suspects))
     if exclude is None:
-        return Judgement("gone", why, asks=NODES)
+        return _ask_nodes(run, "gone", why, is_to_queue=True)
     return _unless_announced(run, "gone", Queue(None, exclude, why, suspects=suspects))
 
 
@@ -385,15 +385,15 @@ def _is_led(run: Watched, job: str) -> bool:
 
 
 def _unless_announced(run: Watched, row: str, act: Queue | Relax | MakeSmaller | Free | Cancel) -> Judgement:
-    """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
-    if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
-        intent = run.state.intents[-1]
-        return Judgement(row, f"{act.why}; somebody has announced to {intent.act.replace('_', ' ')} (claim "
-                              f"{intent.claim}): waiting for the outcome")
-    refused = run.notes.refused if isinstance(act, Queue) else ()
-    if refused and run.quiet_s < min(MOST_REFUSED_S, REFUSED_S * 2 ** min(len(refused), 10)):
-        return Judgement(row, f"{act.why}; sbatch refused that: {refused[-1]}")
-    return Judgement(row, act.why, act)
+    """The act, unless it has to wait."""
+    waits = waits_for(run, isinstance(act, Queue), isinstance(act, Queue) and act.beside)
+    return Judgement(row, f"{act.why}{waits}", None if waits else act)
+
+
+def _ask_nodes(run: Watched, row: str, why: str, is_to_queue: bool) -> Judgement:
+    """sinfo says what the act may keep out; while the act has to wait, it is not asked."""
+    waits = waits_for(run, is_to_queue)
+    return Judgement(row, f"{why}{waits}", asks=frozenset() if waits else NODES)
 
 
 def _end(run: Watched, how: str, code: int, why: str) -> Judgement:

@@ -14,10 +14,20 @@ from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob, can_never_start, render_elapsed
 from safelaunch.errors import ParseError
 
+QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
+# After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
+REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
+
 
 def is_queued_here(run: Watched) -> bool:
     """Whether the run's next job is the watch's to queue: as it was asked, or as its leader found (core.via)."""
     return (run.state.via or run.plan.restart.via) == via.WATCH
+
+
+def can_wait_behind(run: Watched) -> bool:
+    """Whether a job can wait for the one that runs; where sbatch refuses dependencies it comes when that is over."""
+    is_at_end = via.is_at_end(run.state.via or run.plan.restart.via)
+    return not is_at_end and not any(map(via.is_dependency_refused, run.notes.refused))
 
 
 def wants_next(run: Watched, word: SlurmAnswer) -> bool:
@@ -134,6 +144,20 @@ def expand(text: str) -> tuple[str, ...] | None:
         return nodeset.expand(text)
     except ParseError:
         return None
+
+
+def waits_for(run: Watched, is_to_queue: bool, is_beside: bool = False) -> str:
+    """For what an act has to wait, as the end of a sentence; "" = for nothing. Somebody else's act, announced and
+    without an outcome, may still be under way; one beside it need not wait.
+    """
+    if run.state.intents and run.quiet_s < QUIET_S and not is_beside:
+        intent = run.state.intents[-1]
+        return (f"; somebody has announced to {intent.act.replace('_', ' ')} (claim {intent.claim}): waiting for the "
+                "outcome")
+    refused = run.notes.refused if is_to_queue else ()
+    if refused and run.quiet_s < min(MOST_REFUSED_S, REFUSED_S * 2 ** min(len(refused), 10)):
+        return f"; sbatch refused that: {refused[-1]}"
+    return ""
 
 
 def waits_for_users_job(run: Watched) -> bool:

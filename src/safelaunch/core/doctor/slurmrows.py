@@ -6,11 +6,12 @@ A setting that is not known has a row only where a run depends on it. The keys a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from safelaunch.core import slurmwords
 from safelaunch.core.doctor.siteanswers import SiteAnswers, SiteLimit
 from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, SiteRow
+from safelaunch.core.timing import LEASE_S
 from safelaunch.core.via import is_dependency_refused
 
 OVERLAP_SINCE = (20, 11)    # srun's --overlap: RELEASE_NOTES of Slurm 20.11
@@ -19,7 +20,8 @@ FORGETS_S = 60              # squeue is asked once a minute
 SHORT_KILL_S, LONG_KILL_S = 10, 60     # KillWait: 30 s by default
 UNKILLABLE_S = 120          # ranks that dump core, or wait for a frozen filesystem, take minutes to die
 FEW_JOBS = 10
-LEASE_WORDS = "is suspended for longer than a lease (10 s) is ended and goes on from its checkpoint"
+T = TypeVar("T")
+LEASE_WORDS = f"is suspended for longer than a lease ({LEASE_S:g} s) is ended and goes on from its checkpoint"
 
 
 class Judged(NamedTuple):
@@ -53,10 +55,7 @@ def _release(site: SiteAnswers) -> Judged | None:
     return Judged(OK, f"Slurm {version}", "its messages are known")
 
 
-def _accounting(site: SiteAnswers) -> Judged | None:
-    kind = site.word("AccountingStorageType")
-    if kind is None:
-        return None
+def _accounting(kind: str) -> Judged:
     if not kind or kind.endswith("/none"):
         return Judged(CAUTION, "accounting is off", "sacct cannot tell how a job ended; squeue can, for MinJobAge. "
                       "If the shared folder is away meanwhile, a person's cancel of a waiting job can be missed",
@@ -64,36 +63,24 @@ def _accounting(site: SiteAnswers) -> Judged | None:
     return Judged(OK, kind, "sacct tells how jobs ended")
 
 
-def _min_job_age(site: SiteAnswers) -> Judged | None:
-    age_s = site.seconds("MinJobAge")
-    if age_s is None:
-        return None
+def _min_job_age(age_s: int) -> Judged:
     if 0 < age_s < FORGETS_S:
         return Judged(CAUTION, f"MinJobAge={age_s} s", "squeue forgets an ended job before it is asked again: without "
                       "accounting its end is unknown", "end runs by `safelaunch stop`, not by scancel")
     return Judged(OK, f"MinJobAge={age_s} s", "squeue tells for that long how a job ended")
 
 
-def _requeue(site: SiteAnswers) -> Judged | None:
-    value = site.word("JobRequeue")
-    if value is None:
-        return None
+def _requeue(value: str) -> Judged:
     return Judged(OK, f"JobRequeue={value}", "it is only a default: a run's jobs say themselves whether Slurm may "
                                              "requeue them")
 
 
-def _bad_exit(site: SiteAnswers) -> Judged | None:
-    value = site.word("KillOnBadExit")
-    if value is None:
-        return None
+def _bad_exit(value: str) -> Judged:
     return Judged(OK, f"KillOnBadExit={value}", "an attempt sets it itself: a rank that dies ends the step",
                   "srun.kill_on_bad_exit")
 
 
-def _kill_wait(site: SiteAnswers) -> Judged | None:
-    wait_s = site.seconds("KillWait")
-    if wait_s is None:
-        return None
+def _kill_wait(wait_s: int) -> Judged:
     found = f"KillWait={wait_s} s"
     if wait_s < SHORT_KILL_S:
         return Judged(CAUTION, found, "after a cancel by Slurm a training has that long to save; before a time limit "
@@ -105,10 +92,7 @@ def _kill_wait(site: SiteAnswers) -> Judged | None:
     return Judged(OK, found, "from SIGTERM to SIGKILL of a step")
 
 
-def _unkillable(site: SiteAnswers) -> Judged | None:
-    limit_s = site.seconds("UnkillableStepTimeout")
-    if limit_s is None:
-        return None
+def _unkillable(limit_s: int) -> Judged:
     found = f"UnkillableStepTimeout={limit_s} s"
     if limit_s < UNKILLABLE_S:
         return Judged(CAUTION, found, 'a node whose ranks take longer to die (a core dump, a frozen filesystem) is '
@@ -116,10 +100,7 @@ def _unkillable(site: SiteAnswers) -> Judged | None:
     return Judged(OK, found, "Slurm drains a node whose ranks take longer to die")
 
 
-def _slurmd_timeout(site: SiteAnswers) -> Judged | None:
-    limit_s = site.seconds("SlurmdTimeout")
-    if limit_s is None:
-        return None
+def _slurmd_timeout(limit_s: int) -> Judged:
     if limit_s == 0:
         return Judged(CAUTION, "SlurmdTimeout=0", "Slurm never gives up a silent node: its job stays in COMPLETING, "
                       "and only the standby and the run's own exclude list get round it", "standby: true, "
@@ -130,10 +111,7 @@ def _slurmd_timeout(site: SiteAnswers) -> Judged | None:
     return Judged(OK, f"SlurmdTimeout={limit_s} s", "Slurm notices a dead node after that; safelaunch in seconds")
 
 
-def _return(site: SiteAnswers) -> Judged | None:
-    value = site.word("ReturnToService")
-    if value is None:
-        return None
+def _return(value: str) -> Judged:
     if value == "0":
         return Judged(CAUTION, "ReturnToService=0", "a node that was lost stays down until an administrator resumes it",
                       "spare_nodes: 1")
@@ -212,10 +190,7 @@ def _preemption(site: SiteAnswers) -> Judged | None:
                                   "that costs no budget", "write checkpoints often")
 
 
-def _private(site: SiteAnswers) -> Judged | None:
-    words = site.words("PrivateData")
-    if words is None:
-        return None
+def _private(words: tuple[str, ...]) -> Judged:
     if "nodes" in words:
         return Judged(CAUTION, f"PrivateData={','.join(words)}", "nobody but an administrator sees the nodes: a "
                       "share of them is not known", 'suspects: {max_excluded: "2"}, a number instead of 10%')
@@ -225,10 +200,7 @@ def _private(site: SiteAnswers) -> Judged | None:
     return Judged(OK, f"PrivateData={','.join(words) or 'none'}", "teammates see your jobs and the nodes")
 
 
-def _tracking(site: SiteAnswers) -> Judged | None:
-    kind = site.word("ProctrackType")
-    if kind is None:
-        return None
+def _tracking(kind: str) -> Judged:
     if kind.endswith("/cgroup"):
         return Judged(OK, kind, "no process of a step outlives it")
     return Judged(CAUTION, kind, "processes that leave their parent outlive a step for Slurm; safelaunch finds and "
@@ -251,10 +223,7 @@ def _confined(site: SiteAnswers) -> Judged | None:
                                                                                         "of a node")
 
 
-def _ports(site: SiteAnswers) -> Judged | None:
-    ports = site.word("SrunPortRange")
-    if ports is None:
-        return None
+def _ports(ports: str) -> Judged:
     if ports not in ("", "0-0"):
         return Judged(CAUTION, f"SrunPortRange={ports}", "the site limits ports, perhaps by a firewall; guards connect "
                       "to the supervisor by a port of its own choice", "measure it: safelaunch doctor --job")
@@ -283,10 +252,34 @@ def _submit_hosts(site: SiteAnswers) -> Judged | None:
                   "nodes, no supervisor can queue the next job", "safelaunch watch --once in cron on one of them")
 
 
+def _of(read: Callable[[SiteAnswers, str], T | None], key: str,
+        judge: Callable[[T], Judged]) -> Callable[[SiteAnswers], Judged | None]:
+    """A row on one setting; there is none where Slurm does not tell it."""
+    def row(site: SiteAnswers) -> Judged | None:
+        value = read(site, key)
+        return None if value is None else judge(value)
+
+    return row
+
+
 ROWS: dict[str, Callable[[SiteAnswers], Judged | None]] = {
-    "release": _release, "partition": _partition, "sbatch": _submit, "dependencies": _dependency, "jobs": _max_submit,
-    "submit hosts": _submit_hosts, "accounting": _accounting, "MinJobAge": _min_job_age, "preemption": _preemption,
-    "requeue": _requeue, "bad exit": _bad_exit, "KillWait": _kill_wait, "unkillable": _unkillable,
-    "dead nodes": _slurmd_timeout, "lost nodes": _return, "PrivateData": _private, "processes": _tracking,
-    "cgroups": _confined, "srun ports": _ports,
+    "release": _release,
+    "partition": _partition,
+    "sbatch": _submit,
+    "dependencies": _dependency,
+    "jobs": _max_submit,
+    "submit hosts": _submit_hosts,
+    "accounting": _of(SiteAnswers.word, "AccountingStorageType", _accounting),
+    "MinJobAge": _of(SiteAnswers.seconds, "MinJobAge", _min_job_age),
+    "preemption": _preemption,
+    "requeue": _of(SiteAnswers.word, "JobRequeue", _requeue),
+    "bad exit": _of(SiteAnswers.word, "KillOnBadExit", _bad_exit),
+    "KillWait": _of(SiteAnswers.seconds, "KillWait", _kill_wait),
+    "unkillable": _of(SiteAnswers.seconds, "UnkillableStepTimeout", _unkillable),
+    "dead nodes": _of(SiteAnswers.seconds, "SlurmdTimeout", _slurmd_timeout),
+    "lost nodes": _of(SiteAnswers.word, "ReturnToService", _return),
+    "PrivateData": _of(SiteAnswers.words, "PrivateData", _private),
+    "processes": _of(SiteAnswers.word, "ProctrackType", _tracking),
+    "cgroups": _confined,
+    "srun ports": _of(SiteAnswers.word, "SrunPortRange", _ports),
 }

@@ -194,7 +194,7 @@ def signs_of_life(looks: Sequence[Examination], *, but_cpu: bool = False) -> str
     moving = [rank for look in looks for group in look.groups if group.kind == MOVING
               for rank in group.ranks if computes(rank) and (rank.node, rank.pid) not in poll]
     if moving and not but_cpu:
-        return f"{names_of(_once(moving))} still {_verb(moving)}"
+        return f"{names_of(_once(moving))} still {'moves' if len(_once(moving)) == 1 else 'move'}"
     ranks = [{(rank.node, rank.pid): rank for report in look.reports for rank in report.ranks} for look in looks]
     for key, rank in ranks[-1].items():
         seen = [one[key] for one in ranks if key in one]
@@ -238,10 +238,6 @@ def _done(first: Life, last: Life) -> str:
     if is_more(last.faults, first.faults, FAULTS):
         return f"has touched {(last.faults - first.faults) * 4 / 1024:.0f} MB of new memory"
     return ""
-
-
-def _verb(ranks: Sequence[ObservedRank]) -> str:
-    return "moves" if len(_once(ranks)) == 1 else "move"
 
 
 def _once(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:

@@ -30,9 +30,7 @@ _OTHER_ROWS = (DATA, STORAGE, COMPILE)        # whose waits have rows and times 
 
 
 class Asleep(NamedTuple):
-    """Ranks that sleep where no other rank is, and all others. `is_busy`: some of these use a core, for polling or
-    work.
-    """
+    """Ranks that sleep where no other rank is, and all others. `is_busy`: some of these use a core, for polling."""
 
     odd: tuple[ObservedRank, ...]
     rest: tuple[ObservedRank, ...]

@@ -31,10 +31,6 @@ def _of_attempt(_: State, event: Event) -> str | None:
     return str(int(event.data["attempt"]))
 
 
-def _of_node(_: State, event: Event) -> str | None:
-    return str(event.data["node"])
-
-
 def _of_end(before: State, _: Event) -> str | None:
     return "" if before.ended is None else None
 
@@ -45,10 +41,6 @@ def _of_restart(before: State, event: Event) -> str | None:
     if last is None or not last.has_failed or any(one.number == number for one in before.attempts):
         return None
     return last.fingerprint or last.category or str(last.ended)
-
-
-def _of_leader(_: State, event: Event) -> str | None:
-    return str(event.gen)
 
 
 def _of_site(_: State, event: Event) -> str | None:
@@ -64,11 +56,11 @@ WORDS: dict[str, Word] = {
     "hang": Word(WARNING, "may hang", "An attempt is silent for too long: a hang check starts.",
                  ("hang_suspected",), _of_attempt),
     "suspect_node": Word(WARNING, "suspects a node", "A node is lost, or there is enough evidence to exclude it.",
-                         ("node_excluded", "node_left_out", "node_lost"), _of_node),
+                         ("node_excluded", "node_left_out", "node_lost"), lambda _, event: str(event.data["node"])),
     "restarted": Word(INFO, "was restarted", "A new attempt has started after a failure; once for each cause.",
                       ("attempt_started",), _of_restart),
     "took_over": Word(WARNING, "has a new leader", "The standby leads: the supervisor before it is dead or cut off.",
-                      ("took_over",), _of_leader),
+                      ("took_over",), lambda _, event: str(event.gen)),
     "lost_progress": Word(FAILURE, "has lost progress", "An attempt has started below its checkpoint.",
                           ("lost_progress",), _of_attempt),
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",

@@ -36,9 +36,7 @@ class Spike:
 
 
 def thin(points: Sequence[tuple[int, float]], most: int = MOST_DRAWN) -> list[tuple[int, float]]:
-    """At most `most` points that look the same: the least and the greatest of each piece. What is no number is left
-    out.
-    """
+    """At most `most` points that look the same: the least and the greatest of each piece. No-numbers are left out."""
     finite = [point for point in points if math.isfinite(point[1])]
     if len(finite) <= most:
         return finite

@@ -49,9 +49,7 @@ class CheckpointStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run is doing; None = not known. Times are epoch seconds. `json` is the object of `status --json`, which
-    has more.
-    """
+    """How a run is doing; None = not known. Times are epoch seconds. `json`: that of `status --json`, with more."""
 
     name: str
     run_id: str

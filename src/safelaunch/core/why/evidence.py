@@ -57,9 +57,7 @@ class ChecksAfter(NamedTuple):
 
 
 def checks_after(journal: Sequence[Event], attempt: int) -> ChecksAfter:
-    """The same, from the events of the journal. Light checks are told and are no witness: they look at nodes that
-    nobody suspects.
-    """
+    """The same, from the journal. Light checks are told and are no witness: they look at nodes that nobody suspects."""
     failed: list[tuple[str, tuple[str, ...], str]] = []
     lines: list[str] = []
     for event in journal:

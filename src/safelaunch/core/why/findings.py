@@ -137,12 +137,19 @@ class Cited(NamedTuple):
 
 
 class TaskExit(NamedTuple):
-    """How a task ended, in the order in which the guards or Slurm reported it."""
+    """How a task ended, in the order in which the guards or Slurm reported it. `host` "": a script, of which nobody
+    knows where it failed.
+    """
 
     host: str
     task: int
     code: int
     signal: int | None = None
+
+    @property
+    def who(self) -> str:
+        """For people: which one."""
+        return f"task {self.task} on {self.host}" if self.host else "the script"
 
 
 class EndFacts(NamedTuple):

@@ -57,7 +57,7 @@ class Link:
         if (hosts, endpoint[1]) != (self.hosts, self.address[1]):
             self.hosts, self.address = hosts, (hosts[0], endpoint[1])
             self.greeted_at = self.clock() - STICK_S
-            self._drop()
+            self.close()
 
     def say(self, message: dict[str, Any]) -> None:
         """Send now, or as soon as there is a connection."""
@@ -97,7 +97,7 @@ class Link:
             return []
         if not self.connected and not self._finish_connect(self.sock):
             if self.sock is not None and len(self.hosts) > 1 and now - self.began_at > CONNECT_S:
-                self._drop()
+                self.close()
             return []
         return self._read(self.sock)
 
@@ -130,7 +130,7 @@ class Link:
                 data = sock.recv(65536)
                 self.answered = self.clock() if self.greeted or not data else self.answered
                 if not data:
-                    self._drop()
+                    self.close()
                     return []
                 self.inbox += data
                 if len(data) < 65536:
@@ -143,7 +143,7 @@ class Link:
         lines = self.inbox.split(b"\n")
         self.inbox = lines.pop()
         if len(self.inbox) > (MAX_LINE if self.greeted else MAX_GREETING):
-            self._drop()
+            self.close()
             return []
         return [message for message in map(self._take, lines) if message is not None]
 
@@ -165,7 +165,7 @@ class Link:
         elif is_welcome(self.token, self.nonces, line):
             message = self._begin()
         if message is None:
-            self._drop()
+            self.close()
         return message
 
     def _begin(self) -> dict[str, Any]:
@@ -186,16 +186,13 @@ class Link:
         except OSError as error:
             self._fail(error.errno)
 
-    def close(self) -> None:
-        """Close, and connect again only when asked for messages."""
-        self._drop()
-
     def _fail(self, number: int | None) -> None:
         if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # a living kernel refused
             self.answered = self.clock()
-        self._drop()
+        self.close()
 
-    def _drop(self) -> None:
+    def close(self) -> None:
+        """Close, and connect again only when asked for messages."""
         if self.sock is not None:
             self.sock.close()
         now = self.clock()

@@ -133,7 +133,7 @@ class TaskGuard:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.node = env.get("SAFELAUNCH_NODE") or short_host()
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
-        lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
+        lease_s = float(env["SAFELAUNCH_LEASE_S"])
         self.record = env["SAFELAUNCH_RECORD"]
         known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
         self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],

@@ -75,7 +75,7 @@ def challenge() -> tuple[str, bytes]:
 
 def introduce(token: bytes, who: dict[str, Any], line: bytes) -> tuple[str, bytes] | None:
     """The caller's answer to that: both numbers, and its line; None: not a leader's line."""
-    word = _read(line, {"nonce": _is_nonce})
+    word = _read(line, {"nonce": _hex(NONCE)})
     if word is None:
         return None
     nonces = os.urandom(16).hex() + word["nonce"]
@@ -90,7 +90,7 @@ def check_hello(token: bytes, nonce: str, line: bytes) -> dict[str, Any] | None:
     A task of a script's srun also tells "tasks", how many its step has; else it is missing or None.
     """
     hello = _read(line, {"role": ROLES.__contains__, "node": _is_name, "task": _is_small, "attempt": _is_small,
-                         "tasks": _is_count, "nonce": _are_nonces, "mac": _is_mac})
+                         "tasks": _is_count, "nonce": _hex(2 * NONCE), "mac": _hex(64)})
     if hello is None or hello["nonce"][NONCE:] != nonce:
         return None
     wanted = mac(token, hello["role"], hello["nonce"] + _name(hello))
@@ -104,7 +104,7 @@ def welcome(token: bytes, nonces: str) -> bytes:
 
 def is_welcome(token: bytes, nonces: str, line: bytes) -> bool:
     """Whether a line is that."""
-    word = _read(line, {"mac": _is_mac})
+    word = _read(line, {"mac": _hex(64)})
     return word is not None and hmac.compare_digest(mac(token, "leader", nonces), word["mac"])
 
 
@@ -136,20 +136,9 @@ def _name(hello: dict[str, Any]) -> str:
     return "%s|%s|%s|%s" % (hello["node"], hello["task"], hello["attempt"], hello.get("tasks"))
 
 
-def _is_hex(value: object, length: int) -> bool:
-    return type(value) is str and len(value) == length and not value.strip("0123456789abcdef")
-
-
-def _is_nonce(value: object) -> bool:
-    return _is_hex(value, NONCE)
-
-
-def _are_nonces(value: object) -> bool:
-    return _is_hex(value, 2 * NONCE)
-
-
-def _is_mac(value: object) -> bool:
-    return _is_hex(value, 64)
+def _hex(length: int) -> Any:
+    """The check of a text of so many hexadecimal digits."""
+    return lambda value: type(value) is str and len(value) == length and not value.strip("0123456789abcdef")
 
 
 def _is_text(value: object, most: int) -> bool:
@@ -170,10 +159,6 @@ def _is_time(value: object) -> bool:
     return value is None or _is_number(value, 1e12)
 
 
-def _is_span(value: object) -> bool:
-    return _is_number(value, 1e9)
-
-
 def _is_count(value: object) -> bool:
     return value is None or (type(value) is int and 0 <= value < 1 << 62)
 
@@ -191,10 +176,6 @@ def _is_signal(value: object) -> bool:
     return type(value) is int and 1 <= value <= 64
 
 
-def _is_signal_or_none(value: object) -> bool:
-    return value is None or _is_signal(value)
-
-
 def _are_names(value: object) -> bool:
     return type(value) is list and len(value) <= MOST_NAMES and all(map(_is_name, value))
 
@@ -206,6 +187,7 @@ def _are_kernel_lines(value: object) -> bool:
 
 
 _ORDERS = {"ping": {"t": _is_time, "count": _is_count, "s": _is_time}, "signal": {"signal": _is_signal},
-           "end": {"grace_s": _is_span}}
+           "end": {"grace_s": lambda value: _is_number(value, 1e9)}}
 _REPORTS = {"pong": {"t": _is_time, "s": _is_time}, "gone": {"code": _is_code}, "signalled": {"reached": _are_names},
-            "exited": {"code": _is_code, "signal": _is_signal_or_none, "kernel": _are_kernel_lines}}
+            "exited": {"code": _is_code, "kernel": _are_kernel_lines,
+                       "signal": lambda value: value is None or _is_signal(value)}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from safelaunch.adapters.shared import SharedFolder
@@ -19,6 +20,7 @@ class FolderState:
         self.is_frozen = False
         self.trouble: str | None = None
         self.requests: tuple[Request, ...] = ()
+        self.read_s = -math.inf         # before they were read last
         self._id: list[int] | None = None
         self._refusals = 0              # reads of the requests in a row that ended in an error
         self._late_s = -1.0             # the tick in which a shared folder did not answer
@@ -57,9 +59,9 @@ class FolderState:
         """Whether it has been replaced since this leader's first read."""
         return folder != (self._id or folder)
 
-    def is_read(self, folder: list[int], requests: Sequence[Request]) -> None:
-        """What people ask now, from an answered read."""
-        self._refusals, self._id, self.requests = 0, folder, tuple(requests)
+    def is_read(self, folder: list[int], requests: Sequence[Request], asked_s: float) -> None:
+        """What people ask now, from an answered read that began at `asked_s`."""
+        self._refusals, self._id, self.requests, self.read_s = 0, folder, tuple(requests), asked_s
 
     def has_trouble(self, trouble: str | None) -> None:
         """Whether it takes writes."""

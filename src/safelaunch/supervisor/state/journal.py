@@ -42,9 +42,11 @@ class LeaderJournal:
         self.tracks = Tracks()
         self.tracks.add(history)
 
-    def records(self, events: Sequence[Event], noted: Sequence[Event]) -> None:
-        """Write the events, behind those that were noted, with one fsync; fold them into the state."""
-        self.writer.write(*noted, *events)
+    def records(self, events: Sequence[Event], noted: Sequence[Event], deadline_s: float) -> None:
+        """Write the events, behind those that were noted, with one fsync that is awaited for so long; fold them into
+        the state.
+        """
+        self.writer.write(*noted, *events, deadline_s=deadline_s)
         self.state = fold(events, self.state)
         self.tracks.add((*noted, *events))
 

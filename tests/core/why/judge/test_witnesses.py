@@ -111,10 +111,12 @@ def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
      (OutsideEvidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
       "task 2 on n2 was killed by signal 15; nothing in the log says by whom"),
      (OutsideEvidence(srun_code=1), "unknown", "srun ended with exit code 1"),
+     (OutsideEvidence(exits=(TaskExit("", 0, 3),)), "unknown", "the script ended with exit code 3"),
      (OutsideEvidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
      (OutsideEvidence(states=("COMPLETED",), srun_code=1), "none", ""), (OutsideEvidence(exits=(TaskExit("n2", 2, 0),)),
                                                                          "none", "")],
-    ids=["an exit code", "a signal", "srun's code", "Slurm's word", "it has completed", "all is well"])
+    ids=["an exit code", "a signal", "srun's code", "a script's code", "Slurm's word", "it has completed",
+         "all is well"])
 def test_a_log_without_a_failure_is_no_health_where_something_ended_badly(
     evidence: OutsideEvidence, category: str, said: str,
 ) -> None:
@@ -237,3 +239,10 @@ def test_only_full_checks_after_that_attempt_that_failed_are_a_witness() -> None
         "n4: full checks after it have passed, which clears no suspect", "n5: could not be checked after it")
     assert checks_after(journal, 2).failed == (("n4", ("gpu_count", "rw"), "gpu_count: 7 GPUs"),)
     assert checks_after([told("checks_failed", 3, "full", checks=None)], 3).failed == (("n4", (), ""),)
+
+
+def test_a_kill_that_a_script_reports_is_no_lack_of_memory_and_has_no_node() -> None:
+    verdict = judge_text(f"{STEPS}job.slurm: line 7: 17 Killed   deepspeed train.py\n",
+                         evidence=OutsideEvidence(exits=(TaskExit("", 0, 137),)))
+    assert (verdict.category, verdict.host) == ("unknown", None)
+    assert verdict.summary == "a process was killed by signal 9; nothing in the log says by whom"

@@ -126,7 +126,7 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         return verdict
     first = next((exit for exit in known.exits if exit.code or exit.signal), known.exits[0])
     host = verdict.host or first.host
-    who = f"rank {verdict.rank} on {host}" if verdict.rank is not None else f"a process on {host}"
+    who = f"rank {verdict.rank} on {host}" if verdict.rank is not None else f"a process{f' on {host}' if host else ''}"
     return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(KILL)}",
                    fingerprint=UNEXPLAINED_KILL, confidence=min(verdict.confidence, UNEXPLAINED))
 
@@ -173,9 +173,9 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         is_echo = {cited.rule for cited in verdict.cited} <= OF_SRUN
     if verdict.rule != ECHO_OF_SRUN and not is_echo:
         return verdict
-    said = f"task {first.task} on {first.host} ended with exit code {first.code}, and {SILENT_LOG}"
+    said = f"{first.who} ended with exit code {first.code}, and {SILENT_LOG}"
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
-    return Verdict("unknown", said, 0.3, "restart", evidence=(said,), host=first.host,
+    return Verdict("unknown", said, 0.3, "restart", evidence=(said,), host=first.host or None,
                    symptoms=followed, candidates=verdict.candidates,
                    fingerprint=exit_fingerprint(first.code, first.signal))
 
@@ -188,7 +188,7 @@ def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     if first is not None:
         how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM) else (
             f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}")
-        said = f"task {first.task} on {first.host} {how}"
+        said = f"{first.who} {how}"
     elif known.srun_code:
         said = f"srun ended with exit code {known.srun_code}"
     elif jobstates.FAILED in known.states:
@@ -197,7 +197,7 @@ def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         said = known.end.told[2] if known.end.told is not None and known.end.told[2] else "the attempt has failed"
     else:
         return verdict
-    host = first.host if first is not None else None
+    host = (first.host or None) if first is not None else None
     said = said if "nothing in the log" in said else f"{said}, and {SILENT_LOG}"
     return Verdict("unknown", said, 0.2, "restart", evidence=(said,), host=host,
                    candidates=verdict.candidates, notes=verdict.notes,
@@ -249,12 +249,12 @@ def _read_exits(known: OutsideEvidence) -> list[Witness]:
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is None or first.signal is None:
         return []
-    said = f"task {first.task} on {first.host} died of {signal_name(first.signal)}, before any other"
+    said, hosts = f"{first.who} died of {signal_name(first.signal)}, before any other", (first.host,) * bool(first.host)
     if first.signal in CRASHES:
-        return [Witness("native_crash", 0.7, said, (first.host,))]
+        return [Witness("native_crash", 0.7, said, hosts)]
     if first.signal == KILL:
-        said = f"task {first.task} on {first.host} was {_killed(KILL)}"
-        return [Witness("unknown", UNEXPLAINED, said, (first.host,))]
+        said = f"{first.who} was {_killed(KILL)}"
+        return [Witness("unknown", UNEXPLAINED, said, hosts)]
     return []
 
 
@@ -262,7 +262,7 @@ def _placed(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is not None and verdict.category not in {"none", *ENDS_OF_JOBS}:
-        verdict = replace(verdict, host=verdict.host or first.host)
+        verdict = replace(verdict, host=verdict.host or first.host or None)
     if not verdict.suspects and verdict.category in RECURS_ON_A_NODE and verdict.host:
         earlier = known.ledger.get(verdict.host, 0)
         if earlier:

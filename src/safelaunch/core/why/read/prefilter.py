@@ -134,7 +134,7 @@ class Shapes:
             hot = self._without_spent(hot)
         if not hot:
             return []
-        lines = _split(block)
+        lines = (block.translate(FOLD) if b"\r" in block else block).split(b"\n")
         wanted = self._wanted(shapes, lines, hot)
         if not wanted:
             return []
@@ -357,7 +357,3 @@ class Shapes:
 def fold(text: bytes) -> bytes:
     """The text as shapes have it."""
     return text.translate(FOLD, DELETE)
-
-
-def _split(block: bytes) -> list[bytes]:
-    return (block.translate(FOLD) if b"\r" in block else block).split(b"\n")

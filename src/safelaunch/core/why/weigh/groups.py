@@ -97,8 +97,8 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
                          max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
     excused = is_excused(items[-1], episode, same_run=category == "numerical")
     late = excused and is_perhaps_late(items[-1], episode)
-    fatal = not excused and _is_near_end(items[-1], ends)
-    return replace(group, is_excused=excused and not late, is_doubtful=late, is_fatal=fatal)
+    is_near_end = items[-1].offset >= ends.get(items[-1].file, 0)
+    return replace(group, is_excused=excused and not late, is_doubtful=late, is_fatal=not excused and is_near_end)
 
 
 def _unchained(episode: Episode) -> list[Finding]:
@@ -157,10 +157,6 @@ def _last_lines(log: Log) -> dict[int, int]:
         if offsets:
             ends[index] = offsets[max(0, len(offsets) - NEAR_END_LINES)]
     return ends
-
-
-def _is_near_end(found: Finding, ends: dict[int, int]) -> bool:
-    return found.offset >= ends.get(found.file, 0)
 
 
 def cite(group: FindingGroup, log: Log, role: Role | None = None) -> Cited:
