@@ -37,6 +37,15 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                     Fault("forgets", 0.0, 0.0, 0), Fault("gpu_dies", 4.34, 0.0, 41), Fault("gpu_dies", 7.93, 0.0, 32),
                     Fault("gpu_dies", 8.57, 0.0, 42), Fault("batch_silent", 14.44, 50.3, 85),
                     Fault("lies_links", 51.37, 0.0, 42))), "completed", 5),
+    "the run's first job, which a person cancelled before its supervisor was born, is asked about": (
+        Scenario(seed=87033734, spare_nodes=1, pool=3, steps=61, step_s=2.0, limit_min=4, net_latency_s=0.01,
+                 handles_signal=False, watchers=2, after_failure="off", faults=(
+                     Fault("batch_crashes", 1.48, 488.5, 75), Fault("scancel", 2.67))), "stopped", 0),
+    "a run whose next job comes while its follower's host stands still is not taken for lost": (
+        Scenario(seed=87018366, nodes=1, steps=150, step_s=2.0, save_s=5.0, load_s=0.5, limit_min=20,
+                 slurmd_timeout_s=60.0, fs_latency_s=0.003, net_latency_s=0.01, handles_signal=False, via="resubmit",
+                 site="refuses_sbatch", has_sacct=True, words="26.05", before="returns", before_any=True,
+                 before_s=71.1, faults=(Fault("batch_silent", 88.41, 95.3, 57),)), "completed", 1),
     "a job without its script is ended at once where no job may wait behind it": (
         replace(_PLAIN, seed=84002429, pool=2, steps=157, save_every=20, save_s=1.0, load_s=2.0, slurmd_timeout_s=60.0,
                 standby=False, watchers=2, site="no_dependency", words="26.05", min_nodes=1, before_resize="dies",

@@ -34,6 +34,7 @@ def look_at_others(lead: Leader) -> Step:
         return runends.read_ends(folders)
 
     while True:
+        asked_s = lead.now_s   # this host may stand still between a question and its answer
         answer = lead.ask_folder(read, READ_S)
         ends = answer.value if answer.is_ok and answer.value is not None else {}
         waits = [one for one in lead.plan.after if ends.get(one.run_dir, {}).get("ended") is None]
@@ -49,7 +50,7 @@ def look_at_others(lead: Leader) -> Step:
                 absent.setdefault(one.job_name, lead.now_s)
             else:
                 absent.pop(one.job_name, None)
-        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, lead.now_s) for one in lead.plan.after)
+        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in lead.plan.after)
         lead.next.waits_for(before)
         may = after.judge(before)
         if may.is_free or may.never:
@@ -58,13 +59,13 @@ def look_at_others(lead: Leader) -> Step:
 
 
 def _known(one: AfterRun, end: dict[str, Any] | None, jobs: dict[str, list[str] | None], absent: dict[str, float],
-           now_s: float) -> RunBefore:
+           asked_s: float) -> RunBefore:
     end = end or {}
     since_s, known = absent.get(one.job_name), jobs.get(one.job_name)
     return RunBefore(
         one.name, one.is_any, end.get("ended"), end.get("why") or "",
         None if known is None else tuple(known),
-        None if since_s is None or since_s == now_s else now_s - since_s, end.get("via") == ways.WATCH)
+        None if since_s is None or since_s >= asked_s else asked_s - since_s, end.get("via") == ways.WATCH)
 
 
 def _by_name(names: list[str], result: Result | None) -> dict[str, list[str] | None]:

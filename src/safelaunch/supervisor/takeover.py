@@ -170,8 +170,11 @@ def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
 def meet_the_job_before(lead: Leader) -> None:
     """What the run's last job left: a person's scancel is final, an attempt without an end gets one."""
     before, attempt = lead.state.job, lead.state.attempt
-    if before is not None and before.started_t is None:
-        before = None
+    if before is None or before.started_t is None:
+        # Its first job may have died without a word (simulated: test_found "the run's first job, which a person
+        # cancelled before its supervisor was born, is asked about").
+        others = [job for job in lead.state.jobs if job.id != lead.job.id]
+        before = others[0] if others else None
     if before is None and attempt is None:
         return
     if before is not None and before.id != lead.job.id:

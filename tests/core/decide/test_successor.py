@@ -54,6 +54,8 @@ def test_nodes_that_failed_their_checks_in_an_earlier_job_give_way_first() -> No
     before = replace(excluded(), unfit_before=("n0",))
     assert affordable(plan(), before, ("n0", "n1"), there) == ("n1",)
     assert affordable(plan(), replace(excluded("n0"), unfit_before=("n0",)), ("n0",), there) == ("n0",)
+    unknown = replace(excluded("n1", "n2"), unfit_before=("n0", "n3"), unfit=(("n3", "shm: it is missing"),))
+    assert affordable(plan(), unknown, ("n0", "n1", "n2", "n3"), None) == ("n3", "n2")
 
 
 # --- a job that waits for ever ------------------------------------------------------------------------------------

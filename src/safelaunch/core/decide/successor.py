@@ -39,8 +39,11 @@ def own_excluded(plan: Plan) -> Nodes:
 
 
 def _newest_first(state: State, nodes: Iterable[str]) -> Nodes:
-    """Those met just now, which are no evidence yet, then by evidence, the newest first."""
-    age = _ages(state)
+    """Those met just now, which are no evidence yet, then by evidence, the newest first; at last those whose checks
+    failed in earlier jobs.
+    """
+    earlier = dict.fromkeys(set(state.unfit_before) - set(dict(state.unfit)), len(state.exclusions) + 1)
+    age = {**earlier, **_ages(state)}
     return tuple(sorted(nodes, key=lambda node: age.get(node, 0)))
 
 
