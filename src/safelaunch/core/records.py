@@ -36,7 +36,10 @@ else:
             return cls(*values)
 
         def _replace(self, /, **named):
-            return type(self)(**{**self._asdict(), **named})
+            made = tuple.__new__(type(self), map(named.pop, self._fields, self))
+            if named:
+                raise ValueError(f"no fields of {type(self).__name__}: {', '.join(named)}")
+            return made
 
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))
