@@ -140,7 +140,7 @@ OTHERS = {
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
         "adapters/rulepacks.py:_File.__call__",
         "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
-        "watch/memory.py:load", "commands/policy.py:_layers_below",
+        "watch/memory.py:load",
         "views/benchplan.py:_lines",
     ),
     "this node's own disk": (

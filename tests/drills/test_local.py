@@ -197,6 +197,7 @@ def test_auto_takes_this_machine_without_sbatch_and_says_so(submit_local: Submit
 
 def test_auto_takes_slurm_where_sbatch_is_on_the_path(tmp_path: Path, local_env: dict[str, str]) -> None:
     write_yaml(tmp_path, "--steps 2")
+    (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").symlink_to("/bin/true")
     said = type_safelaunch(["submit", "train.yaml", "--dry-run"], tmp_path,
                            {**local_env, "PATH": f"{tmp_path}/bin:{local_env['PATH']}"})

@@ -641,7 +641,7 @@ def test_stacks_are_read_while_the_filesystem_that_py_spy_was_installed_on_is_fr
 def test_the_software_of_a_rank_is_what_its_own_python_says(
     tmp_path: Path, spawn: Spawn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for package, version in (("torch", "2.5.1+cu124"), ("nvidia_nccl_cu12", "2.21.5")):   # as `setup` brings them
+    for package, version in (("torch", "2.5.1+cu124"), ("nvidia_nccl_cu13", "2.21.5")):   # as `setup` brings them
         info = tmp_path / f"{package}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")

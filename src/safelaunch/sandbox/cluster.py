@@ -167,10 +167,16 @@ class Sandbox:
     def restart_slurmd(self, node: str) -> None:
         """Kill a node's slurmd and start it anew; the steps on the node do not notice."""
         machine = self.machine(node)
-        for pid in daemons_on(machine):
-            with suppress(ProcessLookupError):   # a child of slurmd's that was about to be another program
-                os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not daemons_on(machine), UP_TIMEOUT_S, f"slurmd on {node} does not end")
+
+        def is_gone() -> bool:
+            """It may have begun a child since the last look."""
+            pids = daemons_on(machine)
+            for pid in pids:
+                with suppress(ProcessLookupError):   # a child of slurmd's that was about to be another program
+                    os.kill(pid, signal.SIGKILL)
+            return not pids
+
+        wait_for(is_gone, UP_TIMEOUT_S, f"slurmd on {node} does not end")
         daemons.start(self.dir, (node,))
         port = registry.find(str(self.dir)).port + 1 + self.nodes.index(node)
         wait_for(lambda: machine.is_listening(port), UP_TIMEOUT_S, f"slurmd on {node} does not listen")

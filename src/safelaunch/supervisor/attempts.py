@@ -53,7 +53,7 @@ from safelaunch.supervisor.suspicion import blamed_nodes, note_use, suspect
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
 LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
-FRESH_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
+HEARD_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
 PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # the pump leaves 0.2 s after its TERM, unless the folder is frozen
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a silent node holds its job step
 
@@ -61,7 +61,7 @@ SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a
 def launch(lead: Leader, row: str, action: Launch) -> None:
     """Start the next attempt: check people's requests, then claim, intent, srun, outcome."""
     asked = lead.folder.requests
-    if not observe.read_requests(lead, FRESH_S) or lead.folder.requests != asked:
+    if not observe.read_requests(lead, HEARD_S) or lead.folder.requests != asked:
         # a kill switch comes first (simulated: test_found "a kill switch touched while the batch host stood still is
         # seen before the next launch")
         return

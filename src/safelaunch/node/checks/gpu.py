@@ -157,7 +157,7 @@ def is_of_type(model: str, asked: str) -> bool:
     """Whether a model's name, "NVIDIA A100-SXM4-80GB", has the product in a site's word for it: a100, a100l, a100_80.
     A word without one, such as large or 1g.5gb, fits all: sites name their types freely (gres.conf(5), Type).
     """
-    product = re.search("[a-z]+[0-9]+|[0-9]{3,}", asked.lower())
+    product = re.search("(?<![a-z])[a-z]+[0-9]+|[0-9]{3,}", asked.lower())
     if product is None:
         return True
     name = "[^a-z0-9]*".join(product.group())   # rtx8000 is "Quadro RTX 8000"
