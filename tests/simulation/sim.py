@@ -276,9 +276,10 @@ class Sim:
 
         in_limbo = any(other.batch_host not in other.nodes for other in others)
         patience_s = LIMBO_S if in_limbo else BOTH_S
-        # A supervisor without ranks writes its last lines once the file server is back (seed 87012751).
-        patience_s += sum(fault.length_s for fault in self.scenario.faults if fault.kind in ("away", "freeze")
-                          and fault.t <= self.clock.t + BOTH_S and self.clock.t < fault.end_t)
+        # A supervisor without ranks writes its last lines once the folder takes them (seeds 87012751, 87035658).
+        patience_s += sum(
+            fault.length_s for fault in self.scenario.faults if fault.kind in ("away", "freeze", "refuses")
+            and fault.t <= self.clock.t + BOTH_S and self.clock.t < fault.end_t)
 
         def look() -> None:
             if any(other.state == "RUNNING" for other in others):
