@@ -92,6 +92,8 @@ def main() -> None:
     trainer.train(resume_from_checkpoint=str(args.resume) if args.resume else None)
     if asked and asked.is_ending:
         print(f"rank {rank} was asked to end: saved, ending after step {trainer.state.global_step}", flush=True)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()   # without it gloo aborts more processes at their very end
 
 
 if __name__ == "__main__":
