@@ -21,6 +21,8 @@ from safelaunch.views import controls, submitting
 from tests.handmade import YAML, make_run
 from tests.users import acting_as
 
+WHOLE = {"job.sbatch", "submit.env", "run.json", "control", *runfolder.FOLDERS}   # what a new run's folder has
+
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
@@ -209,7 +211,7 @@ def test_of_two_that_find_the_mark_of_a_dead_submission_one_makes_the_run(tmp_pa
         os.close(gate[0])
         assert codes == [0, 1], f"round {number}: {codes}"
         left = {path.name for path in folder.iterdir()}
-        assert left == {"job.sbatch", "submit.env", "run.json", *runmaking.FOLDERS, "control"}, f"round {number}: {left}"
+        assert left == WHOLE, f"round {number}: {left}"
         assert (folder / "job.sbatch").read_text() == "#!/bin/bash\n" and runfolder.load(folder).plan
 
 
@@ -219,7 +221,7 @@ def test_a_run_whose_maker_has_just_ended_keeps_its_files(tmp_path: Path) -> Non
     with pytest.raises(RunFolderError, match="already holds a run"), runmaking.Mark() as mark:
         mark.put(made.dir, [], is_new=False)
     left = {path.name for path in made.dir.iterdir()}
-    assert left == {"job.sbatch", "submit.env", "run.json", ".begun", *runmaking.FOLDERS, "control"}
+    assert left == {*WHOLE, ".begun"}
 
 
 def test_who_is_refused_leaves_the_folders_of_a_run_that_is_being_made(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def _take_over(mark: Path, held: contextlib.ExitStack) -> bool:
     who, _, pid = os.read(old, 4096).decode(errors="replace").partition(" ")
     is_here = who == os.uname().nodename and pid.isdecimal()
     may_live = who != "" and (not is_here or Path(f"/proc/{pid}").exists())
-    is_another = not os.path.samestat(os.fstat(old), mark.stat())   # after that: one that has ended may have been faster
+    is_another = not os.path.samestat(os.fstat(old), mark.stat())   # last: it may have made the run, and ended
     if is_another or may_live:
         maker = "another process" if is_another else f"process {pid} of {who}"
         raise RunFolderError(f"{mark.parent} is being made by {maker}", hint=f"if that one has ended: rm {mark}")
