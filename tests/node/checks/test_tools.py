@@ -134,6 +134,19 @@ def test_a_repair_that_waits_for_a_reset_is_read(word: str, is_due: bool) -> Non
     assert told is not None and [bool(one["repairs"]) for one in told["gpus"]] == [is_due, False]
 
 
+@each(("errors", "outcome", "why"), [
+    (0, "ok", "a row remap waits for a reset"),
+    (2, "failed", "2 uncorrectable errors; 00000000:19:00.0: a row remap waits for a reset")])
+def test_a_row_remap_that_waits_makes_a_node_odd_and_errors_beside_it_fail_it(
+    node: MadeNode, errors: int, outcome: str, why: str
+) -> None:
+    waits = H100.replace("<remapped_row_pending>No", "<remapped_row_pending>Yes", 1)
+    node.gpus(waits.replace("<dram_uncorrectable>0<", f"<dram_uncorrectable>{errors}<", 1))
+    answer = node.check("gpu_ecc")
+    assert (answer["outcome"], answer["why"]) == (outcome, f"00000000:19:00.0: {why}")
+    assert answer["facts"].get("odd", False) is (errors == 0)
+
+
 def test_memory_that_cannot_be_repaired_fails_and_is_named(node: MadeNode) -> None:
     node.gpus(H100.replace("</ecc_errors>", "<unrepairable_memory>Yes</unrepairable_memory></ecc_errors>", 1))
     answer = node.check("gpu_ecc")
