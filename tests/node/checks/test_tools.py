@@ -20,7 +20,8 @@ NO_DRIVER = ("NVIDIA-SMI has failed because it couldn't communicate with the NVI
              "NVIDIA driver is installed and running.\n")
 IDLE, BUSY = ((SAID / f"smi-580-{how}.xml").read_text() for how in ("idle", "busy"))
 SAID_BY_KERNEL = (SAID / "kernel-580.txt").read_text().splitlines()
-TEXTS = (H100, BUSY, V100, ROCM, (SAID / "nvlink.txt").read_text(), (SAID / "dcgmi-diag.txt").read_text(), *KERNEL, XID % 79, *SAID_BY_KERNEL)
+TEXTS = (H100, BUSY, V100, ROCM, (SAID / "nvlink.txt").read_text(), (SAID / "dcgmi-diag.txt").read_text(),
+         *KERNEL, XID % 79, *SAID_BY_KERNEL)
 
 
 def test_a_log_of_today_is_read() -> None:
