@@ -1,7 +1,7 @@
 """Runs on a real GPU: NCCL, a killed rank, a kernel's wrong access, an endless kernel, full memory, what others left.
 
-Skipped without a GPU and cupy. All nodes of the sandbox share the first GPU. With SAFELAUNCH_GPU_DRILLS=cpu they run
-with gloo, with errors that are only said, and with what nvidia-smi said on an H100.
+Skipped without a GPU and cupy. With SAFELAUNCH_GPU_DRILLS=cpu they run with gloo, with errors that are only said, and
+with what nvidia-smi said on an H100.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.test_bootchecks import SKIPPED
 from tests.drills.test_nodechecks import SKIP
 from tests.runs import ALICE, ROOT, Drill, Installation, Submitter, environ_of
-from tests.sandboxes import make_workdir
+from tests.sandboxes import make_workdir, new_sandbox, reset
 from tests.torchbin import make_torch_bin, needs_torch
 
 Train = Callable[..., Drill]               # a command or fault, and what is submitted with it → the run
@@ -101,6 +101,20 @@ def smi(folder: Path, how: str) -> None:
     shutil.copy(SAID / f"smi-580-{how}.xml", folder / "smi.xml")
     (folder / "nvidia-smi").write_text(f"#!/bin/bash\n[[ $1 == nvlink ]] || exec cat {folder}/smi.xml\n")
     (folder / "nvidia-smi").chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def nodes_of_one_gpu(slurm_here: None) -> Iterator[Sandbox]:
+    """Two nodes with a GPU each, which is the same one. The second GPU of a node would be none."""
+    made = new_sandbox(2, gpus=1)
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def sandbox(nodes_of_one_gpu: Sandbox) -> Iterator[Sandbox]:
+    yield nodes_of_one_gpu
+    reset(nodes_of_one_gpu)
 
 
 @pytest.fixture
@@ -193,7 +207,6 @@ def test_a_killed_rank_is_resumed_and_prints_the_losses_of_an_undisturbed_run(sa
     shown = whole.as_user("stacks", str(whole.run_dir))
     state = whole.wait_end(120)
     assert state.ended and (state.ended.how, len(state.attempts)) == ("completed", 1), whole.story()
-    assert "train.py" in shown.stdout, shown
     said = checks_of(json.loads((whole.run_dir / runfolder.attempt_folder(1) / "checks.json").read_text()))
     assert said["gpu_count"] == ("ok", "1 GPU") and said["gpu_leftovers"][0] == "ok", said
     assert said["gpu_model"][0] == "ok" and said["gpu_driver"][0] == "ok", said
@@ -210,6 +223,7 @@ def test_a_killed_rank_is_resumed_and_prints_the_losses_of_an_undisturbed_run(sa
     resumed = state.attempts[1].resume_step
     assert resumed and resumed >= SAVE_EVERY * 2, broken.story()
     assert losses(broken, 2) == {step: loss for step, loss in expected.items() if step > resumed}
+    assert "train.py" in shown.stdout, shown
 
 
 @pytest.mark.parametrize("debug", [(), ("--debug=cuda",)], ids=["", "launch-blocking"])
