@@ -205,6 +205,7 @@ def test_a_killed_rank_is_resumed_and_prints_the_losses_of_an_undisturbed_run(sa
     whole = start(*BOOT)
     whole.wait_step(SAVE_EVERY, timeout_s=120)
     shown = whole.as_user("stacks", str(whole.run_dir))
+    whole.noise.append(shown.stdout)
     state = whole.wait_end(120)
     assert state.ended and (state.ended.how, len(state.attempts)) == ("completed", 1), whole.story()
     said = checks_of(json.loads((whole.run_dir / runfolder.attempt_folder(1) / "checks.json").read_text()))
