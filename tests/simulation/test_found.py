@@ -66,6 +66,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  slow_step=96, slow_then="restart", faults=(
                      Fault("gpu_dies", 12.82, 0.0, 68), Fault("batch_silent", 36.33, 20.3, 3),
                      Fault("wall_jump", 46.1, 0.0, 52), Fault("gpu_dies", 51.53, 0.0, 82))), "completed", 9),
+    "a standby leaves the run to the new leader whose pulse the old one has overwritten": (
+        Scenario(seed=90007321, spare_nodes=1, pool=6, steps=47, step_s=2.0, save_every=50, load_s=10.0, limit_min=4,
+                 net_latency_s=0.0002, handles_signal=False, notify="hangs", faults=(
+                     Fault("unreadable", 7.92, 25.9, 33), Fault("leader_dies_at_call", 8.77, 0.0, 94),
+                     Fault("batch_silent", 9.6, 8.4, 24))), "completed", 2),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

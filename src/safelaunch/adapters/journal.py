@@ -181,12 +181,12 @@ def claims_after(run_dir: Path, number: int) -> list[dict[str, Any]]:
     return [claim for claim in found if claim is not None]
 
 
-def leading_job(run_dir: Path) -> str | None:
-    """The job whose supervisor claimed the lead last; None = not known."""
+def newest_lead(run_dir: Path) -> tuple[str, int] | None:
+    """The job whose supervisor claimed the lead last, and its generation, the claim's number; None = not known."""
     for number in range(last_claim(run_dir), 0, -1):
         claim = read_claim(run_dir, number)
         if claim is not None and str(claim.get("action", "")).startswith(LEAD):
-            return str(claim["action"]).removeprefix(LEAD)
+            return str(claim["action"]).removeprefix(LEAD), number
     return None
 
 

@@ -33,7 +33,7 @@ READ_DEADLINE_S = 1.0
 class LastPulse(NamedTuple):
     """What pulses have said so far."""
 
-    gen: int = 0                     # the highest generation that one was of
+    gen: int = 0                     # the highest generation that one was of, or that has claimed the lead since
     leader: str = ""                 # its host,
     eligible: tuple[str, ...] = ()   # hosts of standbys
     successor: str | None = None     # the next job
@@ -122,7 +122,8 @@ class Standby:
         count, every_s, is_listed = pulse.count, pulse.every_s, self.job.host in pulse.eligible
         whose = takeover.whose(pulse, self.job.host, self.job.id, gen=self.told.gen, leader=self.told.leader,
                                endpoint=self.endpoint)
-        if whose is PulseOf.EARLIER:
+        if whose is PulseOf.EARLIER:   # the folder answers, and shows nothing new
+            self.signs = takeover.read(self.signs, self.now_s, 0)
             return
         self.told = self.told._replace(successor=pulse.successor)
         if whose is PulseOf.OWN_HOST:
@@ -140,13 +141,22 @@ class Standby:
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
     def _is_still_due(self) -> bool:
-        """Whether no other job leads the run by now: a node that was cut off may have missed this job's end."""
-        def look() -> str | None:
+        """Whether nobody else leads the run by now: a node that was cut off may have missed this job's end. The pulse
+        of a leader in this one is waited for: that of the one before may have replaced it (simulated: test_found "a
+        standby leaves the run to the new leader whose pulse the old one has overwritten").
+        """
+        def look() -> tuple[str, int] | None:
             fresh.see(f"{self.run_dir}/claims")
-            return journal.leading_job(self.run_dir)
+            return journal.newest_lead(self.run_dir)
         answer = self.shared.ask(look, READ_DEADLINE_S)
-        self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
-        return answer.is_ok
+        if not answer.is_ok or answer.value is None:
+            return answer.is_ok
+        job, gen = answer.value
+        self.is_over = job != self.job.id
+        if gen <= self.told.gen:
+            return True
+        self.told, self.signs = self.told._replace(gen=gen), takeover.wait_for_pulse(self.signs, self.now_s)
+        return self.is_over
 
     def _end_job(self) -> None:
         """Announce that this is no person's cancel, keep the next job from this one's silent nodes, cancel this one.

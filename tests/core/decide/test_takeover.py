@@ -15,6 +15,7 @@ from safelaunch.core.decide.takeover import (
     is_orphaned,
     read,
     receive,
+    wait_for_pulse,
     whose,
 )
 from safelaunch.core.pulse import Pulse
@@ -42,6 +43,12 @@ def test_watcher_that_has_heard_nothing_yet_waits_for_a_pulse_that_comes_each_15
     """Demoted leaders and standbys that never got through took over from a living leader (simulation, two writers)."""
     after_s = watch(begin(100.0, is_known=True), 100.0, 200.0)
     assert after_s is not None and after_s > PULSE_S + TAKEOVER_S - CONTESTED_S
+
+
+def test_a_supervisor_that_has_claimed_the_lead_has_the_time_of_a_first_pulse_and_no_more() -> None:
+    silent = wait_for_pulse(receive(begin(0.0), 92.0, 5), 100.0)
+    after_s = watch(silent, 100.0, 200.0)
+    assert after_s is not None and 0 < after_s - (PULSE_S + TAKEOVER_S - CONTESTED_S) <= READ_EVERY_S
 
 
 def test_watcher_that_no_leader_has_let_in_never_takes_over() -> None:

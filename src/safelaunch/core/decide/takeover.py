@@ -70,6 +70,11 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
     return replace(signs, reads=signs.reads + 1, read_s=now_s, has_resigned=has_resigned and count == signs.count)
 
 
+def wait_for_pulse(signs: Signs, now_s: float) -> Signs:
+    """Another supervisor has claimed the lead, and its first pulse is due."""
+    return replace(signs, heard_s=now_s, moved_s=now_s, reads=0, promise_s=PULSE_S)
+
+
 class PulseOf(Enum):
     """Whose pulse a standby has read."""
 
