@@ -143,7 +143,7 @@ class Batch(Shell):
         self.kill()
         self.is_finished = True
         self.sim.trace(self.host.name, f"the script of job {self.job.id} ends with {code}")
-        self.sim.clock.after(0.05, lambda: self.sim.slurm.script_ended(self.job, code))
+        self.sim.clock.after(0.05, lambda: self.sim.slurm.script_ended(self.job, self, code))
 
     def term(self) -> None:
         """TERM."""

@@ -300,9 +300,11 @@ class Controller:
             job.by = by
             self._end(job, "CANCELLED", "")
 
-    def script_ended(self, job: Job, code: int) -> None:
-        """The batch script has ended by itself."""
-        if job.state == "RUNNING":
+    def script_ended(self, job: Job, batch: Batch, code: int) -> None:
+        """The batch script has ended by itself. Slurm drops the word of a host that is no longer the job's ("Batch
+        completion … sent from wrong node", slurmctld/proc_req.c; seed 88009711).
+        """
+        if job.state == "RUNNING" and batch is job.batch:
             job.end = "COMPLETED" if code == 0 else "FAILED"
             self._complete(job)
 

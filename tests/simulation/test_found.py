@@ -29,6 +29,35 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
                 limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
                 checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
+    "a next job is not kept from nodes that it needs, though sinfo answers late": (
+        Scenario(seed=88009561, pool=2, steps=73, load_s=10.0, limit_min=20, fs_late_s=60.0, fs_clock_s=-90.0,
+                 net_latency_s=0.01, handles_signal=False, watchers=0, words="26.05", checks=(("n1", "fails"),),
+                 has_checks=True, allreduce=True, min_nodes=1, before_resize="hangs", faults=(
+                     Fault("gpu_dies", 1.35, 0.0, 61), Fault("away", 10.15, 160.4, 64),
+                     Fault("leader_dies", 23.03, 0.0, 44), Fault("worker_cut", 39.84, 186.7, 39),
+                     Fault("preempt", 41.06, 0.0, 74), Fault("worker_crashes", 69.6, 695.0, 4),
+                     Fault("worker_crashes", 85.77, 396.3, 53))), "completed", 2),
+    "a next job that no node may run is let go where a person has stopped the run, too": (
+        Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
+                 slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,
+                 before_resize="works", faults=(
+                     Fault("slurm_hung", 3.09, 64.2, 83), Fault("batch_crashes", 12.72, 335.4, 89),
+                     Fault("preempt", 26.55, 0.0, 24), Fault("worker_silent", 35.69, 11.6, 69),
+                     Fault("kill-now", 60.03, 0.0, 95))), "stopped", 1),
+    "a spare that failed its checks ends no run that has enough other nodes": (
+        Scenario(seed=89009102, nodes=4, spare_nodes=1, pool=6, steps=120, save_every=10, limit_min=4,
+                 slurmd_timeout_s=30.0, fs_latency_s=0.003, fs_late_s=3.0, net_latency_s=0.001, via="successor",
+                 site="refuses_sbatch", has_sacct=True, words="26.05", checks=(("n3", "hangs"),), has_checks=True,
+                 allreduce=True, notify="fails", faults=(
+                     Fault("worker_silent", 5.09, 96.1, 68), Fault("gpu_dies", 57.4, 0.0, 17),
+                     Fault("flaky", 91.26, 42.2, 13))), "completed", 2),
+    "the script of a requeued job that ends late on its old host does not end the new one": (
+        Scenario(seed=88009711, nodes=4, pool=5, steps=41, step_s=2.0, load_s=0.5, limit_min=8, slurmd_timeout_s=60.0,
+                 fs_latency_s=0.02, net_latency_s=0.001, handles_signal=False, watchers=0, site="no_sbatch",
+                 has_sacct=True, notify="mixed", faults=(
+                     Fault("batch_silent", 13.41, 188.1, 28), Fault("freeze", 36.64, 23.0, 18),
+                     Fault("preempt", 51.66, 0.0, 80), Fault("worker_silent", 69.5, 642.2, 26),
+                     Fault("leader_dies_at_call", 79.66, 0.0, 83))), "completed", 2),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

@@ -20,6 +20,7 @@ from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
+    change_next,
     choose,
     find_fate,
     find_queued,
@@ -166,8 +167,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
     if fate is Fate.STARTED:   # and leads the run
         _note_passed(lead, job, action)
         return True
-    result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.prepare(
-        job, action.exclude, bool(lead.reach.lost), lead.state.successor_excludes, action.behind))
+    result, action = yield from change_next(lead, job, action)
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {said(result)}")
         is_stuck = lead.successor.is_unchangeable(result, lead.state.successor_excludes)

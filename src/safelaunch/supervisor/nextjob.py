@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from safelaunch.adapters import slurm
@@ -12,7 +14,7 @@ from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel, passing, successor
-from safelaunch.core.decide.actions import AskNodes
+from safelaunch.core.decide.actions import AskNodes, HandOver
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, SlurmQuestion
 from safelaunch.core.decide.passing import SETTLE_S, Refused, Secure
 from safelaunch.core.decide.resize import SOON_S
@@ -22,6 +24,7 @@ from safelaunch.core.script import quote_bash
 from safelaunch.supervisor.following import look_at_others, tell_followers
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.suspicion import ask_available
 
 FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
 
@@ -135,6 +138,26 @@ def with_known_nodes(
         return bool(gone)
 
     return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
+
+
+def change_next(
+    lead: Leader, job: str, action: HandOver
+) -> Generator[Command | float, Result | None, tuple[Result | None, HandOver]]:
+    """The last changes to the job that waits behind this one, and what it is kept from in the end. Where sinfo had no
+    answer so far, it is asked once Slurm has obeyed: without too many nodes the job would wait for ever (simulated:
+    test_found "a next job is not kept from nodes that it needs, though sinfo answers late").
+    """
+    known = lead.state.successor_excludes
+    while True:
+        result = yield from with_known_nodes(lead, action.exclude, partial(
+            lead.successor.prepare, job, action.exclude, bool(lead.reach.lost), known, action.behind))
+        if result is None or not result.is_ok or lead.nodes.partition is not None or not action.exclude:
+            return result, action
+        yield from ask_available(lead)
+        fits = successor.affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition)
+        if fits == action.exclude:
+            return result, action
+        known, action = (*known, *action.exclude), replace(action, exclude=fits)
 
 
 def is_queueing(lead: Leader) -> bool:

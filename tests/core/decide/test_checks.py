@@ -79,8 +79,8 @@ def test_a_node_whose_failure_is_only_reported_is_used() -> None:
 
 @each(("partition", "plan", "expected"), [
     (FOUR, CHECKING, HandOver), (None, CHECKING, HandOver), (("n0", "n1", "n2"), CHECKING, Finish),
-    (None, LOCAL, Finish),
-], ids=["others-are-there", "nobody-knows", "no-others", "local"])
+    (None, LOCAL, Finish), (FOUR, CHECKING._replace(spare_nodes=1), HandOver),
+], ids=["others-are-there", "nobody-knows", "no-others", "local", "one that failed may be the next job's spare"])
 def test_too_few_good_nodes_hand_over_or_end_the_run(
     partition: tuple[str, ...] | None, plan: Plan, expected: type[HandOver | Finish]
 ) -> None:

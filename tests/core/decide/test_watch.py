@@ -115,7 +115,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(), word(waiting()), "waiting"),
     (run(), word(waiting("JobHeldUser")), "held"),
     (run(), word(waiting("launch failed requeued held")), "held"),
-    (run(requests=(KILL,)), word(waiting("BadConstraints", excluded="n0")), "waiting"),
+    (run(requests=(KILL,)), word(waiting("Priority", excluded="n0")), "waiting"),
     (run(), word(waiting("BadConstraints")), "impossible"),
     (run(State()), gone(), "submitting"),
     (run(silent_s=LONG_S), word(absences=1), "doubt"),
@@ -407,6 +407,13 @@ def test_exclusions_give_way_by_as_many_nodes_as_the_run_needs(
     judged = judge(watched, word(waiting("BadConstraints", excluded=listed), nodes=nodes), NOW)
     assert isinstance(judged.act, Relax), judged
     assert (judged.act.job, judged.act.keep, judged.act.drop) == ("13", keep, drop)
+
+
+def test_a_stopped_run_gets_the_nodes_back_that_keep_its_job_from_starting_and_ending() -> None:
+    judged = judge(run(excluding("n0", "n1"), requests=(KILL,)),
+                   word(waiting("BadConstraints", excluded="n[0-1]"), nodes=(("idle", "n[0-2]"),)), NOW)
+    assert isinstance(judged.act, Relax) and judged.act.drop == ("n0",), judged
+    assert "a person has stopped it" in judged.text
 
 
 @each("reason", [

@@ -131,13 +131,15 @@ def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
 
 
 def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:
-    """Why no job of the run can have enough nodes that pass their checks; None = one can, or nobody knows yet."""
+    """Why no job of the run can have enough nodes that pass their checks; None = one can, or nobody knows yet. A node
+    that has failed may be in a job as its unused spare.
+    """
     unfit = dict(state.unfit)
     if not unfit or next_size(state, seen, plan):
         return None
     kept_out = {*unfit, *state.excluded}
     has_no_others = plan.cluster == "local" or (
-        seen.partition is not None and len(set(seen.partition) - kept_out) < plan.allocated_nodes)
+        seen.partition is not None and len(set(seen.partition) - kept_out) < plan.nodes)
     if not has_no_others and not begins_nothing(state):
         return None
     of_each: dict[str, list[str]] = {}

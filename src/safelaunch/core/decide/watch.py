@@ -255,7 +255,7 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         return None
     text = f"is waiting to be scheduled ({job.reason or job.state})"
     if run.asked(*STOPS):
-        return Judgement("waiting", f"{text}; a person has stopped it: it ends as soon as it starts")
+        return _impossible(run, word, job, f"{text}; a person has stopped it: it ends as soon as it starts")
     if is_held(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
