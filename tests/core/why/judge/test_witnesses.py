@@ -101,7 +101,8 @@ SAW = "srun: error: n0: task 0: Exited with exit code 143\n"
      ((TaskExit("n1", 1, 0), TaskExit("n0", 0, 0)), "step_cancelled", "cancelled"),
      ((TaskExit("n0", 0, 139, 11), TaskExit("n1", 1, 143, 15)), "step_cancelled", "native_crash"),
      ((TaskExit("n0", 0, 3),), "step_cancelled", "unknown"), ((TaskExit("n0", 0, 143, 15),), "task_failed", "unknown")],
-    ids=["its SIGTERM", "in a shell, beside one that has saved", "all have saved", "a crash", "an exit code", "not cancelled"],
+    ids=["its SIGTERM", "in a shell, beside one that has saved", "all have saved", "a crash", "an exit code",
+         "not cancelled"],
 )
 def test_tasks_that_end_since_their_step_was_cancelled_speak_against_no_node(
     text: str, exits: tuple[TaskExit, ...], row: str, category: str,
