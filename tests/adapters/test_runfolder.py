@@ -21,6 +21,8 @@ from safelaunch.views import controls, submitting
 from tests.handmade import YAML, make_run
 from tests.users import acting_as
 
+WHOLE = {"job.sbatch", "submit.env", "run.json", "control", *runfolder.FOLDERS}   # what a new run's folder has
+
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
@@ -186,12 +188,14 @@ def _make_once(gate: tuple[int, int], folder: Path, run_id: str) -> int:
         return child
     os.close(gate[1])
     os.read(gate[0], 1)
+    code = 2
     try:
         make_run(folder, YAML, run_id)
+        code = 0
     except RunFolderError:
-        os._exit(1)
+        code = 1
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def test_of_two_that_find_the_mark_of_a_dead_submission_one_makes_the_run(tmp_path: Path) -> None:
@@ -206,6 +210,26 @@ def test_of_two_that_find_the_mark_of_a_dead_submission_one_makes_the_run(tmp_pa
         codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
         os.close(gate[0])
         assert codes == [0, 1], f"round {number}: {codes}"
-        left = {path.name for path in folder.iterdir() if path.is_file()}
-        assert left == {"job.sbatch", "submit.env", "run.json"}, f"round {number}: {left}"
+        left = {path.name for path in folder.iterdir()}
+        assert left == WHOLE, f"round {number}: {left}"
         assert (folder / "job.sbatch").read_text() == "#!/bin/bash\n" and runfolder.load(folder).plan
+
+
+def test_a_run_whose_maker_has_just_ended_keeps_its_files(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    (made.dir / ".begun").write_text(f"{os.uname().nodename} 99999999")
+    with pytest.raises(RunFolderError, match="already holds a run"), runmaking.Mark() as mark:
+        mark.put(made.dir, [], is_new=False)
+    left = {path.name for path in made.dir.iterdir()}
+    assert left == {*WHOLE, ".begun"}
+
+
+def test_who_is_refused_leaves_the_folders_of_a_run_that_is_being_made(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(0o700)
+    (folder / "control").mkdir()
+    (folder / ".begun").write_text(f"{os.uname().nodename} {os.getpid()}")
+    with pytest.raises(RunFolderError, match="is being made by process"):
+        make_run(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [".begun", "control"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700

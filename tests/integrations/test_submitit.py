@@ -13,6 +13,7 @@ import pytest
 import submitit
 from submitit.core import utils
 
+from safelaunch.adapters import runfolder
 from tests.integrations.submitits import executor as executor
 from tests.integrations.submitits import own_home as own_home
 
@@ -112,6 +113,22 @@ def test_an_array_is_a_run_for_each_of_its_functions(executor: submitit.AutoExec
     assert [job.result() for job in jobs] == [11, 22, 33]
     assert len({job.job_id for job in jobs}) == 3
     assert {type(job).__name__ for job in jobs} == {"SafelaunchJob"}
+
+
+def test_no_more_functions_of_an_array_run_at_a_time_than_its_parallelism(
+    executor: submitit.AutoExecutor, tmp_path: Path
+) -> None:
+    def look(number: int) -> list[str]:
+        if number == 0:
+            time.sleep(0.5)
+        (tmp_path / f"over{number}").touch()
+        return sorted(path.name for path in tmp_path.glob("over*"))
+
+    executor.update_parameters(safelaunch_array_parallelism=1)
+    jobs: list[Any] = executor.map_array(look, [0, 1])
+    assert [job.result() for job in jobs] == [["over0"], ["over0", "over1"]]
+    assert [one.run_dir for one in runfolder.load(jobs[1].run.dir).plan.after] == [str(jobs[0].run.dir)]
+    assert [(job.run.dir / "control" / runfolder.FOLLOWED).exists() for job in jobs] == [True, False]
 
 
 def test_each_task_has_its_rank_its_result_and_its_lines(executor: submitit.AutoExecutor) -> None:

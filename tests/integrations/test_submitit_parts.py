@@ -65,7 +65,7 @@ def test_a_program_that_uses_another_cluster_of_submitit_loads_little_of_safelau
 
 @pytest.mark.parametrize(("given", "why"), [
     ({"safelaunch_teardown": ["rm x"]}, "teardown: put it behind"),
-    ({"safelaunch_array_parallelism": 3}, "each function is a run of its own"),
+    ({"safelaunch_array_parallelism": 0}, "array_parallelism: expected a whole number from 1"),
     ({"safelaunch_time": "soon"}, "time: expected minutes"),
     ({"safelaunch_spare_nodes": "many"}, "spare_nodes: expected"),
     ({"safelaunch_restart": {"max_restart": 3}}, "max_restarts"),

@@ -14,8 +14,8 @@ from safelaunch.core.hangs.ranks import Silent
 from safelaunch.node.checks.answer import DEADLINE_S
 
 MODULES = ("addresses", "children", "host", "plain", "proctable", "evidence", "devices", "checks.answer", "checks.disk",
-           "checks.smi", "checks.gpu", "checks.memory", "checks.processes", "checks.network", "checks.software",
-           "checks.witnesses", "checks.isolate", "checks.table", "checks.main")
+           "checks.smi", "checks.gpu", "checks.memory", "checks.processes", "porttrial", "checks.network",
+           "checks.software", "checks.witnesses", "checks.isolate", "checks.table", "checks.main")
 ANSWER_S = 4.0    # from the deadline of a node's checks to its answer: what was said is read, and the interpreter ends
 AT_ONCE = 128     # sruns: the light checks of 256 nodes are to take 10 s, and those of one node take up to 4 s
 QUEUE_S = 30.0    # for a job of its own to start on an idle node: a scheduler's cycle (slurm.conf(5), sched_interval)

@@ -20,7 +20,7 @@ from safelaunch.errors import RunFolderError
 
 DRAFT = ".run.json"
 BEGUN = ".begun"   # who makes the folder, until run.json is there
-_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT, BEGUN)
+_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT)
 
 
 class Mark(contextlib.AbstractContextManager["Mark"]):
@@ -34,20 +34,24 @@ class Mark(contextlib.AbstractContextManager["Mark"]):
 
     def put(self, run_dir: Path, made: list[Path], is_new: bool) -> None:
         """Note that this process makes the run, and delete what one that was killed meanwhile has left. Raises
-        RunFolderError where that one may live, and FileExistsError where another submission was faster.
+        RunFolderError where that one may live, or has made the run, and FileExistsError where another submission was
+        faster.
         """
         mark, text = run_dir / BEGUN, f"{os.uname().nodename} {os.getpid()}".encode()
         with contextlib.ExitStack() as held:
-            if is_new or not _take_over(mark, held):
-                self._name(mark, text, run_dir, made)
-            else:
-                for name in _BEFORE_RUN_JSON[:-1]:
-                    (run_dir / name).unlink(missing_ok=True)
+            is_taken = not is_new and _take_over(mark, held)
+            if is_taken:
                 following = run_dir / f"{BEGUN}.{os.getpid()}.next"
                 following.unlink(missing_ok=True)   # of a dead process with this pid
                 self._name(following, text, run_dir, made)
                 following.replace(mark)
+            else:
+                self._name(mark, text, run_dir, made)
         made.append(mark)
+        if not is_new:
+            _refuse_run(run_dir)   # made since the last look
+        for name in _BEFORE_RUN_JSON if is_taken else ():
+            (run_dir / name).unlink(missing_ok=True)
 
     def _name(self, path: Path, text: bytes, run_dir: Path, made: list[Path]) -> None:
         if self._draft is not None and _is_named(self._draft, path, text):
@@ -94,9 +98,11 @@ def create(
     made: list[Path] = []
     with contextlib.ExitStack() as closing, _nothing_half_made(run_dir, made):
         own, sync = mark or closing.enter_context(Mark()), closing.enter_context(durable.SyncLater())
-        if _is_there(run_dir / "run.json"):
-            raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
-        own.put(run_dir, made, _make_folders(run_dir, plan, made))
+        _refuse_run(run_dir)
+        is_new = _make_run_dir(run_dir, made)
+        parents = [path for path in made if path != run_dir]
+        own.put(run_dir, made, is_new)
+        _make_folders(run_dir, plan, parents, made)   # under the mark: who is refused deletes none of another's run
         variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
         _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM, sync=sync.sync)
         _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made, sync=sync.sync)
@@ -134,7 +140,7 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out", _mark_draft(run_dir),
-            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON)),
+            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON, BEGUN)),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
 
@@ -155,9 +161,10 @@ def _take_over(mark: Path, held: contextlib.ExitStack) -> bool:
     with contextlib.suppress(OSError):   # not every filesystem has locks
         fcntl.flock(old, fcntl.LOCK_EX)
     who, _, pid = os.read(old, 4096).decode(errors="replace").partition(" ")
-    is_another = not os.path.samestat(os.fstat(old), mark.stat())   # one that was faster
     is_here = who == os.uname().nodename and pid.isdecimal()
-    if is_another or (who and (not is_here or Path(f"/proc/{pid}").exists())):
+    may_live = who != "" and (not is_here or Path(f"/proc/{pid}").exists())
+    is_another = not os.path.samestat(os.fstat(old), mark.stat())   # last: it may have made the run, and ended
+    if is_another or may_live:
         maker = "another process" if is_another else f"process {pid} of {who}"
         raise RunFolderError(f"{mark.parent} is being made by {maker}", hint=f"if that one has ended: rm {mark}")
     return True
@@ -185,17 +192,19 @@ def _publish(draft: Path, path: Path) -> Path:
     return path
 
 
-def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> bool:
+def _make_run_dir(run_dir: Path, made: list[Path]) -> bool:
     """Whether the run's folder was not there before."""
-    first = len(made)
     try:
-        is_new = _make(run_dir, made)
+        return _make(run_dir, made)
     except FileNotFoundError:
         for path in reversed(run_dir.parents):
             if not path.exists():   # or the submission of another point of a sweep was faster
                 _make(path, made)
-        is_new = _make(run_dir, made)
-    parents = [path for path in made[first:] if path != run_dir]
+        return _make(run_dir, made)
+
+
+def _make_folders(run_dir: Path, plan: Plan, parents: list[Path], made: list[Path]) -> None:
+    """`parents`: those of the run's folder that were not there before."""
     run_dir.chmod(modes.FOLDER)   # an existing one may be open, or pass on a foreign group
     for name in (*FOLDERS, "control"):
         folder = run_dir / name
@@ -203,7 +212,6 @@ def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> bool:
         made.append(folder)
     if plan.kill_switch.group is not None:
         _share(run_dir, parents, plan.kill_switch.group)
-    return is_new
 
 
 def _make(folder: Path, made: list[Path]) -> bool:
@@ -288,10 +296,8 @@ def _lines(meta: Mapping[str, Any], dump: Callable[[Any], str], quote: Callable[
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
-def _is_there(path: Path) -> bool:
-    """Whether a path exists; raises OSError where nobody can say."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+def _refuse_run(run_dir: Path) -> None:
+    """Raises RunFolderError where there is a run, and OSError where nobody can say."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        (run_dir / "run.json").stat()
+        raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")

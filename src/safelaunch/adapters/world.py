@@ -25,7 +25,6 @@ from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.notify import Delivery
-from safelaunch.adapters.porttrial import PortTrial
 from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
@@ -35,6 +34,7 @@ from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
+from safelaunch.node.porttrial import PortTrial
 
 if TYPE_CHECKING:
     from safelaunch.adapters.diagnosis import Ready

@@ -45,6 +45,14 @@ class Outcome:
         """Its standard output."""
         return self.out.decode(errors="replace")
 
+    def told(self) -> Optional[dict[str, Any]]:
+        """The JSON object in its last line, since a site's sitecustomize may print before it; None = there is none."""
+        try:
+            told = json.loads((self.text.strip().splitlines() or [""])[-1])
+        except (ValueError, RecursionError):
+            return None
+        return told if isinstance(told, dict) else None
+
     @property
     def said(self) -> str:
         """What it complained of, in one line."""

@@ -6,7 +6,6 @@ Travels with node.collect as text: standard library, Python 3.9.
 
 from __future__ import annotations
 
-import json
 import os
 
 from safelaunch.node import children
@@ -52,11 +51,4 @@ def _ask(pid: int, python: str) -> NoReturn:
 def read_answer(outcomes: Mapping[Any, children.Outcome]) -> Optional[dict[str, Any]]:
     """{"python", "executable", "torch", "nccl"}, versions but the second; None = not asked, or no answer."""
     outcome = outcomes.get("software")
-    if outcome is None or outcome.code != 0:
-        return None
-    lines = outcome.text.strip().splitlines()
-    try:
-        told = json.loads(lines[-1] if lines else "")   # a site's sitecustomize may print before it
-    except (ValueError, RecursionError):
-        return None
-    return told if isinstance(told, dict) else None
+    return None if outcome is None or outcome.code != 0 else outcome.told()

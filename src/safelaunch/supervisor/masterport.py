@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from safelaunch.adapters.porttrial import PortTrial
 from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.decide.checks import MEETING
+from safelaunch.node.porttrial import PortTrial
 from safelaunch.supervisor.leader import Leader
 
 TRIES = 8   # of ports: each is taken with a small chance

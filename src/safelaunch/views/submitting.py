@@ -174,9 +174,10 @@ class Sending:
             _refuse_other_clusters(self._cluster)
             stay_on_cluster(resolved, self._federated, self._say)
 
-    def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None) -> Submitted:
+    def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
+               lane: Lane = ALONE) -> Submitted:
         """Submit one run, or finish a submission of it that was cut off."""
-        return self.begin(resolved, agree, waits)()
+        return self.begin(resolved, agree, waits, lane=lane)()
 
     def begin(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
               sweep: Mapping[str, Any] | None = None, lane: Lane = ALONE) -> Callable[[], Submitted]:

@@ -165,6 +165,13 @@ def test_each_node_has_a_state_and_the_worst_come_first() -> None:
     assert judged.nodes[1].reasons == ("gpu_ecc: 3 errors", "load: load 99")
 
 
+def test_a_node_is_odd_by_a_check_that_passes_and_says_so() -> None:
+    odd = result("gpu_ecc", "ok", "a row remap waits for a reset", odd=True)
+    assert judge([node("n1", odd)]).nodes == (("n1", NodeState.ODD, ("gpu_ecc: a row remap waits for a reset",)),)
+    failed = result("gpu_ecc", "failed", "a row remap failed")
+    assert judge([node("n1", odd, failed)]).nodes[0].state is NodeState.FAILED
+
+
 def test_a_node_of_which_nothing_is_known_is_not_good() -> None:
     report = CheckReport("n1", "light", (result("memory", "unknown", "x"), result("gpu_count", "skipped", "no GPU")))
     assert judge([report]).nodes[0] == ("n1", NodeState.ODD, ("nothing could be checked",))

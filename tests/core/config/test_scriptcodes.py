@@ -49,6 +49,7 @@ def test_of_any_other_script_it_is_taken_that_it_may(text: str) -> None:
     ("train() {\n  srun a\n}\ntrain\nexit 0", {3: "|| exit $?"}),
     ("srun prepare\nsrun train", {2: "|| exit $?"}),
     ("srun a; wait", {2: "|| exit $?"}),
+    ("nohup srun a > log 2>&1\necho done", {2: "|| exit $?"}),
     *((text, {}) for text in (
         "srun a", "set -euo pipefail\nsrun a | tee log\necho done", "srun a | tee log\nexit ${PIPESTATUS[0]}",
         "srun a || exit $?\necho done", "srun bash -c 'a | tee log'", "srun a\ncode=$?\nexit $code", "srun a &\nwait",

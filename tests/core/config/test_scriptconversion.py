@@ -61,6 +61,7 @@ TABLE = (
     Row("tasks_only", "wrapped", {2: "nodes: 1 is a guess", 3: "more than one command"}),
     Row("date_in_folder", "wrapped", {3: "the date is another one in each attempt"}),
     Row("trap_only", "wrapped", {3: "--signal is left out", 4: "traps of the script's own shell", 5: "background"}),
+    Row("nohup_log", "wrapped", {4: "a file of your own"}),
     Row("python_script", "wrapped", {1: "written for python3"}),
     Row("hundred_lines", "wrapped", {8: "a function", 9: "a here-document", 70: "traps of the script's own shell"}),
     Row("nanotron_array", "torchrun", {5: "a chain of jobs is one run"},

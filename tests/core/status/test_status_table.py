@@ -46,6 +46,20 @@ def test_no_line_is_wider_than_the_terminal_and_none_is_lost(width: int) -> None
     assert any("on hold" in line for line in told)
 
 
+@each(("width", "head"), [
+    (66, "RUN    STATE    FOR    STEP      DONE IN  JOB  ENDS IN  RETRY"),
+    (60, "RUN    STATE    FOR    STEP      DONE IN  JOB  RETRY"),
+    (44, "RUN    STATE    FOR    STEP      DONE IN"),
+    (34, "RUN    STATE    STEP      DONE IN"),
+    (24, "RUN    STATE    STEP"),
+    (16, "RUN    STATE"),
+])
+def test_a_narrow_terminal_has_fewer_columns_and_cuts_none(width: int, head: str) -> None:
+    told = lines(brief(), width=width)
+    assert told[0] == head and len(told) == 3
+    assert told[1].split()[:2] == ["bloom", "running"] and "…" not in told[1]
+
+
 @each("width", [60, 200])
 def test_a_small_screen_has_the_runs_that_go_on_and_how_many_are_left_out(width: int) -> None:
     briefs = [*(brief(f"over{number}", state="completed") for number in range(90)), brief("goes-on")]

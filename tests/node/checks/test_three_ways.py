@@ -292,7 +292,6 @@ OTHER_FAULTS: dict[str, tuple[str, Furnish, str]] = {
     "zombies": ("stuck", table(*["Z"] * 201), "201 zombies"),
     "processes": ("limits", limit(2000), "processes 2000, 4096 are needed"),
     "a port half up": ("infiniband", two_adapters, "mlx5_1/1 is INIT"),
-    "a remap that waits": ("gpu_ecc", gpus("<remapped_row_pending>No", "<remapped_row_pending>Yes"), "remap waits"),
     "a remap that failed": ("gpu_ecc", gpus("<remapped_row_failure>No", "<remapped_row_failure>Yes"), "remap failed"),
     "fewer links than its neighbour": ("gpu_nvlink", fewer_links, "GPU 1: 17 of 18 links are up"),
     "fewer GPUs in PyTorch": ("torch", says("python", _TORCH % ("true", 4), gpus=8), "sees 4 GPUs, 8 asked"),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.node.checks import gpu, network, smi, table, witnesses
+from tests.core.why.judged import judge_text
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.tables import each
 
@@ -17,7 +18,10 @@ ROCM = (SAID / "rocm.json").read_text()
 LOST = "Unable to determine the device handle for GPU 0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU"
 NO_DRIVER = ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
              "NVIDIA driver is installed and running.\n")
-TEXTS = (H100, V100, ROCM, (SAID / "nvlink.txt").read_text(), (SAID / "dcgmi-diag.txt").read_text(), *KERNEL, XID % 79)
+IDLE, BUSY = ((SAID / f"smi-580-{how}.xml").read_text() for how in ("idle", "busy"))
+SAID_BY_KERNEL = (SAID / "kernel-580.txt").read_text().splitlines()
+TEXTS = (H100, BUSY, V100, ROCM, (SAID / "nvlink.txt").read_text(), (SAID / "dcgmi-diag.txt").read_text(),
+         *KERNEL, XID % 79, *SAID_BY_KERNEL)
 
 
 def test_a_log_of_today_is_read() -> None:
@@ -30,6 +34,31 @@ def test_a_log_of_today_is_read() -> None:
     assert (first["ecc_volatile"], first["remap_pending"], first["remap_failed"]) == (0, False, False)
     assert (first["retire_pending"], first["pcie_width"], first["pcie_width_max"]) == (None, 16, 16)
     assert first["processes"] == []
+
+
+@each(("text", "clock_mhz", "temp_c", "slowed_by", "used_mb", "processes"), [
+    (IDLE, 345, 34, ["gpu_idle"], 0, []),
+    (BUSY, 1980, 37, [], 529, [{"pid": 4242, "name": "python3", "used_mb": 520}]),
+])
+def test_what_a_real_h100_said_is_read(
+    text: str, clock_mhz: int, temp_c: int, slowed_by: list[str], used_mb: int, processes: list[dict[str, Any]]
+) -> None:
+    told = smi.parse_log(text)
+    assert told is not None and (told["driver"], told["cuda"]) == ("580.159.04", "13.0")
+    (card,) = told["gpus"]
+    assert (card["id"], card["model"], card["mem_mb"]) == ("00000000:00:07.0", "NVIDIA H100 80GB HBM3", 81559)
+    assert (card["sm_mhz"], card["temp_c"], card["slowed_by"]) == (clock_mhz, temp_c, slowed_by)
+    assert (card["used_mb"], card["processes"]) == (used_mb, processes)
+    assert (card["ecc_volatile"], card["remap_pending"], card["retire_pending"]) == (0, False, None)
+    assert (card["pcie_width"], card["pcie_width_max"]) == (16, 16)
+
+
+def test_xids_that_programs_caused_on_a_real_h100_blame_no_node() -> None:
+    answer = witnesses.judge_xids(SAID_BY_KERNEL)
+    assert (answer["outcome"], answer["why"]) == ("ok", "no Xid since boot but 3 of programs' own faults")
+    assert answer["facts"]["xids"] == [["0000:00:07", 43], ["0000:00:07", 31], ["0000:00:07", 43]]
+    verdict = judge_text("\n".join(line.partition(";")[2] for line in SAID_BY_KERNEL))
+    assert (verdict.category, verdict.suspects) == ("native_crash", ())
 
 
 def test_a_log_of_an_older_driver_is_read() -> None:
@@ -132,6 +161,19 @@ def test_a_repair_that_waits_for_a_reset_is_read(word: str, is_due: bool) -> Non
     row = f"<tpc_repair_pending>{word}</tpc_repair_pending></ecc_errors>"
     told = smi.parse_log(H100.replace("</ecc_errors>", row, 1))
     assert told is not None and [bool(one["repairs"]) for one in told["gpus"]] == [is_due, False]
+
+
+@each(("errors", "outcome", "why"), [
+    (0, "ok", "a row remap waits for a reset"),
+    (2, "failed", "2 uncorrectable errors; 00000000:19:00.0: a row remap waits for a reset")])
+def test_a_row_remap_that_waits_makes_a_node_odd_and_errors_beside_it_fail_it(
+    node: MadeNode, errors: int, outcome: str, why: str
+) -> None:
+    waits = H100.replace("<remapped_row_pending>No", "<remapped_row_pending>Yes", 1)
+    node.gpus(waits.replace("<dram_uncorrectable>0<", f"<dram_uncorrectable>{errors}<", 1))
+    answer = node.check("gpu_ecc")
+    assert (answer["outcome"], answer["why"]) == (outcome, f"00000000:19:00.0: {why}")
+    assert answer["facts"].get("odd", False) is (errors == 0)
 
 
 def test_memory_that_cannot_be_repaired_fails_and_is_named(node: MadeNode) -> None:

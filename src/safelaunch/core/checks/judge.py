@@ -52,7 +52,8 @@ def judge(reports: Sequence[CheckReport], silent: Mapping[str, str] | None = Non
 
 def _judge_one(report: CheckReport, apart: list[str]) -> JudgedNode:
     bad = [result for result in report.results if result.outcome == FAILED]
-    reasons = (*(f"{result.title}: {result.why}" for result in bad), *apart)
+    odd = [result for result in report.results if result.outcome == OK and result.facts.get("odd") is True]
+    reasons = (*(f"{result.title}: {result.why}" for result in bad + odd), *apart)
     if any(result.name not in SLOWING for result in bad):
         return JudgedNode(report.node, NodeState.FAILED, reasons)
     if reasons:

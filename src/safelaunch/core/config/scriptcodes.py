@@ -12,7 +12,7 @@ _FUNCTION = re.compile(r"(?:function\s+)?([\w:-]{1,80})\s*\(\)|function\s+([\w:-
 _ASKS = re.compile(r"(?:if|elif|while|until|!)\s|.*(?:&&|\|\|)", re.DOTALL)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _STARTS = re.compile(
-    r"(?:(?:then|do|else|time|\{) +){0,4}(?:\w{1,60}=\S{0,400} +){0,40}"
+    r"(?:(?:then|do|else|time|nohup|\{) +){0,4}(?:\w{1,60}=\S{0,400} +){0,40}"
     r"(?:srun|torchrun|accelerate|deepspeed|mpirun|ft_launcher|python[\d.]{0,5}(?! +-(?:c|V|m +pip)\b))\s")
 _BRANCH = re.compile(r"(?:else|elif)\b|[^\s()]{1,200}\)")   # another one than that before it
 _OPENS, _CLOSES = re.compile(r"(?:if|case|for|while|until|select)\b"), re.compile(r"(?:fi|esac|done)\b")

@@ -29,13 +29,13 @@ HINTS: tuple[Hint, ...] = (
          "ranks that ssh starts run outside of Slurm's steps: no node guard ends them, and `stacks` does not see them. "
          "Instead, srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py starts the same ranks"),
     Hint(r"\$\{?SLURM_ARRAY_JOB_ID\b", "SLURM_ARRAY_JOB_ID is not set: each task is a run with jobs of its own"),
-    Hint(r"\A(?:srun|torchrun|python3?|accelerate|deepspeed) .{0,4000} [&1]?>{1,2} ?(?!&|/dev/null)[^ >]",
+    Hint(r"\A(?:nohup )?(?:srun|torchrun|python3?|accelerate|deepspeed) .{0,4000} [&1]?>{1,2} ?(?!&|/dev/null)[^ >]",
          "its output goes to a file of your own, where safelaunch sees no step of it: leave the redirection out, and "
          "read it with safelaunch logs"),
     Hint(r"\A(?:export )?\w{0,40}(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9]",
          "a secret in the script, which the run folder then holds, too: write it into a file that only you can read, "
          "and $(cat FILE) here"),
-    Hint(r"\A(?:exec|timeout \S{1,20}) srun\b",
+    Hint(r"\A(?:exec|nohup|timeout \S{1,20}) srun\b",
          "where the script sets PATH anew (module load, source) this srun is the plain one, without node guards; write "
          "srun alone"),
 )

@@ -10,6 +10,8 @@ from safelaunch.core.status.speech import Speech
 
 HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
 _OWNER, _SAID = HEAD.index("OWNER"), len(HEAD) - 1
+# Where the terminal is too narrow these columns are left out, one by one. The sentence may name the job.
+_LEFT_OUT = ("ENDS IN", "RETRY", "JOB", "FOR", "DONE IN", "STEP", "OWNER")
 LEAST_SAID = 16        # columns for the sentence; below that it goes on a line of its own
 MOST_NAME, NARROW_NAME, NARROW = 28, 14, 100
 _SHORT = (("min", "m"), ("h", "h"), ("d", "d"), ("s", "s"))
@@ -20,8 +22,8 @@ Line = tuple[str, str]   # text, style
 
 def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool,
            most_lines: int | None = None) -> list[Line]:
-    """The table's lines; `width` None = sentences as long as they are, for pipes. Empty columns are left out. Of more
-    than `most_lines` those runs are shown that tell most.
+    """The table's lines; `width` None = sentences as long as they are, for pipes. Empty columns are left out, and
+    others where it is too narrow. Of more than `most_lines` those runs are shown that tell most.
     """
     lines = _render(briefs, speech, width, with_owner) if briefs else []
     if most_lines is None or len(lines) <= most_lines:
@@ -51,7 +53,11 @@ def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None,
     cells = [cells_of(one, speech, most) for one in briefs]
     kept = [column for column in range(_SAID) if column != _OWNER or with_owner]
     kept = [column for column in kept if any(row[column] for row in cells)]
-    widths = [max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept]
+    wide = {column: max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept}
+    for name in _LEFT_OUT:
+        if width is not None and sum(wide.values()) + len(_GAP) * (len(wide) - 1) > width:
+            wide.pop(HEAD.index(name), None)
+    kept, widths = [*wide], [*wide.values()]
     lead = sum(widths) + len(_GAP) * len(widths)
     lines = [(cut(join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
     for row, one in zip(cells, briefs, strict=True):

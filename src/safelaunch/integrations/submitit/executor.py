@@ -20,7 +20,8 @@ from safelaunch.integrations.submitit.job import SafelaunchJob
 
 if TYPE_CHECKING:
     from safelaunch.adapters.questions import Questions
-    from safelaunch.views.submitting import Sending
+    from safelaunch.core.config.resolve import Resolved
+    from safelaunch.views.submitting import Sending, Submitted
 
 FRESH_S = 1.0   # what git and Slurm have said of submissions: parameters are set just before one
 
@@ -49,7 +50,8 @@ class SafelaunchExecutor(core.PicklingExecutor):
                  python: str | None = None) -> None:
         super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
         self.python = shlex.quote(sys.executable) if python is None else python
-        self._sent: list[str] = []
+        self._sent: list[Submitted] = []
+        self._asked = 0   # functions of this submission
         self._questions: Questions | None = None
         self._sending: Sending | None = None
         self._throttling = 0.0   # submitit's pause between two: each submission here waits for Slurm's answer
@@ -96,7 +98,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
         """A run for each. Where one is refused, the error names those that are submitted already."""
-        self._sent = []
+        self._sent, self._asked = [], len(delayed_submissions)
         with without_collecting():
             questions = self._ask()
             from safelaunch.views.submitting import open_submission
@@ -109,8 +111,8 @@ class SafelaunchExecutor(core.PicklingExecutor):
             if not self._sent:
                 raise
             raise utils.FailedSubmissionError(
-                f"{error}\n{len(self._sent)} of {len(delayed_submissions)} functions are submitted already, as runs "
-                f"{', '.join(self._sent)}. To end one: safelaunch stop RUN") from error
+                f"{error}\n{len(self._sent)} of {self._asked} functions are submitted already, as runs "
+                f"{', '.join(one.run.plan.run_id for one in self._sent)}. To end one: safelaunch stop RUN") from error
         return jobs
 
     def _ask(self) -> Questions:
@@ -135,15 +137,30 @@ class SafelaunchExecutor(core.PicklingExecutor):
                 config = parameters.config_of(self.parameters, command, self._new_run_dir(self.parameters))
                 [resolved] = read_mapping(config, (), ())
                 sending.settle(resolved)
-                run = sending.submit(resolved).run
+                sent = self._send(sending, resolved)
         except SafelaunchError as error:
             hint = f"\n{error.hint}" if error.hint else ""
             raise utils.FailedSubmissionError(f"{error.message}{hint}") from error
-        self._sent.append(run.plan.run_id)
+        self._sent.append(sent)
+        run = sent.run
         paths = utils.JobPaths(self.folder, job_id=run.plan.run_id)
         paths.folder.mkdir(parents=True, exist_ok=True)
         paths.submission_file.symlink_to(run.dir / "job.sbatch")   # by it a job finds its run folder
         return self.job_class(folder=self.folder, job_id=run.plan.run_id, tasks=list(range(self._num_tasks())))
+
+    def _send(self, sending: Sending, resolved: Resolved) -> Submitted:
+        """Submit a run that waits for the one before it in its lane, however that ends, as those of a sweep do."""
+        from safelaunch.core.plan import AfterRun
+        from safelaunch.views.submitting import Lane, Waits
+
+        number, lane, waits = len(self._sent), Lane(), Waits()
+        at_once = self.parameters.get("array_parallelism", self._asked)
+        lane.is_followed = number + at_once < self._asked
+        if number >= at_once:
+            before, job = self._sent[number - at_once]
+            after = AfterRun(before.plan.name, before.plan.run_dir, before.plan.job_name, is_any=True)
+            waits = Waits((after,), () if before.plan.cluster == "local" else (job,))
+        return sending.submit(resolved, waits=waits, lane=lane)
 
     def _new_run_dir(self, given: dict[str, Any]) -> str:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)

@@ -17,12 +17,11 @@ SECTIONS = frozenset((
     "before_resize", "checks", "cluster", "container", "env", "hang", "kill_switch", "min_nodes", "nodes_multiple_of",
     "notify", "on_nan", "preserve_site", "progress", "restart", "resume", "slow", "spare_nodes", "srun", "standby",
     "suspects"))
-OTHERS = frozenset(("job_name", "setup", "srun_args", "additional_parameters", "stderr_to_stdout"))
+OTHERS = frozenset(("array_parallelism", "job_name", "setup", "srun_args", "additional_parameters", "stderr_to_stdout"))
 # What submitit's slurm executor takes and this one does not, with what to do.
 NOT_TAKEN = {
     "teardown": "put it behind the function's own work, in try … finally",
     "signal_delay_s": "safelaunch has its own warning before the time limit: kill_switch={'grace': '15m'}",
-    "array_parallelism": "each function is a run of its own, and all are queued at once",
     "use_srun": "safelaunch starts each attempt by srun",
     "num_gpus": "use gpus_per_node",
     "ntasks": "use nodes and tasks_per_node: submitit gives each task a result",
@@ -39,6 +38,9 @@ def read_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         reasons = [f"{name}: {NOT_TAKEN.get(name, 'no parameter of this executor')}" for name in unknown]
         raise ValueError("\n".join([*reasons, f"Valid parameters are: {', '.join(sorted(VALID))}"]))
+    at_once = given.get("array_parallelism", 1)
+    if not isinstance(at_once, int) or at_once < 1:
+        raise ValueError(f"array_parallelism: expected a whole number from 1, got {at_once!r}")
     from safelaunch.core.script import time_limit_s
 
     read = dict(given)

@@ -176,7 +176,9 @@ def check_driver(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[st
 
 
 def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Uncorrectable memory errors since the driver was loaded; repairs that wait for a reset, or failed."""
+    """Uncorrectable memory errors since the driver was loaded; repairs that wait for a reset, or failed. A row remap
+    that waits makes the node odd, no more.
+    """
     nvidia, why_not = _nvidia(heard)
     if why_not is not None:
         return why_not
@@ -188,11 +190,15 @@ def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, 
              "uncorrectable_ever": sum(gpu["ecc_aggregate"] or 0 for gpu in counted),
              "remapped_rows": sum(gpu["remapped"] or 0 for gpu in counted)}
     wrong = ["%s: %d uncorrectable errors" % (gpu["id"], gpu["ecc_volatile"]) for gpu in counted if gpu["ecc_volatile"]]
-    for key, words in (("remap_pending", "a row remap waits for a reset"), ("remap_failed", "a row remap failed"),
+    for key, words in (("remap_failed", "a row remap failed"),
                        ("retire_pending", "a page retirement waits for a reset")):
         wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia if gpu[key]]
     wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia for words in gpu["repairs"]]
-    return failed("; ".join(wrong), **facts) if wrong else ok("no uncorrectable error", **facts)
+    # The driver uses that memory no more, and new work is not affected: NVML, nvmlDeviceGetRemappedRows.
+    waiting = ["%s: a row remap waits for a reset" % gpu["id"] for gpu in counted if gpu["remap_pending"]]
+    if wrong:
+        return failed("; ".join(wrong + waiting), **facts)
+    return ok("; ".join(waiting) or "no uncorrectable error", odd=bool(waiting), **facts)
 
 
 def check_clocks(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:

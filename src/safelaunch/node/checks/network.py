@@ -6,14 +6,13 @@ Standard library, Python 3.9.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import select
 import socket
 import struct
 import time
 
 from safelaunch.node.checks.answer import failed, ok, skipped, unknown
+from safelaunch.node.porttrial import PortTrial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,44 +46,21 @@ def check_port(request: CheckRequest, item: str) -> dict[str, Any]:
             return skipped(why)
         return _be_reached(meeting.port, why, min(LISTEN_S, request.deadline_s / 2))
     try:
-        _listen(request.port, 0.0)
+        PortTrial(request.port).close()
     except OSError as error:
-        return failed("port %d: %s" % (request.port, error.strerror), port=request.port)
+        return failed("port %d: %s" % (request.port, os.strerror(error.errno or 0)), port=request.port)
     return ok("port %d is free" % request.port, port=request.port)
 
 
 def _be_reached(port: int, why: str, for_s: float) -> dict[str, Any]:
     """Let the other nodes connect. A port that is taken says nothing of the node: the attempt gets another."""
     try:
-        _listen(port, for_s)
+        with contextlib.closing(PortTrial(port)) as trial:
+            trial.take(for_s)
     except OSError as error:
-        return skipped("port %d is not used: %s" % (port, error.strerror), port=port, listened=False)
+        why = os.strerror(error.errno or 0)
+        return skipped("port %d is not used: %s" % (port, why), port=port, listened=False)
     return skipped(why, port=port, listened=True)
-
-
-def _listen(port: int, for_s: float) -> None:
-    """Listen on all addresses, and let go of whoever connects; raises OSError for a port that is taken."""
-    with contextlib.ExitStack() as stack:
-        open_ones = []
-        for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
-            try:
-                one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                # As torch's TCPStore does: connections of the last attempt may still be in TIME_WAIT.
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                one.bind((address, port))
-                one.listen(1024)
-            except OSError as error:
-                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):   # a node without IPv6
-                    continue
-                raise
-            open_ones.append(one)
-        until_s = time.monotonic() + for_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            for one in select.select(open_ones, [], [], left_s)[0]:
-                with contextlib.suppress(OSError):
-                    one.accept()[0].close()
 
 
 def _reach(meeting: Meeting, until_s: float) -> dict[str, Any]:

@@ -87,9 +87,5 @@ def read_program(request: CheckRequest, outcome: Outcome) -> tuple[Optional[dict
     if outcome.code != 0:
         lines = outcome.err.decode(errors="replace").strip().splitlines()
         return None, failed("%s: %s" % (name, lines[-1] if lines else "exit code %s" % outcome.code))
-    lines = outcome.text.strip().splitlines()
-    try:
-        told = json.loads(lines[-1] if lines else "")   # a site's sitecustomize may print before it
-    except (ValueError, RecursionError):
-        told = None
-    return (told, {}) if isinstance(told, dict) else (None, unknown("%s: its answer is not understood" % name))
+    told = outcome.told()
+    return (None, unknown("%s: its answer is not understood" % name)) if told is None else (told, {})

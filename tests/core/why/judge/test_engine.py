@@ -153,6 +153,15 @@ def test_the_user_s_own_frame_is_named() -> None:
     assert judge_text(text + FELL).place == "/home/u/train.py:7 in main"
 
 
+def test_an_assertion_that_a_gpu_prints_has_the_place_of_the_exception_that_tells_of_it() -> None:
+    asserts = "a/Indexing.cu:1515: select: block: [0,0,0], thread: [0,0,0] Assertion `src < size` failed.\n"
+    told = TRACE + "torch.AcceleratorError: CUDA error: device-side assert triggered\n"
+    verdict = judge_text(STEPS + asserts + told + FELL)
+    assert (verdict.rule, verdict.place) == ("gpu.device_assert_line", "/home/u/train.py:7 in main")
+    assert verdict.cited[1].text.endswith("device-side assert triggered")
+    assert judge_text(STEPS + asserts + FELL).place == ""
+
+
 def test_the_fingerprint_knows_no_node_rank_or_address() -> None:
     def mark(rank: int, shard: str) -> str:
         lines = (TRACE + f"KeyError: '{shard}'\n").splitlines()

@@ -157,6 +157,8 @@ def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Se
     symptoms = tuple(cite(group, log) for group in groups
                      if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
     cause = cite(chosen, log, "cause")
+    raised = _raised_after(chosen, causes)
+    context = (*((cite(raised, log, "context"),) if raised else ()), *context)
     runner = others[0] if others else None
     return Verdict(
         chosen.category, chosen.summary, round(confidence, 2), chosen.action,
@@ -166,8 +168,16 @@ def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Se
         candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
         runner_up=_as_runner_up(runner, log) if runner else None,
         fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
-        changes=_what_would_change(chosen, runner), place=place_of(chosen),
+        changes=_what_would_change(chosen, runner), place=place_of(raised or chosen),
     )
+
+
+def _raised_after(chosen: FindingGroup, causes: Sequence[FindingGroup]) -> FindingGroup | None:
+    """The exception by which the program heard of a cause that it did not raise: a GPU prints its assertions itself."""
+    return None if chosen.first.block else next(
+        (group for group in causes if group.first.block and group.category == chosen.category
+         and group.first.file == chosen.first.file and group.first.rank == chosen.first.rank
+         and group.first.offset > chosen.first.offset), None)
 
 
 def _may_be_remark(group: FindingGroup) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.porttrial import PortTrial
 from safelaunch.node.checks import network
 from safelaunch.node.checks.answer import CheckRequest
 from safelaunch.node.checks.network import check_port
+from safelaunch.node.porttrial import PortTrial
 from tests.ports import free_ports
 
 

@@ -1,9 +1,12 @@
-"""A port of this host that the next attempt is to listen on, held while its nodes try to reach it."""
+"""A port of this host that an attempt is to listen on, held while its nodes try to reach it.
+
+Standard library, Python 3.9.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import socket
+import time
 
 BACKLOG = 1024   # the kernel takes less where net.core.somaxconn says so
 
@@ -19,13 +22,17 @@ class PortTrial:
                                                   dualstack_ipv6=True)
         else:
             self._listener = socket.create_server(("", port), backlog=BACKLOG)
-        self._listener.setblocking(False)
 
-    def take(self) -> None:
-        """Let go of who has connected, so that others find room. Never blocks."""
-        with contextlib.suppress(OSError):   # BlockingIOError: nobody is left
-            while True:
+    def take(self, for_s: float = 0.0) -> None:
+        """Let go of who has connected, so that others find room, and of who connects within `for_s` seconds."""
+        until_s = time.monotonic() + for_s
+        while True:
+            self._listener.settimeout(max(0.0, until_s - time.monotonic()))   # 0: never blocks
+            try:
                 self._listener.accept()[0].close()
+            except OSError:   # nobody is there, or it has gone again
+                if time.monotonic() >= until_s:
+                    return
 
     def close(self) -> None:
         """Free the port."""
