@@ -58,6 +58,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("batch_silent", 13.41, 188.1, 28), Fault("freeze", 36.64, 23.0, 18),
                      Fault("preempt", 51.66, 0.0, 80), Fault("worker_silent", 69.5, 642.2, 26),
                      Fault("leader_dies_at_call", 79.66, 0.0, 83))), "completed", 2),
+    "no attempt begins beside the second round of measurements": (
+        Scenario(seed=90004384, nodes=3, spare_nodes=1, pool=5, steps=278, step_s=2.0, save_every=50, save_s=5.0,
+                 limit_min=4, slurmd_timeout_s=30.0, fs_latency_s=0.02, fs_late_s=60.0, fs_clock_s=-90.0,
+                 net_latency_s=0.01, handles_signal=False, ignores_term=True, via="resubmit", site="no_sbatch",
+                 checks=(("n3", "hangs"),), has_checks=True, after_failure="off", slow="other", slow_node="n2",
+                 slow_step=96, slow_then="restart", faults=(
+                     Fault("gpu_dies", 12.82, 0.0, 68), Fault("batch_silent", 36.33, 20.3, 3),
+                     Fault("wall_jump", 46.1, 0.0, 52), Fault("gpu_dies", 51.53, 0.0, 82))), "completed", 9),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

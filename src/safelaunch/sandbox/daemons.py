@@ -108,6 +108,10 @@ def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequen
     make_homes(folder / "home")
     if entry.cgroup:
         cgroups.lay_out(folder)
+    else:
+        # slurmd would load the plugin of this machine's cgroups all the same, and that of v2 wants the bus of systemd,
+        # which a container lacks (22.05: "cannot connect to dbus system daemon"). That of v1 wants nothing.
+        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     servers = (CONTROLLER, MUNGE, LOGIN, *((DATABASE,) if entry.accounting else ()))
     if entry.netns:
         share_mounts(folder / "work")

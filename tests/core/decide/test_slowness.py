@@ -153,6 +153,7 @@ def test_nodes_are_measured_once_for_a_drop_whatever_the_restart_is_for() -> Non
         "done": (ended_after(BENCHED), at(), NEXT, "launch"),
         "once broken off": (ended_after(BEGUN), at(), NEXT, "bench_nodes"),
         "twice broken off, as jobs end": (ended_after(BEGUN, BEGUN), at(), NEXT, "launch"),
+        "the second round is under way": (ended_after(BEGUN, BEGUN), at(measuring=True), NEXT, "bench_nodes"),
         "twice for an earlier drop": (ended_after(BEGUN, BEGUN, ("slower", {**DROP, "since_step": 58})), at(), NEXT,
                                       "bench_nodes"),
         "the drop is over": (ended_after(("slower_over", DROP)), at(), NEXT, "launch"),

@@ -62,6 +62,8 @@ def price(state: State, slower: Slower, plan: Plan) -> Price:
 
 def nodes_to_measure(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
     """The nodes to measure before the next attempt; () = none: nothing lasts, it was done, or too few to compare."""
+    if seen.measuring:   # whatever has changed meanwhile: a training beside it would be measured, too
+        return seen.nodes
     if plan.slow.then == "report" or plan.cluster == "local" or not _is_open(state):
         return ()   # "nodes" of one machine, and none to take another's place
     good = good_nodes(state, seen)

@@ -209,7 +209,8 @@ class LeaderParts:
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
             missing=self.nodes.missing, before=self.next.before, unconfirmed=self.is_unconfirmed,
-            ran_s=self.now_s - self.running.launched_s, jitter=self.world.chance(),
+            measuring=self.tasks.is_running(Work.BENCH_NODES), ran_s=self.now_s - self.running.launched_s,
+            jitter=self.world.chance(),
         )
 
     def enter_phase(self) -> None:
