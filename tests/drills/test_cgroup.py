@@ -117,15 +117,19 @@ def test_job_whose_script_the_kernel_kills_for_memory_goes_on_in_the_next_job(
 
 
 @long_only
-def test_term_of_a_step_reaches_a_training_that_saves_on_it_and_the_run_goes_on_from_there(
-    own_sandbox: Callable[..., Sandbox], submit: Submitter
+@pytest.mark.parametrize("handles", [True, False], ids=["that saves on it", "that dies of it"])
+def test_term_of_a_step_reaches_the_training_and_the_run_goes_on_without_blame(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, handles: bool
 ) -> None:
-    drill = submit(own_sandbox(2, cgroup=True))(f"{FLAGS} --handle-term")
+    """Slurm sends it twice, some 10 ms apart (22.05): a rank may have saved and be dying of the second one."""
+    drill = submit(own_sandbox(2, cgroup=True))(FLAGS + " --handle-term" * handles)
     drill.wait_step(15)
     drill.sandbox.slurm(["scancel", "--signal=TERM", f"{drill.job}.0"])
     second = drill.wait_event("attempt_started", 2)
-    assert "stopped on request" in drill.log(1), "the training was not told"
-    assert second.data["job"] == drill.job and second.data["resume_step"] == max(drill.steps(1)), drill.story()
+    saved = max(drill.losses(rank=0, attempt=1)) if handles else 10   # another rank may have been told a step later
+    assert second.data["job"] == drill.job and second.data["resume_step"] == saved, drill.story()
+    assert ("stopped on request" in drill.log(1)) == handles, drill.log(1)
+    assert handles or drill.wait_event("verdict").data["category"] == "cancelled", drill.story()
     check_completes(drill)
     assert not drill.state().suspects, drill.story()
 

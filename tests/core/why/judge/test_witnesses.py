@@ -89,6 +89,29 @@ def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Outside
     assert judge_text(text, evidence=evidence).category == category
 
 
+CANCELLED = "slurmstepd-n0: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-21T22:48:29 ***\n"
+SAW = "srun: error: n0: task 0: Exited with exit code 143\n"
+
+
+@each("text", [CANCELLED + SAW, SAW + CANCELLED, SAW], ids=["told", "told late", "not read"])
+@each(
+    ("exits", "row", "category"),
+    [((TaskExit("n0", 0, 143, 15),), "step_cancelled", "cancelled"),
+     ((TaskExit("n1", 1, 0), TaskExit("n0", 0, 143)), "step_cancelled", "cancelled"),
+     ((TaskExit("n1", 1, 0), TaskExit("n0", 0, 0)), "step_cancelled", "cancelled"),
+     ((TaskExit("n0", 0, 139, 11), TaskExit("n1", 1, 143, 15)), "step_cancelled", "native_crash"),
+     ((TaskExit("n0", 0, 3),), "step_cancelled", "unknown"), ((TaskExit("n0", 0, 143, 15),), "task_failed", "unknown")],
+    ids=["its SIGTERM", "in a shell, beside one that has saved", "all have saved", "a crash", "an exit code",
+         "not cancelled"],
+)
+def test_tasks_that_end_since_their_step_was_cancelled_speak_against_no_node(
+    text: str, exits: tuple[TaskExit, ...], row: str, category: str,
+) -> None:
+    verdict = judge_text(STEPS + text, evidence=OutsideEvidence(exits=exits, end=EndFacts("failed", row)))
+    assert verdict.category == category
+    assert category != "cancelled" or not (verdict.host or verdict.suspects)
+
+
 @each("line", ["Terminated", "train.sh: line 3:   412 Terminated              python t.py"])
 @each(
     ("evidence", "category"),

@@ -15,7 +15,7 @@ from safelaunch.core.categories import (
     advice,
 )
 from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.why.findings import OutsideEvidence
+from safelaunch.core.why.findings import OutsideEvidence, TaskExit
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.read.tracebacks import parse_frames
@@ -28,6 +28,7 @@ ECHO_OF_TERM = "batch.terminated"
 OF_SRUN = frozenset({"slurm.task_exit", "slurm.task_terminated", "slurm.step_teardown"})
 AGREED = 0.05             # both say the same: surer than either
 BESIDE = 0.5              # what a log says beside an end that the journal explains
+STEP_CANCELLED = 0.6      # by whom is not known, and another SIGTERM may have come first
 UNEXPLAINED = 0.45        # of a SIGKILL: that is what happened, and nobody knows why
 CERTAIN = 0.85            # above budget.SURE
 # Not AssertionError, ValueError and RuntimeError: programs raise those for what a node lacks, too.
@@ -234,6 +235,13 @@ def read_evidence(known: OutsideEvidence) -> list[Witness]:
     return [*found, *_read_exits(known)]
 
 
+def _is_cancelled(first: TaskExit | None, known: OutsideEvidence) -> bool:
+    """Whether the step was cancelled before a task ended, and `first`, the first to end badly, did so by that SIGTERM.
+    """
+    is_told = known.end is not None and known.end.row == "step_cancelled"
+    return is_told and (first is None or TERM in (first.signal, first.code - 128))
+
+
 def _read_failed_checks(known: OutsideEvidence) -> list[Witness]:
     """Of each kind of fault that full checks have found on suspects; what could not be checked says nothing."""
     of_kind: dict[str, dict[str, str]] = {}
@@ -247,6 +255,9 @@ def _read_failed_checks(known: OutsideEvidence) -> list[Witness]:
 
 def _read_exits(known: OutsideEvidence) -> list[Witness]:
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if _is_cancelled(first, known):
+        how = f", and {first.who} ended by SIGTERM" if first is not None else ""
+        return [Witness("cancelled", STEP_CANCELLED, f"its step was cancelled{how}")]
     if first is None or first.signal is None:
         return []
     said, hosts = f"{first.who} died of {signal_name(first.signal)}, before any other", (first.host,) * bool(first.host)
