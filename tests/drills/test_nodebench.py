@@ -1,11 +1,8 @@
-"""Nodes measured on a real Slurm: one of four is slowed down by the kernel, to a tenth of a core, or by 2.5 %."""
+"""Nodes measured on a real Slurm: one of four is slowed down by the kernel, to a tenth of a core."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,20 +16,6 @@ from tests.sandboxes import make_workdir
 CPU = Path("/sys/fs/cgroup/cpu")
 SLOW = "n2"
 PERIOD_US, QUOTA_US = 50_000, 5_000
-# Takes a share of one core before anything else, in bursts that are short beside a measurement.
-BURNER = """\
-import os, sys, time
-core, share, every_s = int(sys.argv[1]), float(sys.argv[2]), 0.01
-os.sched_setaffinity(0, {core})
-os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
-at = time.monotonic()
-while True:
-    while time.monotonic() < at + every_s * share:
-        pass
-    at += every_s
-    time.sleep(max(0.0, at - time.monotonic()))
-"""
-
 
 @pytest.fixture
 def slowed(sandbox: Sandbox) -> Iterator[str]:
@@ -51,45 +34,6 @@ def slowed(sandbox: Sandbox) -> Iterator[str]:
         for text in (group / "cgroup.procs").read_text().split():
             (CPU / "cgroup.procs").write_text(text)
         group.rmdir()
-
-
-def own_cores() -> list[int]:
-    """One of each pair of hardware threads that share a core."""
-    first = {(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).read_text().replace(
-        "-", ",").split(",")[0] for cpu in os.sched_getaffinity(0)}
-    return sorted(map(int, first))
-
-
-@pytest.fixture
-def burdened(sandbox: Sandbox) -> Iterator[str]:
-    """A node that has 97.5 % of its one core; the others have all of theirs."""
-    cores = own_cores()[1:len(sandbox.nodes) + 1]
-    if len(cores) < len(sandbox.nodes):
-        pytest.skip("needs a core of its own for each of four nodes, and one for all else")
-    for node, core in zip(sandbox.nodes, cores, strict=True):
-        for pid in daemons_on(sandbox.machine(node)):
-            for task in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(task), {core})   # its steps inherit that
-    burner = subprocess.Popen([sys.executable, "-c", BURNER, str(cores[sandbox.nodes.index(SLOW)]), "0.025"])
-    try:
-        yield SLOW
-    finally:
-        burner.kill()
-        burner.wait()
-
-
-@pytest.mark.skipif(not IS_LONG, reason="no other process may run on these cores; run it alone with SAFELAUNCH_LONG=1")
-def test_of_four_nodes_with_a_core_each_the_one_that_is_slower_by_two_and_a_half_percent_is_found_in_one_round(
-    sandbox: Sandbox, installation: Installation, burdened: str
-) -> None:
-    work = make_workdir(sandbox)
-    skip = [word for name in ("memory", "gpu_memory", "bus") for word in ("--skip", name)]
-    done = sandbox.run([*installation.argv, "nodes", "bench", "n[0-3]", "--json", *skip, "--", "--partition=main"],
-                       user=ALICE, cwd=work, env=installation.env, timeout_s=300)
-    told = json.loads(done.stdout)
-    print(json.dumps(told))
-    verdicts = {row["node"]: row["verdict"] for row in told["nodes"]}
-    assert verdicts == {**dict.fromkeys(sandbox.nodes, "good"), burdened: "slow"}, told
 
 
 @pytest.mark.skipif(not IS_LONG, reason="other tests on the same cores make other nodes slow, too; run it alone with "

@@ -71,6 +71,26 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  net_latency_s=0.0002, handles_signal=False, notify="hangs", faults=(
                      Fault("unreadable", 7.92, 25.9, 33), Fault("leader_dies_at_call", 8.77, 0.0, 94),
                      Fault("batch_silent", 9.6, 8.4, 24))), "completed", 2),
+    "a job that is left without a script is ended by a next one that hands over at once": (
+        Scenario(seed=92017848, steps=131, save_s=0.1, load_s=10.0, limit_min=8, slurmd_timeout_s=60.0, fs_late_s=3.0,
+                 fs_clock_s=300.0, net_latency_s=0.01, standby=False, watchers=2, via="resubmit",
+                 site="no_dependency", has_sacct=True, has_checks=True, allreduce=True, after_failure="off",
+                 checks=(("n1", "hangs"), ("n2", "fails_once"), ("n3", "babbles")), notify="hangs", faults=(
+                     Fault("preempt", 5.07, 0.0, 15), Fault("one_way_cut", 29.2, 76.9, 54),
+                     Fault("lies_links", 51.53, 0.0, 37), Fault("freeze_one", 98.08, 5.1, 76),
+                     Fault("flaky", 119.19, 15.2, 19))), "completed", 2),
+    "steps before a drop are no proof that its node was found": (
+        Scenario(seed=92013462, nodes=3, pool=6, steps=322, step_s=2.0, save_every=50, save_s=0.1, load_s=0.5,
+                 limit_min=4, slurmd_timeout_s=30.0, fs_latency_s=0.003, net_latency_s=0.01, ignores_term=True,
+                 via="watch", has_sacct=True, slow="wrong", slow_node="n2", slow_step=88, slow_then="exclude_next",
+                 faults=(Fault("truncate", 81.93, 0.0, 56), Fault("all_ranks_fail", 110.77, 0.0, 56))),
+        "gave_up", 8),
+    "an empty checkpoint in the place of a whole one is none": (
+        Scenario(seed=92000212, spare_nodes=1, pool=3, steps=144, load_s=10.0, limit_min=20, slurmd_timeout_s=60.0,
+                 fs_latency_s=0.02, net_latency_s=0.0002, min_nodes=1, before_resize="works", notify="works",
+                 faults=(Fault("forgets", 0.0), Fault("batch_crashes", 64.23, 212.4, 96),
+                         Fault("batch_crashes", 85.7, 452.2, 15), Fault("truncate", 120.5, 0.0, 49),
+                         Fault("all_ranks_fail", 139.61, 0.0, 15))), "gave_up", 3),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

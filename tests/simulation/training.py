@@ -276,13 +276,13 @@ class Attempt:
                 self.lines.append("[rank 0]: OSError: [Errno 28] No space left on device")
                 task.rank_ends(1, None)
                 return
+            sim.overwrites(step)
             if step == sim.truncate_step:   # the disk took it, and lost the rest
                 write_checkpoint(path, step, sim.server_t(), is_whole=False)
                 sim.truncated.add(step)
                 sim.truncate_step = None
                 sim.clock.after(0.5, then)
                 return
-            sim.overwrites(step)
             write_checkpoint(path, step, sim.server_t(), is_whole=False)
             mount.client.changed(path)
             sim.clock.after(sim.scenario.save_s, end)

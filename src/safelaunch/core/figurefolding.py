@@ -47,10 +47,10 @@ def _nodes_benched(state: State, event: Event) -> State:
     if state.search.drop_t == drop_t:
         return state
     slow = tuple((str(node), str(why)) for node, why in dict(data["slow"]).items())
-    levels = (slower.from_s, slower.to_s) if slower is not None and slower.t == drop_t else (0.0, 0.0)
+    of_drop = (slower.from_s, slower.to_s, slower.step) if slower is not None and slower.t == drop_t else (0.0, 0.0, 0)
     return replace(state, search=state.search._replace(
         drop_t=drop_t, attempt=int(data["attempt"]), measured=len(names_of(data["nodes"])), slow=slow,
-        from_s=levels[0], to_s=levels[1], has_won=None))
+        from_s=of_drop[0], to_s=of_drop[1], step=of_drop[2], has_won=None))
 
 
 def _swap_judged(state: State, event: Event) -> State:

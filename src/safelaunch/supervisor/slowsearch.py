@@ -137,8 +137,9 @@ def judge(lead: Leader, number: int, known: LogPace) -> None:
     search, live = lead.state.search, lead.running.live
     if live is None:
         return
-    won = judge_swap(search, number, live.nodes, lasts=lead.state.slower is not None, values=known.values,
-                     now_s=newest_s(known))
+    last = lead.state.attempt
+    won = judge_swap(search, number, live.nodes, step=None if last is None else last.step,
+                     lasts=lead.state.slower is not None, values=known.values, now_s=newest_s(known))
     if won is None:
         return
     names = [node for node, _ in search.slow]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from safelaunch.core.slow.search import PROOF_VALUES, SlowSearch, judge_swap
 from tests.tables import each
 
-FOUND = SlowSearch((3,), 1000.0, 3, 4, (("n2", "matmul: 2.5 % slower"),), 105.0, 111.0)
+FOUND = SlowSearch((3,), 1000.0, 3, 4, (("n2", "matmul: 2.5 % slower"),), 105.0, 111.0, step=500)
 ENOUGH = PROOF_VALUES
 
 
 @each(("name", "search", "attempt", "nodes", "lasts", "values", "now_s", "won"), [
     ("it is over", FOUND, 4, ("n0", "n1", "n3"), False, 9, 111.0, True),
+    ("of steps that are made once more", FOUND._replace(step=501), 4, ("n0", "n1", "n3"), False, 9, 111.0, None),
     ("it lasts", FOUND, 4, ("n0", "n1", "n3"), True, ENOUGH, 111.0, False),
     ("in noise no recovery is told yet", FOUND, 4, ("n0", "n1", "n3"), True, ENOUGH, 106.0, None),
     ("its first steps alone", FOUND, 4, ("n0", "n1", "n3"), True, ENOUGH, None, None),
@@ -22,4 +23,5 @@ ENOUGH = PROOF_VALUES
 ])
 def test_what_a_swap_has_proved(name: str, search: SlowSearch, attempt: int, nodes: tuple[str, ...], lasts: bool,
                                 values: int, now_s: float | None, won: bool | None) -> None:
-    assert judge_swap(search, attempt, nodes, lasts=lasts, values=values, now_s=now_s) is won
+    step = 500 + PROOF_VALUES
+    assert judge_swap(search, attempt, nodes, step=step, lasts=lasts, values=values, now_s=now_s) is won

@@ -27,6 +27,7 @@ class SlowSearch(NamedTuple):
     slow: tuple[tuple[str, str], ...] = ()
     from_s: float = 0.0
     to_s: float = 0.0
+    step: int = 0   # since which steps took longer
     has_won: bool | None = None
     begun: tuple[tuple[float, float], ...] = ()   # for which drop rounds of measurements have begun, and when
     seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
@@ -39,20 +40,22 @@ def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:
     return search if (drop_t, t) in known else search._replace(begun=(*known, (drop_t, t)))
 
 
-def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int,
+def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, step: int | None, lasts: bool, values: int,
                now_s: float | None) -> bool | None:
     """Whether the speed has come back in this attempt, on these nodes, without those that were found slow.
 
     None = it cannot be told: nobody was found slow, they are used all the same, it is told already, or this is too
     early. `lasts`: the drop does; `values`: the step times of this attempt so far; `now_s`: the middle of the newest.
     In noise that lasts a recovery is told late: nothing is taken back while steps are nearer to what they took before.
+    Steps before the drop, which an attempt from an older checkpoint makes again, were fast with those nodes, too
+    (simulated: test_found "steps before a drop are no proof that its node was found").
     """
     if not search.slow or search.has_won is not None or attempt <= search.attempt:
         return None
     if any(node in nodes for node, _ in search.slow):
         return None
     if not lasts:
-        return True
+        return True if step is not None and step >= search.step + PROOF_VALUES else None
     if values < PROOF_VALUES or now_s is None:
         return None
     return False if now_s >= math.sqrt(search.from_s * search.to_s) else None

@@ -89,8 +89,11 @@ class BackgroundTasks:
 
     @property
     def is_saving(self) -> bool:
-        """Whether something of an ended attempt is still on its way into the run folder."""
-        return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER, Work.NOTE_USE)
+        """Whether something of an ended attempt is still on its way into the run folder, or the job before this one is
+        being ended, which nobody else would do (simulated: test_found "a job that is left without a script is ended by
+        a next one that hands over at once").
+        """
+        return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER, Work.NOTE_USE, Work.END_JOB_BEFORE)
 
     def waits_for_command(self, work: Work) -> bool:
         """Whether this act runs a command at this moment, and does not only sleep."""
