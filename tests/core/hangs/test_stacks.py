@@ -345,6 +345,14 @@ def test_rank_0_that_serves_the_others_stands_where_they_stand() -> None:
                                "receive ← all_reduce ← main, in no collective that is known here")
 
 
+def test_ranks_in_unknown_code_whose_gpus_all_work_wait_for_kernels() -> None:
+    on_gpu = ("train_step (train.py:31)", "<module> (train.py:33)")
+    verdict = judge_hang(reports(rank(0, on_gpu, gpu_util=100.0), rank(1, on_gpu, gpu_util=98.0)))
+    assert verdict.kind == "unknown" and "a kernel does not end, or waits" in verdict.summary
+    verdict = judge_hang(reports(rank(0, on_gpu, gpu_util=100.0), rank(1, on_gpu, gpu_util=3.0)))
+    assert "kernel" not in verdict.summary
+
+
 # PyTorch 2.13, DeepSpeed 0.19: whose build was killed leaves the lock file.
 BATON: Stack = ("wait (torch/utils/file_baton.py:47)", "_jit_compile (torch/utils/cpp_extension.py:2400)",
                 "load (torch/utils/cpp_extension.py:1681)", "jit_load (deepspeed/ops/op_builder/builder.py:542)",

@@ -26,6 +26,7 @@ _NAPS = ("nanosleep", "clock_nanosleep")      # time.sleep(): calls that only ti
 _NOBODY_WAKES = (*_NAPS, "futex")             # ... that no other process's message ends
 MOST_STACKS = 64   # of those that wait, the commonest
 LONG_S = 1.5   # a look of less than that sees many a rank asleep
+FULL = 95.0    # per cent of the time that a GPU works
 _OTHER_ROWS = (DATA, STORAGE, COMPILE)        # whose waits have rows and times of their own
 
 
@@ -185,3 +186,10 @@ def _place(stack: Stack) -> str:
 
 def _call_of(rank: ObservedRank) -> str:
     return rank.main.call or rank.main.wchan if rank.main is not None else ""
+
+
+def tell_busy(ranks: Sequence[ObservedRank]) -> str:
+    """What ranks do that stand in one place, as the end of a sentence; "" = nothing."""
+    if all((rank.gpu_util or 0.0) >= FULL for rank in ranks):   # seen on an H100: a kernel that never ended
+        return "; all of their GPUs work without a pause: a kernel does not end, or waits for another rank"
+    return "; they ran in between, and may be busy" if any(rank.ran for rank in ranks) else ""

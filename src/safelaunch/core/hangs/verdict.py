@@ -27,7 +27,7 @@ from safelaunch.core.hangs.scene import (
     odd_names,
     odd_one,
 )
-from safelaunch.core.hangs.sleepers import find_asleep, verdict_on_naps, verdict_on_sleepers
+from safelaunch.core.hangs.sleepers import find_asleep, tell_busy, verdict_on_naps, verdict_on_sleepers
 from safelaunch.core.hangs.stacks import (
     MOVING,
     STUCK,
@@ -264,9 +264,8 @@ def _unknown(scene: Scene) -> HangVerdict:
         return HangVerdict("storage", f"{_standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
     if apart := verdict_on_naps(scene.ranks) or _apart(stuck):
         return apart
-    ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
     return HangVerdict("unknown", f"{_standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
-                       f"known here{ran}", 0.3)
+                       f"known here{tell_busy(stuck[0].ranks)}", 0.3)
 
 
 def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:

@@ -21,6 +21,14 @@ def test_the_deepest_frame_of_the_user_is_not_a_library_s() -> None:
     assert frame is not None and frame.path == "/home/u/train.py"
 
 
+def test_the_compiled_modules_of_libraries_are_no_users_code() -> None:
+    block = ["Traceback (most recent call last):", '  File "/home/ada/train.py", line 15, in launch',
+             "    kernel((1,), (32,), (out,))", '  File "cupy/_core/raw.pyx", line 101, in cupy._core.raw.RawKernel',
+             "cupy_backends.cuda.api.driver.CUDADriverError: CUDA_ERROR_ILLEGAL_ADDRESS"]
+    found = find_user_frame(block)
+    assert found is not None and (found.path, found.line) == ("/home/ada/train.py", 15)
+
+
 def test_a_traceback_of_libraries_has_no_user_frame() -> None:
     assert find_user_frame(BLOCK[:2] + BLOCK[4:]) is None
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _FRAME = re.compile(r'^[\s|+]{0,400}File "(?P<path>[^"]{0,4096})", line (?P<line>\d{1,12})(?:, in (?P<function>.*))?')
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib/python3")
+# Cython's modules name their sources from where they were built: "cupy/cuda/function.pyx" (seen on an H100).
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib/python3|^[^/].{0,400}\.p(?:yx|xd)$")
 # Who prints a traceback and goes on: the interpreter at exit and in __del__, logging, warnings that show their place.
 _IGNORED = re.compile(
     r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook"
