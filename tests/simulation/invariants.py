@@ -219,13 +219,24 @@ def _says_what_is_lost(sim: Sim, state: State) -> None:
     Two steps that are trained again are no lost progress: a log must name three below the checkpoint's (seed 20006548).
     """
     said = {attempt.number for attempt in state.attempts if attempt.lost is not None}
-    for attempt in sim.attempts:
+    for t, attempt, _ in sim.launches:
+        if any(_loses_its_leader(sim, job, t) for job in sim.all_jobs if job.id == attempt.job):
+            continue
         trained = attempt.step - attempt.first_step
         allowed = max(sim.scenario.save_every, 4) + SEEN_S / sim.scenario.step_s
         is_lost = attempt.told_step - attempt.first_step >= lost.ENOUGH
         if is_lost and trained > allowed and attempt.number not in said:
             sim.violate(f"attempt {attempt.number} was to go on from step {attempt.told_step}, has trained {trained} "
                         "steps from the start, and nobody says so")
+
+
+def _loses_its_leader(sim: Sim, job: Job, t: float) -> bool:
+    """Whether the leader of an attempt that was launched at `t` died before it could read its steps, and no standby was
+    there yet (seed 93000328).
+    """
+    died_t = _led_until(sim, job, t)
+    return died_t < min(job.ended_t, t + sim.scenario.load_s + SEEN_S) and not any(
+        died_t < took_t < job.ended_t for took_t, _ in sim.takeovers)
 
 
 def _accuses_with_reason(sim: Sim, state: State) -> None:
