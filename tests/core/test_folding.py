@@ -341,6 +341,12 @@ def test_a_requeued_job_is_the_same_one_started_again() -> None:
     assert state.successor is None and len(state.jobs) == 2
 
 
+def test_a_requeued_job_is_no_next_job_of_another_one_that_goes_on_in_its_place() -> None:
+    pen = end_attempt(started(), 1, "interrupted").write("handed_over", job="11", exclude=["n0"], why="n0 is lost")
+    state = pen.next_gen().write("job_started", job="13", nodes=["n1", "n2"], batch_host="n1", restart_count=0).state
+    assert (state.job.id if state.job else None, state.successor) == ("13", None)
+
+
 def shell_says(pen: Pen, code: int = 0, host: str = "host1", **data: Any) -> State:
     """The state once the batch script of job 11 has written down how the training ended."""
     line = Event(5000.0, pen.gen, 1_700_000_000, host, "ended_alone", {"job": "11", "exit_code": code, **data})

@@ -91,6 +91,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  faults=(Fault("forgets", 0.0), Fault("batch_crashes", 64.23, 212.4, 96),
                          Fault("batch_crashes", 85.7, 452.2, 15), Fault("truncate", 120.5, 0.0, 49),
                          Fault("all_ranks_fail", 139.61, 0.0, 15))), "gave_up", 3),
+    "a requeued job that Slurm has lost is no next job of the one that goes on in its place": (
+        Scenario(seed=93004586, nodes=4, pool=5, steps=117, step_s=2.0, save_every=50, save_s=5.0, load_s=10.0,
+                 limit_min=4, slurmd_timeout_s=30.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="requeue",
+                 site="no_scontrol", words="26.05", min_nodes=2, before_resize="works", notify="fails", faults=(
+                     Fault("worker_crashes", 54.46, 60.4, 47), Fault("preempt", 82.24, 0.0, 85),
+                     Fault("batch_crashes", 112.3, 443.0, 98), Fault("batch_silent", 149.96, 325.7, 48),
+                     Fault("one_way_cut", 181.21, 60.0, 37), Fault("leader_dies_at_call", 232.37, 0.0, 95))),
+        "completed", 9),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

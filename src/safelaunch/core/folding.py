@@ -71,7 +71,10 @@ def _job_started(state: State, event: Event) -> State:
         if known.id == job else known._replace(over=True) if known.started_t is not None else known
         for known in state.jobs
     )
-    successor = None if state.successor == job else state.successor
+    # Not one that has run before, either: it was requeued, and another job goes on in its place (simulated: test_found
+    # "a requeued job that Slurm has lost is no next job of the one that goes on in its place").
+    past = {job, *(known.id for known in jobs if known.started_t is not None)}
+    successor = None if state.successor in past else state.successor
     return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
                    checked=(), unfit=(), unfit_before=tuple(dict.fromkeys((*state.unfit_before, *dict(state.unfit)))),
                    usual_failures=(), lives=lives,
