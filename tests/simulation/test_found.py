@@ -99,6 +99,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("batch_crashes", 112.3, 443.0, 98), Fault("batch_silent", 149.96, 325.7, 48),
                      Fault("one_way_cut", 181.21, 60.0, 37), Fault("leader_dies_at_call", 232.37, 0.0, 95))),
         "completed", 9),
+    "a standby leaves the run to the new leader though the old one goes on to say that it has resigned": (
+        Scenario(seed=93004988, spare_nodes=1, pool=5, steps=117, step_s=0.5, save_s=0.1, load_s=0.5, limit_min=20,
+                 fs_latency_s=0.02, net_latency_s=0.0002, handles_signal=False, watchers=2, checks=(("n2", "hangs"),),
+                 has_checks=True, after_failure="before", nan="always", nan_step=78, notify="fails", faults=(
+                     Fault("gpu_dies", 5.43, 0.0, 53), Fault("all_ranks_fail", 10.71, 0.0, 39),
+                     Fault("one_way_cut", 49.24, 59.6, 8), Fault("rank_dies", 59.83, 0.0, 93),
+                     Fault("unreadable", 61.93, 17.1, 19))), "gave_up", 5),
     "a leader that stood still checks no node which another one uses": (
         replace(_PLAIN, seed=84005472, nodes=4, spare_nodes=1, pool=7, steps=63, step_s=2.0, save_every=50,
                 save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.003, fs_late_s=3.0,

@@ -46,7 +46,7 @@ def test_watcher_that_has_heard_nothing_yet_waits_for_a_pulse_that_comes_each_15
 
 
 def test_a_supervisor_that_has_claimed_the_lead_has_the_time_of_a_first_pulse_and_no_more() -> None:
-    silent = wait_for_pulse(receive(begin(0.0), 92.0, 5), 100.0)
+    silent = wait_for_pulse(read(receive(begin(0.0), 92.0, 4), 95.0, 5, has_resigned=True), 100.0)
     after_s = watch(silent, 100.0, 200.0)
     assert after_s is not None and 0 < after_s - (PULSE_S + TAKEOVER_S - CONTESTED_S) <= READ_EVERY_S
 

@@ -71,8 +71,8 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
 
 
 def wait_for_pulse(signs: Signs, now_s: float) -> Signs:
-    """Another supervisor has claimed the lead, and its first pulse is due."""
-    return replace(signs, heard_s=now_s, moved_s=now_s, reads=0, promise_s=PULSE_S)
+    """Another supervisor has claimed the lead, and its first pulse is due. What the one before said no longer counts."""
+    return replace(signs, heard_s=now_s, moved_s=now_s, reads=0, promise_s=PULSE_S, has_resigned=False)
 
 
 class PulseOf(Enum):
