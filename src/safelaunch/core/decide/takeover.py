@@ -71,7 +71,7 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
 
 
 def wait_for_pulse(signs: Signs, now_s: float) -> Signs:
-    """Another supervisor has claimed the lead, and its first pulse is due. What the one before said no longer counts."""
+    """Another supervisor has claimed the lead, and its first pulse is due. No word of the one before counts now."""
     return replace(signs, heard_s=now_s, moved_s=now_s, reads=0, promise_s=PULSE_S, has_resigned=False)
 
 
