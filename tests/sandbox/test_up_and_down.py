@@ -222,7 +222,12 @@ def test_the_verb_starts_a_sandbox_with_everything_and_cuts_a_node(fresh: Callab
 WITH_V2_ALONE = """\
 mount --make-rprivate / && mount -t tmpfs none /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup || exit 77
 if [ -d /run/dbus ]; then mount -t tmpfs none /run/dbus; fi
-"$@" && SLURM_CONF=$0/slurm.conf timeout 60 srun --nodes=2 hostname
+python=$1 folder=$2 name=${2##*/}
+"$python" -m safelaunch sandbox up --nodes=2 --dir="$folder" --name="$name" || exit 1
+SLURM_CONF=$folder/slurm.conf timeout 60 srun --nodes=2 hostname -s
+code=$?
+"$python" -m safelaunch sandbox down "$name" >&2   # from here alone its namespaces are seen
+exit $code
 """
 
 
@@ -230,13 +235,13 @@ def test_a_sandbox_runs_jobs_where_cgroup_v2_is_alone_and_no_systemd_answers_as_
     fresh: Callable[[str], Path]
 ) -> None:
     folder = fresh("v2")
-    up = [*SAFELAUNCH, "sandbox", "up", "--nodes=2", f"--dir={folder}", f"--name={folder.name}"]
-    done = subprocess.run(["unshare", "--mount", "bash", "-c", WITH_V2_ALONE, str(folder), *up],
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", WITH_V2_ALONE, "bash", sys.executable, str(folder)],
                           capture_output=True, text=True)
     if done.returncode == 77:
         pytest.skip(f"the kernel mounts no cgroup2 here: {done.stderr}")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()[-2:]) == ["n0", "n1"], done.stdout
+    assert_gone(folder)
 
 
 def test_two_kinds_of_crash_at_once_are_refused(sandbox: Sandbox) -> None:
