@@ -17,6 +17,7 @@ CPU = Path("/sys/fs/cgroup/cpu")
 SLOW = "n2"
 PERIOD_US, QUOTA_US = 50_000, 5_000
 
+
 @pytest.fixture
 def slowed(sandbox: Sandbox) -> Iterator[str]:
     """A node whose steps share a tenth of a core: slurmd hands its control group down to them."""

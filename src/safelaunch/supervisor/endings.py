@@ -15,12 +15,10 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.nodes import preserved
-from safelaunch.core.decide.successor import affordable
 from safelaunch.supervisor import handover, metering, nextjob, notifying
 from safelaunch.supervisor.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
-from safelaunch.supervisor.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
@@ -71,9 +69,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
-    if lead.nodes.partition is None:   # Slurm had no answer when this supervisor started
-        yield from ask_available(lead)
-    action = replace(action, exclude=affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition))
+    action = replace(action, exclude=(yield from nextjob.affordable(lead, action.exclude)))
     if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))

@@ -140,6 +140,15 @@ def with_known_nodes(
     return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
 
 
+def affordable(
+    lead: Leader, wanted: tuple[str, ...]
+) -> Generator[Command | float, Result | None, tuple[str, ...]]:
+    """The nodes `wanted` out, as far as the next job can start without them. sinfo is asked where it has not told yet.
+    """
+    yield from ask_available(lead)
+    return successor.affordable(lead.plan, lead.state, wanted, lead.nodes.partition)
+
+
 def change_next(
     lead: Leader, job: str, action: HandOver
 ) -> Generator[Command | float, Result | None, tuple[Result | None, HandOver]]:
@@ -153,8 +162,7 @@ def change_next(
             lead.successor.prepare, job, action.exclude, bool(lead.reach.lost), known, action.behind))
         if result is None or not result.is_ok or lead.nodes.partition is not None or not action.exclude:
             return result, action
-        yield from ask_available(lead)
-        fits = successor.affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition)
+        fits = yield from affordable(lead, action.exclude)
         if fits == action.exclude:
             return result, action
         known, action = (*known, *action.exclude), replace(action, exclude=fits)
