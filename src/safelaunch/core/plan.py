@@ -195,6 +195,11 @@ class Plan(NamedTuple):
         return self.nodes + self.spare_nodes
 
     @property
+    def awaited(self) -> AfterRun:
+        """What a run waits for that begins after this one, however it ends."""
+        return AfterRun(self.name, self.run_dir, self.job_name, is_any=True)
+
+    @property
     def tasks(self) -> int:
         """Tasks of an attempt on all nodes."""
         return self.tasks_on(self.nodes)

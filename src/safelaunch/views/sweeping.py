@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.resolve import Resolved
-from safelaunch.core.plan import AfterRun, Plan
+from safelaunch.core.plan import Plan
 from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
 from safelaunch.views.submitting import Agree, Lane, Sending, Submitted, Waits
@@ -133,8 +133,7 @@ class _LanePlace(Lane):
         plan = None if self._last is None else self._last._plan.result()
         if plan is None:
             return all_runs
-        before = AfterRun(plan.name, plan.run_dir, plan.job_name, is_any=True)
-        return Waits((*all_runs.after, before), all_runs.jobs)
+        return Waits((*all_runs.after, plan.awaited), all_runs.jobs)
 
     def await_job(self) -> tuple[str, ...]:
         plan = None if self._last is None else self._last._plan.result()

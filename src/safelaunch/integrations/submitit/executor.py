@@ -150,7 +150,6 @@ class SafelaunchExecutor(core.PicklingExecutor):
 
     def _send(self, sending: Sending, resolved: Resolved) -> Submitted:
         """Submit a run that waits for the one before it in its lane, however that ends, as those of a sweep do."""
-        from safelaunch.core.plan import AfterRun
         from safelaunch.views.submitting import Lane, Waits
 
         number, lane, waits = len(self._sent), Lane(), Waits()
@@ -158,8 +157,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
         lane.is_followed = number + at_once < self._asked
         if number >= at_once:
             before, job = self._sent[number - at_once]
-            after = AfterRun(before.plan.name, before.plan.run_dir, before.plan.job_name, is_any=True)
-            waits = Waits((after,), () if before.plan.cluster == "local" else (job,))
+            waits = Waits((before.plan.awaited,), () if before.plan.cluster == "local" else (job,))
         return sending.submit(resolved, waits=waits, lane=lane)
 
     def _new_run_dir(self, given: dict[str, Any]) -> str:
