@@ -6,7 +6,7 @@ And the bugs that matter most are found by chance as well, among a few seeds.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from safelaunch.supervisor import (
     handover,
     loop,
     lostprogress,
+    nextjob,
     observe,
     resuming,
     slowing,
@@ -85,6 +86,12 @@ def _accuse_the_first(*words: Any, judge: Any = judge_speed) -> Any:
 def _no_step(*words: Any) -> Iterator[float]:
     """An act that is over at once."""
     yield from ()
+
+
+def _all_nodes_of_the_job(lead: Leader, wanted: tuple[str, ...]) -> Generator[float, None, tuple[str, ...]]:
+    yield from ()
+    assert lead.state.job is not None
+    return lead.state.job.nodes
 
 
 def _give_up_at_once(state: State, plan: Any) -> GiveUp | None:
@@ -166,7 +173,7 @@ _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
 _NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
 _NO_CANCEL: list[Patch] = [(slurmends, "ending_of", lambda *words: "preempted")]
-_NO_CAP: list[Patch] = [(endings, "affordable", lambda plan, state, *words: state.job.nodes)]
+_NO_CAP: list[Patch] = [(nextjob, "affordable", _all_nodes_of_the_job)]
 _DOUBLE_LAUNCH: list[Patch] = [(SimWorld, "launch", _launch_twice)]
 _BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () if result.is_ok else None),
                                 (Successor, "job_from", _nothing)]
