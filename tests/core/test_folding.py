@@ -183,6 +183,13 @@ def test_an_attempt_ends_once_whatever_a_late_supervisor_adds() -> None:
     assert (state.attempt.ended, state.restarts) == ("completed", 0)
 
 
+def test_a_hold_by_safelaunch_itself_is_over_once_an_attempt_starts() -> None:
+    pen = end_attempt(started(), 1, "failed").write("held", job="11", why="nobody can tell")
+    assert (pen.state.held, pen.state.holder("bob")) == ("nobody can tell", "safelaunch")
+    pen.write("attempt_started", attempt=2, job="12", nodes=["n0"])
+    assert (pen.state.held, pen.state.holder("bob")) == (None, "bob")
+
+
 def test_the_first_end_of_a_run_is_final() -> None:
     state = started().write("stopped", why="alice touched kill").write("completed", why="all done").state
     assert state.ended == Ended("stopped", 12, "alice touched kill", 1004.0)

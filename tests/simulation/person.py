@@ -77,6 +77,15 @@ def resume(person: Person) -> None:
             _repeat(person, lambda: queuehold.release_jobs(run))
 
 
+def answer(person: Person) -> None:
+    """Somebody finds the run on hold by safelaunch itself, looks the job up in Slurm's books, and decides."""
+    if any(word == "scancel" for _, word in person.sim.said) or person.sim.cancelled_late:
+        _touch(person.sim, "kill")
+        person.sim.a_person_says("kill")
+    else:
+        resume(person)
+
+
 def _repeat(person: Person, turn: Callable[[], Turned]) -> Turned:
     for _ in range(TRIES):
         turned = turn()

@@ -24,7 +24,7 @@ from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
 from tests.simulation.invariants import check
 from tests.simulation.net import Net
-from tests.simulation.person import Person
+from tests.simulation.person import Person, answer
 from tests.simulation.process import EPOCH_T, Actor, Supervisor, Watching
 from tests.simulation.resizing import Conversions
 from tests.simulation.scenario import Scenario
@@ -43,6 +43,7 @@ LIMBO_S = 90.0        # ... for one whose batch host died: its next job asks for
 BOTH_S = 20.0         # ... for a job that nothing keeps back, and the one that has submitted it
 MAX_JOBS = 30         # of a run; those with the most bad luck need ten
 QUIET_S = 20.0        # after the run's end: does anything still start?
+ANSWER_S = 900.0      # for a person to hear that the run is on hold by safelaunch, and to look up why
 
 
 @dataclass
@@ -94,6 +95,7 @@ class Sim:
         self.cancelled_late = False      # a person cancelled a job whose script had ended: it may count, or not
         self.people: list[Person] = []
         self.holds: list[list[float]] = []               # from when on nothing new is to start; and until when
+        self._answer_t = 0.0             # when a person says what only people know
         self.all_jobs: list[Job] = []
         self.launches: list[tuple[float, Attempt, Supervisor]] = []
         self.takeovers: list[tuple[float, Supervisor]] = []
@@ -140,6 +142,8 @@ class Sim:
         self.clock.after(LOOK_EVERY_S, self._look)
         try:
             self.clock.run(self.bound_t)
+            if self._answer_t:
+                self.clock.run(self._answer_t + self.bound_t - self.scenario.faults_end_t)
         except Spinning as error:
             self.violations.append(f"time stands still: {error}")
         state = self.state()
@@ -178,7 +182,9 @@ class Sim:
 
     def _look(self) -> None:
         """Over once the run has ended, no job is left, and nothing starts any more."""
-        quiet = not any(job.is_live for job in self.all_jobs) and self.clock.t >= min(self.scenario.faults_end_t, 400.0)
+        self._look_for_hold()
+        quiet = not any(job.is_live for job in self.all_jobs) and self.clock.t >= max(
+            min(self.scenario.faults_end_t, 400.0), self._answer_t)
         if not quiet:
             self._ended_t = None
         elif self._ended_t is None:
@@ -187,6 +193,13 @@ class Sim:
             waits_for_watch = bool(self.watchers) and self.clock.t - self._ended_t < WATCH_S
             self.clock.is_over = not waits_for_watch or self.state().ended is not None
         self.clock.after(LOOK_EVERY_S, self._look)
+
+    def _look_for_hold(self) -> None:
+        """Where safelaunch itself has put the run on hold, there is a note in the file."""
+        hold = self.run_dir / "control" / "hold"
+        if not self._answer_t and hold.exists() and hold.stat().st_size:
+            self._answer_t = self.clock.t + ANSWER_S
+            self.clock.at(self._answer_t, lambda: self.types(answer))
 
     def state(self) -> State:
         """The fold of the journal as it lies in the run folder."""

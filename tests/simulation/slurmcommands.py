@@ -142,7 +142,8 @@ class Slurm(Controller):
         wanted = words["--jobs"].split(",")
         rows = []
         for job in self.sim.all_jobs:
-            state = "RUNNING" if job.state == "COMPLETING" else job.state
+            # It knows the end of a job that squeue calls COMPLETING for minutes (22.05, measured).
+            state = ("REQUEUED" if job.is_requeued else job.end) if job.state == "COMPLETING" else job.state
             state = "CANCELLED by 1000" if state == "CANCELLED" else state
             if job.id in wanted:
                 rows.append(f"{job.id}|{state}|{'1:0' if state == 'FAILED' else '0:0'}\n")

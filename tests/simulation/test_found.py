@@ -402,6 +402,12 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=430543, nodes=4, pool=7, steps=43, load_s=10.0, limit_min=8, net_latency_s=0.0005, standby=False,
                  watchers=0, has_sacct=False, faults=(
                      Fault("all_ranks_fail", 10.9, 0.0, 84), Fault("wall_jump", 56.5, 0.0, 15))), "gave_up", 3),
+    "a step of a dead node that ended as by scancel is no person's cancel": (
+        Scenario(seed=93022505, nodes=3, spare_nodes=1, pool=5, steps=155, step_s=2.0, load_s=10.0, limit_min=4,
+                 net_latency_s=0.001, via="watch", site="refuses_sbatch", words="26.05", min_nodes=2,
+                 before_resize="works", notify="fails", faults=(
+                     Fault("batch_crashes", 35.67, 136.3, 5), Fault("worker_crashes", 58.25, 637.9, 27),
+                     Fault("preempt", 289.07, 0.0, 55))), "completed", 5),
 }
 
 

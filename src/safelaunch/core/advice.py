@@ -37,7 +37,7 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
     does = "restarts" if attempt.has_failed else "goes on"
     hold = next((request for request in requests if request.name == "hold"), None)
     if hold is not None:
-        return f"{does} when its hold ends: {hold.who} put the run on hold (safelaunch resume){if_again}"
+        return f"{does} when its hold ends: {state.holder(hold.who)} put the run on hold (safelaunch resume){if_again}"
     return f"{does} by itself{if_again}"
 
 

@@ -92,7 +92,7 @@ def _attempt_started(state: State, event: Event) -> State:
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
         resize=None if resize is None else Resize(int(resize["from"]), int(resize["to"]), str(resize["output"])),
     )
-    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
+    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None, held=None)
 
 
 def _change_attempt(state: State, event: Event, **changes: Any) -> State:
@@ -241,6 +241,10 @@ def _unknown_words(state: State, event: Event) -> State:
     return replace(state, unknown_words=(str(event.data["job"]), str(event.data["said"])))
 
 
+def _held(state: State, event: Event) -> State:
+    return replace(state, held=str(event.data["why"]))
+
+
 def _took_over(state: State, event: Event) -> State:
     return replace(state, leader=event.host, standby=None if state.standby == event.host else state.standby)
 
@@ -322,6 +326,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "took_over": _took_over,
     "slurm": lambda state, event: replace(state, slurm=str(event.data["version"])),
     "unknown_words": _unknown_words,
+    "held": _held,
     "local_folder_taken": _local_folder_taken,
     "handed_over": _handed_over,
     "successor_lost": lambda state, event: replace(state, successor=None, successor_excludes=()),

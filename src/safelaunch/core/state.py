@@ -180,6 +180,7 @@ class State:
     slurm: str | None = None                # the version of the Slurm on the last job's nodes
     local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
+    held: str | None = None                 # why safelaunch itself put the run on hold; None once an attempt starts
     kill_who: str | None = None
     pace: StepPace | None = None            # the level of seconds per step that the next supervisor goes on with
     slower: Slower | None = None            # the drop of speed that lasts
@@ -192,6 +193,10 @@ class State:
     gen: int = 0
     leader: str | None = None
     last_t: float | None = None
+
+    def holder(self, who: str) -> str:
+        """Who put the run on hold, where the request for it is the user `who`'s."""
+        return who if self.held is None else "safelaunch"
 
     @property
     def job(self) -> Job | None:

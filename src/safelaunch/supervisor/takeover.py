@@ -14,7 +14,7 @@ from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
-from safelaunch.core import acts
+from safelaunch.core import acts, jobstates
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ACTS, NOTE, ActKind, Settling
 from safelaunch.core.decide import cancel, unwritten
@@ -181,8 +181,8 @@ def meet_the_job_before(lead: Leader) -> None:
         canceller = who_cancelled(lead, before.id)
         if canceller is Canceller.PERSON:
             lead.course.job_ends(JobEnd.CANCELLED)   # no job comes back from a scancel
-        elif canceller is Canceller.UNTOLD:
-            hold_for_people(lead, before.id)
+        elif canceller in (Canceller.UNTOLD, Canceller.UNSAID):
+            hold_for_people(lead, before.id, canceller)
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
@@ -195,14 +195,15 @@ def meet_the_job_before(lead: Leader) -> None:
                     lead.writer.event("fenced", attempt=attempt.number))
 
 
-def hold_for_people(lead: Leader, job: str) -> None:
-    """Hold the run: Slurm ended the last job with an unknown message, and has forgotten why. Going on could undo a
-    person's cancel; stopping could lose the run.
+def hold_for_people(lead: Leader, job: str, untold: Canceller) -> None:
+    """Hold the run: nobody tells why the last job ended. Going on could undo a person's cancel; stopping could lose the
+    run (simulated: test_found "a step of a dead node that ended as by scancel is no person's cancel").
     """
-    why = (f"job {job} was ended by Slurm in words that this safelaunch does not know, and nobody can tell whether a "
-           f"person cancelled it: safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
+    why = f"nobody can tell whether a person cancelled job {job}: {untold.value}"
     lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
-    lead.say(f"the run is put on hold: {why}")
+    lead.record(lead.writer.event("held", job=job, why=why))
+    lead.say(f"the run is put on hold: {why}. safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} "
+             "ends the run")
     observe.read_requests(lead)
 
 
@@ -252,14 +253,18 @@ def _is_called(lead: Leader) -> bool:
 
 
 def _state_of(lead: Leader, job: str, is_last: bool) -> str | None:
-    """Slurm's state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge).
+    """Slurm's state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge). sacct also has the
+    end of a job that squeue calls COMPLETING, for minutes where a node of it is silent (22.05, measured).
 
     "" = nobody knows it any more, None = no clear answer. `is_last`: this job itself is being ended.
     """
     ask = partial(lead.ask_slurm, deadline_s=LAST_ASK_S if is_last else ASK_S, is_last=is_last)
     asked = ask(slurm.squeue_job(job))
     state = None if asked is None else lead.successor.state_of(asked, job)
-    return state or lead.successor.account_state(ask(slurm.sacct([job])), job) or state
+    if state and state != jobstates.COMPLETING:
+        return state
+    account = lead.successor.account_state(ask(slurm.sacct([job])), job)
+    return account if account and (account in jobstates.FINISHED or not state) else state
 
 
 def settle_intents(lead: Leader) -> None:

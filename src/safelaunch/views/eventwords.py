@@ -224,6 +224,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
                                         f"supervisor uses another folder there"),
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
+    "held": lambda data: f"safelaunch put the run on hold{_because(data)}",
     "handed_over": _handed_over,
     "successor_lost": lambda data: f"job {data['job']}, which was to go on, is lost{_because(data)}",
     "successor_relaxed": lambda data: f"job {data['job']} excludes fewer nodes now{_because(data)}",

@@ -95,7 +95,8 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
                        "on_bad_node": "exclude", "skip": []},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
-        "notify": {"to": [], "command": [], "when": ["gave_up", "hang", "suspect_node", "completed"], "smtp": None},
+        "notify": {"to": [], "command": [], "when": ["gave_up", "hang", "suspect_node", "completed", "held"],
+                   "smtp": None},
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ EVENTS: list[tuple[str, dict[str, object], str]] = [
     ("took_over", {"job": "11"}, "took_over"),
     ("lost_progress", {"attempt": 1, "why": "step 1"}, "lost_progress"),
     ("preserved", {"until": 9999.0, "nodes": ["n1"]}, "preserved"),
+    ("held", {"job": "11", "why": "nobody can tell"}, "held"),
 ]
 
 

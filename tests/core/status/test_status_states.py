@@ -32,6 +32,7 @@ CHECKED = ("checks_passed", {"job": "12", "nodes": ["n0", "n1"], "unknown": []})
 SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
 DONE = ("completed", {"exit_code": 0, "why": "done"})
 RUNS = [SUBMITTED, STARTED, ATTEMPT]
+UNTOLD = ("held", {"job": "12", "why": "nobody can tell"})
 HOLD, KILL, KILL_NOW = Request("hold", "bob", 5.0), Request("kill", "bob", 5.0), Request("kill-now", "bob", 5.0)
 
 CHECKPOINT = Request("checkpoint", "bob", 5.0)
@@ -100,10 +101,11 @@ def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, n
     ([*RUNS, asked("of_a_later_version")], [], "ending", "attempt 1 is being ended: of a later version"),
     (RUNS, [HOLD], "running", "attempt 1 is running"),
     ([*RUNS, FAILED], [HOLD], "on_hold", "bob put the run on hold: nothing new is started until it is resumed"),
+    ([*RUNS, FAILED, UNTOLD], [HOLD], "on_hold", "safelaunch put the run on hold (nobody can tell): nothing new is"),
     ([*RUNS, asked("kill"), FAILED], [KILL], "restarting", "attempt 1 is over"),
 ], ids=["kill, not seen yet", "kill, seen", "kill, deaf", "checkpoint", "with a longer wait", "overruled",
         "kill-now", "a rank died", "hang", "time limit", "lost progress",
-        "unknown row", "hold beside an attempt", "hold between attempts", "over after a kill"])
+        "unknown row", "hold beside an attempt", "hold between attempts", "hold by itself", "over after a kill"])
 def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
     events: Events, requests: list[Request], name: str, said: str
 ) -> None:

@@ -84,7 +84,7 @@ def _held(state: State, seen: Observation, plan: Plan) -> Action | None:
     asked = seen.asked("hold")
     if asked is None:
         return None
-    why = f"{asked.who} put the run on hold"
+    why = f"{state.holder(asked.who)} put the run on hold"
     if plan.cluster == "local":
         return None if seen.ending else Wait(seen.now + 2.0, why)
     return HandOver(bad_nodes(state, seen), why, held=True)

@@ -23,7 +23,8 @@ class Canceller(Enum):
 
     PERSON = "a person"
     NOBODY = "no person: it ended otherwise"
-    UNTOLD = "Slurm ended it in words that are not known, and nobody tells"
+    UNTOLD = "Slurm ended it in words that this safelaunch does not know"
+    UNSAID = "a step of it was ended as a scancel does it, and Slurm has not said yet how the job itself ended"
     ASK = "Slurm is to be asked"
 
 
@@ -53,7 +54,8 @@ class Witnesses(NamedTuple):
 
 
 def judge(seen: Witnesses) -> Canceller:
-    """Who cancelled the job. No trace of a person means nobody did; where time runs out, a person's cancel is final."""
+    """Who cancelled the job. No trace of a person means nobody did; where time runs out with a trace, nobody can tell.
+    """
     if seen.noted:
         return Canceller.PERSON
     if seen.announced:   # a watch's note came first: the guard cancelled a job that was already cancelled
@@ -67,7 +69,7 @@ def judge(seen: Witnesses) -> Canceller:
     if seen.state is None or seen.state in jobstates.ON_NODES:
         if not seen.is_late:
             return Canceller.ASK
-        return Canceller.PERSON if seen.is_likely else Canceller.UNTOLD if seen.is_unread else Canceller.NOBODY
+        return Canceller.UNSAID if seen.is_likely else Canceller.UNTOLD if seen.is_unread else Canceller.NOBODY
     if seen.is_unread and seen.state == "":
         return Canceller.UNTOLD
     return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY

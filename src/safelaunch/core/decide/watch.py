@@ -355,7 +355,7 @@ def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple
     if done is not None:
         return _end(run, RunEnd.COMPLETED, DONE, done)
     if (hold := run.asked("hold")) is not None:
-        return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
+        return Judgement("held", f"{why}; {run.state.holder(hold.who)} put the run on hold until `safelaunch resume`")
     seen = Observation(now=now, nodes=(), requests=run.requests, ending=JobEnd.UNKNOWN)   # a job at its end, why ever
     action = rows.decide(run.state, seen, run.plan).action
     if isinstance(action, Finish):

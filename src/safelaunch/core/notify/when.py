@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 NAMES = ("gave_up", "completed", "stopped", "hang", "suspect_node", "restarted", "took_over", "lost_progress",
-         "preserved")
-DEFAULT = ("gave_up", "hang", "suspect_node", "completed")
+         "preserved", "held")
+DEFAULT = ("gave_up", "hang", "suspect_node", "completed", "held")

@@ -65,6 +65,8 @@ WORDS: dict[str, Word] = {
                           ("lost_progress",), _of_attempt),
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",
                       ("preserved",), _of_site),
+    "held": Word(FAILURE, "waits for you", "safelaunch has put the run on hold: only a person knows why a job ended.",
+                 ("held",), lambda _, event: str(event.data["job"])),
 }
 ENDS = ("gave_up", "completed", "stopped")
 _BY_EVENT = {event: name for name, word in WORDS.items() for event in word.events}

@@ -45,8 +45,9 @@ def judge(
         return _asked_to_end(state, attempt, speech, now, requests, grace_s) or _completing(plain, state, word)
     hold = next((request for request in requests if request.name == "hold"), None)
     if hold is not None and plain.name in ("queued", WAITING, "starting", "restarting"):
-        return RunCondition(ON_HOLD, f"{hold.who} put the run on hold: nothing new is started until it is resumed; "
-                               f"{plain.sentence}", hold.t)
+        because = f" ({state.held})" if state.held else ""
+        return RunCondition(ON_HOLD, f"{state.holder(hold.who)} put the run on hold{because}: nothing new is started "
+                                     f"until it is resumed; {plain.sentence}", hold.t)
     return plain
 
 
