@@ -408,6 +408,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  before_resize="works", notify="fails", faults=(
                      Fault("batch_crashes", 35.67, 136.3, 5), Fault("worker_crashes", 58.25, 637.9, 27),
                      Fault("preempt", 289.07, 0.0, 55))), "completed", 5),
+    "a checkpoint that a smaller attempt has overwritten right before its leader died is not for all nodes": (
+        Scenario(seed=93016003, pool=2, steps=44, step_s=0.5, save_s=5.0, load_s=10.0, limit_min=20,
+                 net_latency_s=0.0002, handles_signal=False, via="watch", site="no_dependency", preserve_s=120.0,
+                 min_nodes=1, before_resize="works", nan="once", nan_step=37, faults=(
+                     Fault("forgets", 0.0), Fault("worker_silent", 3.37, 5.4, 85), Fault("extend", 6.1, 0.0, 49),
+                     Fault("batch_silent", 27.91, 123.6, 11), Fault("worker_crashes", 108.21, 150.2, 95))),
+        "gave_up", 5),
 }
 
 

@@ -236,12 +236,12 @@ def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
 
 
 def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
-    """Note the step that the log has named; the journal gets one a minute."""
+    """Note the step that the log has named; the journal gets one a minute, and one that overwrites a checkpoint."""
     attempt = lead.state.attempt
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S):
+    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or lostprogress.has_overwritten(attempt, talk.step):
         lead.record(event)
     else:
         lead.note(event)
