@@ -83,6 +83,18 @@ def test_a_preempted_job_is_cancelled_in_low(booked: Sandbox) -> None:
     assert low not in booked.slurm(["squeue", "-h", "-o", "%A"]).split()
 
 
+@pytest.mark.parametrize("end", ["CANCELLED", "NODE_FAIL"])
+def test_the_end_of_a_job_that_a_silent_node_keeps_completing_is_known_to_sacct(booked: Sandbox, end: str) -> None:
+    """supervisor.takeover asks it who ended the job before, which squeue calls COMPLETING for minutes."""
+    job = submit(booked, "-N2", "-w", "n1,n2")
+    wait_for_running(booked, job)
+    booked.crash("n2", silent=True)
+    booked.slurm(["scancel", job] if end == "CANCELLED" else
+                 ["scontrol", "update", "nodename=n1", "state=down", "reason=test"])
+    wait_until(lambda: state(booked, job).split(" ")[0] == end, 60, f"sacct does not say {end}", 0.1)
+    assert booked.slurm(["squeue", "-h", "-j", job, "-o", "%T"]).strip() == "COMPLETING"
+
+
 def test_main_is_not_preempted(booked: Sandbox) -> None:
     main = submit(booked, "-N3", "--exclusive")
     wait_for_running(booked, main)

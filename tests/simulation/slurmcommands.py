@@ -143,7 +143,7 @@ class Slurm(Controller):
         rows = []
         for job in self.sim.all_jobs:
             # It knows the end of a job that squeue calls COMPLETING for minutes (22.05, measured).
-            state = ("REQUEUED" if job.is_requeued else job.end) if job.state == "COMPLETING" else job.state
+            state = ("PENDING" if job.is_requeued else job.end) if job.state == "COMPLETING" else job.state
             state = "CANCELLED by 1000" if state == "CANCELLED" else state
             if job.id in wanted:
                 rows.append(f"{job.id}|{state}|{'1:0' if state == 'FAILED' else '0:0'}\n")
