@@ -222,6 +222,8 @@ class Drill:
         parts = [path.read_text(errors="replace") for path in sorted(self.run_dir.glob("slurm-*.out"))]
         parts += [f"{e.t:.2f} {e.host} {e.event} {json.dumps(dict(e.data))[:300]}" for e in self.events()[-40:]]
         parts += [path.read_text(errors="replace")[-2000:] for path in self.local_dirs_files("leader.out")]
+        logs = sorted((self.run_dir / "attempts").glob("0*/main.log"))
+        parts += [f"--- {path.parent.name}\n{path.read_text(errors='replace')[-2000:]}" for path in logs[-2:]]
         try:
             parts += self.jobs()
         except SandboxError as failure:   # where slurmctld's silence is the fault
