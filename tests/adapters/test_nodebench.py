@@ -10,7 +10,7 @@ from safelaunch.adapters.nodebench import BenchQuestion, NodeBench
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.slurm import Command
 from safelaunch.core.slow.bench import Speed
-from safelaunch.core.slow.fleet import FEW_ROUNDS
+from safelaunch.core.slow.fleet import LOOK
 
 NODES = ("n0", "n1", "n2", "n3")
 
@@ -43,7 +43,7 @@ def test_all_are_measured_once_the_slowest_again_and_pairs_and_the_slow_one_is_n
     judged = bench.judged()
     assert [one.node for one in judged if one.speed is Speed.SLOW] == ["n2"]
     assert [one.speed for one in judged].count(Speed.GOOD) == 3
-    assert sum(node == "n2" for node, is_pair in helpers.asked if not is_pair) == FEW_ROUNDS
+    assert sum(node == "n2" for node, is_pair in helpers.asked if not is_pair) == LOOK
     assert [is_pair for _, is_pair in helpers.asked].count(True) == 4
 
 

@@ -25,7 +25,23 @@ def test_a_node_slower_by_2_5_percent_is_found_and_no_other_accused(nodes: int) 
 @each("nodes", [4, 8, 16])
 def test_a_few_healthy_nodes_that_differ_by_a_third_of_the_tolerance_accuse_nobody(nodes: int) -> None:
     rng = random.Random(f"differ {nodes}")   # four accused 1.3 % of their nodes so
-    assert sum(len(accused(rng, nodes, 0.0, 0.005, 0.005)) for _ in range(1600 // nodes)) <= 4
+    assert sum(len(accused(rng, nodes, 0.0, 0.005, 0.005)) for _ in range(3200 // nodes)) <= 8
+
+
+@each("nodes", [4, 8, 16])
+def test_what_a_round_changes_for_all_nodes_alike_hides_no_slow_node(nodes: int) -> None:
+    rng = random.Random(f"drift {nodes}")   # GPUs that warm up; a machine that nodes share
+    rounds = [{str(number): math.exp(rng.gauss(0, 0.005) - 0.01 * turn - (0.025 if number == 0 else 0))
+               for number in range(nodes)} for turn in range(FEW_ROUNDS)]
+    assert [score.node for score in judge_fleet(rounds) if score.is_slow] == ["0"]
+
+
+def test_one_bad_measurement_of_a_node_hides_no_other_one_that_is_slow() -> None:
+    rng = random.Random("bad")
+    rounds = [{name: math.exp(rng.gauss(0, 0.005) - (0.025 if name == "d" else 0)) for name in "abcd"}
+              for _ in range(FEW_ROUNDS)]
+    rounds[6]["a"] *= 0.95
+    assert [score.node for score in judge_fleet(rounds) if score.is_slow] == ["d"]
 
 
 @each("noise", [0.0, 0.005, 0.02, 0.1])
@@ -61,8 +77,8 @@ def test_a_quiet_large_fleet_is_not_measured_again() -> None:
     assert measured_again([{str(number): 1.0 for number in range(LARGE)}], TOLERANCE) == ()
 
 
-@each(("slow_by", "rounds"), [(0.0, LOOK), (0.01, FEW_ROUNDS)])
-def test_a_few_nodes_are_all_measured_until_none_of_them_can_be_slow(slow_by: float, rounds: int) -> None:
+@each(("slow_by", "rounds"), [(0.0, LOOK), (0.01, FEW_ROUNDS), (0.1, LOOK)])
+def test_a_few_nodes_are_all_measured_until_it_is_clear_which_of_them_is_slow(slow_by: float, rounds: int) -> None:
     rates, taken = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0 - slow_by}, 1
     while again := measured_again([rates] * taken, TOLERANCE):
         assert again == tuple(rates)

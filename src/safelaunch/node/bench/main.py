@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAMES = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read")
-EACH_S = {"torch": 90.0, "matmul": 30.0, "memory": 30.0, "disk": 60.0}   # PyTorch from a shared disk: a minute
+EACH_S = {"torch": 90.0, "matmul": 60.0, "memory": 60.0, "disk": 60.0}   # PyTorch from a shared disk: a minute
 REPEATS = 5
 MOST_REPEATS = 100
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from safelaunch.node.children import Outcome
 
 COPY_BYTES = 128 << 20   # more than most caches of one core's share hold
-COPIES = 2               # in one sample
-SIZE = 96                # rows and columns of a product in plain Python: 0.1 s
+COPIES = 2               # in one turn
+SIZE = 96                # rows and columns of a product in plain Python: 0.03 to 0.1 s
+SAMPLE_S = 0.25          # of processor time in one sample: in less, one slice of the scheduler is some per cent
 # Prints {"torch": null} or its device and for each GPU (or the CPU) a list of rates. bfloat16: as trainings do.
 TORCH = f"import json, sys, time\n{IMPORT_TORCH}" + """repeats = int(sys.argv[1])
 gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -135,7 +136,9 @@ def _rates(work: Callable[[], None], amount: float, repeats: int) -> list[float]
     """In thousand millions a second; the first turn warms caches up, and is left out."""
     found = []
     for _ in range(repeats + 1):
-        start_s = time.perf_counter()
-        work()
-        found.append(amount / (time.perf_counter() - start_s) / 1e9)
+        start_s, until_s, times = time.perf_counter(), time.process_time() + SAMPLE_S, 0
+        while not times or time.process_time() < until_s:
+            work()
+            times += 1
+        found.append(amount * times / (time.perf_counter() - start_s) / 1e9)
     return found[1:]
