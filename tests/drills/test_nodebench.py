@@ -111,7 +111,7 @@ def test_of_four_nodes_the_one_with_a_tenth_of_a_core_is_called_slow_and_no_othe
     work = make_workdir(sandbox)
     done = sandbox.run([*installation.argv, "nodes", "bench", "n[0-3]", "--json", "--skip", "matmul", "--skip",
                         "gpu_memory", "--skip", "bus", "--repeats", "1", "--tolerance", "40", "--", "--partition=main"],
-                       user=ALICE, cwd=work, env=installation.env, timeout_s=120)
+                       user=ALICE, cwd=work, env=installation.env, timeout_s=300)
     told = json.loads(done.stdout)
     verdicts = {row["node"]: row["verdict"] for row in told["nodes"]}
     assert verdicts == {**dict.fromkeys(sandbox.nodes, "good"), slowed: "slow"}, told
