@@ -25,6 +25,13 @@ alone = pytest.mark.skipif(not IS_LONG, reason="other tests on the same cores ma
                                                "with SAFELAUNCH_LONG=1")
 
 
+def dissolve(group: Path) -> None:
+    """Give its processes back to the root of the tree, and remove it."""
+    for text in (group / "cgroup.procs").read_text().split():
+        (CPU / "cgroup.procs").write_text(text)
+    group.rmdir()
+
+
 @pytest.fixture
 def slowed(sandbox: Sandbox) -> Iterator[str]:
     """A node whose steps share a tenth of a core: slurmd hands its control group down to them."""
@@ -39,9 +46,7 @@ def slowed(sandbox: Sandbox) -> Iterator[str]:
             (group / "cgroup.procs").write_text(str(pid))
         yield SLOW
     finally:
-        for text in (group / "cgroup.procs").read_text().split():
-            (CPU / "cgroup.procs").write_text(text)
-        group.rmdir()
+        dissolve(group)
 
 
 @pytest.fixture(params=[0.025, 0.0], ids=["one 2.5 % slower", "all alike"])
@@ -79,9 +84,7 @@ def fair(sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[float]:
             burner.kill()
             burner.wait()
         for group in groups:
-            for text in (group / "cgroup.procs").read_text().split():
-                (CPU / "cgroup.procs").write_text(text)
-            group.rmdir()
+            dissolve(group)
         os.sched_setaffinity(0, set(cores))
 
 

@@ -22,16 +22,16 @@ def is_open(lead: Leader) -> bool:
 def is_near(lead: Leader) -> bool:
     """Whether that may be known soon, or a checkpoint be overwritten, so that its log is read each second."""
     attempt = lead.state.attempt
-    if attempt is not None and has_overwritten(attempt, max(attempt.whole_steps, default=0)):
+    if attempt is not None and overwrites(attempt, max(attempt.whole_steps, default=0)):
         return True
     is_counted = attempt is not None and lead.running.counted.attempt == attempt.number
     has_begun = is_counted and counters.has_begun(lead.running.counted.counters)
     return is_open(lead) and not has_begun and lead.now_s - lead.running.launched_s < NEAR_S
 
 
-def has_overwritten(attempt: Attempt, step: int) -> bool:
-    """Whether an attempt that has not loaded its checkpoint makes one again that was there, now that it is at `step`.
-    The next supervisor has to know, though this one dies at once: it can be for another number of nodes (simulated:
+def overwrites(attempt: Attempt, step: int) -> bool:
+    """Whether an attempt that has not loaded its checkpoint makes one again that was there, on its way to `step`. The
+    next supervisor has to know, though this one dies at once: it can be for another number of nodes (simulated:
     test_found "a checkpoint that a smaller attempt has overwritten right before its leader died is not for all nodes").
     """
     return attempt.lost is not None and any((attempt.step or 0) < known <= step for known in attempt.whole_steps)

@@ -241,7 +241,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or lostprogress.has_overwritten(attempt, talk.step):
+    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or lostprogress.overwrites(attempt, talk.step):
         lead.record(event)
     else:
         lead.note(event)

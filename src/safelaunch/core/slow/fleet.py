@@ -50,9 +50,9 @@ def measured_again(rounds: Sequence[Rates], tolerance: float) -> tuple[str, ...]
         return ()
     if is_large:
         return _slowest(first, tolerance)
-    return tuple(first) if len(rounds) < LOOK or any(
-        score.deficit >= tolerance / 2 and not (score.is_slow and score.z >= CLEAR_Z)
-        for score in judge_fleet(rounds, tolerance)) else ()
+    is_open = len(rounds) < LOOK or any(score.deficit >= tolerance / 2 and not (score.is_slow and score.z >= CLEAR_Z)
+                                        for score in judge_fleet(rounds, tolerance))
+    return tuple(first) if is_open else ()
 
 
 def _slowest(first: Rates, tolerance: float) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def judge_fleet(rounds: Sequence[Rates], tolerance: float = TOLERANCE) -> tuple[
     logs = [own[node] for node in order]
     firsts = [math.log(rate) for rate in rounds[0].values()] if is_large else logs
     between = robust_deviation(firsts, median(firsts)) if len(own) >= SHOWN else 0.0
-    within = max(FLOOR, _noise(list(seen.values()), 0 if is_large else len(rounds) - 1))
+    within = 0.0 if is_large else max(FLOOR, _noise(list(seen.values()), len(rounds) - 1))
     found = []
     for index, node in enumerate(order):
         level, times = _median_without(logs, index), len(seen[node])
