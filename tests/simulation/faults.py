@@ -317,10 +317,7 @@ def _step_ended(sim: Sim, fault: Fault) -> None:
 
 def _touch(name: str) -> Callable[[Sim, Fault], None]:
     def touch(sim: Sim, fault: Fault) -> None:
-        path = sim.run_dir / "control" / name
-        path.touch()
-        os.utime(path, (sim.server_t(), sim.server_t()))
-        sim.hosts["login"].mount.client.changed(path)
+        person.touch(sim, name)
         sim.a_person_says(name)
     return touch
 

@@ -60,7 +60,7 @@ def hold(person: Person) -> None:
     """As `safelaunch hold`: the file, then the jobs that wait."""
     run = runfolder.load(person.sim.run_dir)
     if run.state().ended is None:
-        _touch(person.sim, "hold")
+        touch(person.sim, "hold")
         _repeat(person, lambda: queuehold.hold_jobs(run))
 
 
@@ -80,7 +80,7 @@ def resume(person: Person) -> None:
 def answer(person: Person) -> None:
     """Somebody finds the run on hold by safelaunch itself, looks the job up in Slurm's books, and decides."""
     if any(word == "scancel" for _, word in person.sim.said) or person.sim.cancelled_late:
-        _touch(person.sim, "kill")
+        touch(person.sim, "kill")
         person.sim.a_person_says("kill")
     else:
         resume(person)
@@ -96,7 +96,8 @@ def _repeat(person: Person, turn: Callable[[], Turned]) -> Turned:
     return turned
 
 
-def _touch(sim: Sim, name: str) -> None:
+def touch(sim: Sim, name: str) -> None:
+    """A control file, from the login node."""
     path = sim.run_dir / "control" / name
     path.touch()
     os.utime(path, (sim.server_t(), sim.server_t()))
