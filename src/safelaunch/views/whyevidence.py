@@ -44,15 +44,15 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
     exits, srun_code = attemptfacts.read_exits(folder)
     known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
                        _ledger(run, attempt))
-    facts, checks = _ask_slurm(run, state, attempt)
+    facts, bad_nodes = _ask_slurm(run, state, attempt)
     after = checks_after(journal, attempt.number)
     lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
-             *(f"{node}: {why}" for node, why in checks), *after.lines,
+             *(f"{node}: {why}" for node, why in bad_nodes), *after.lines,
              f"stacks: {looked[0].said}; {looked[1]}" if looked else "", *attemptfacts.read_leftovers(folder),
              *_tell_cores(run, attempt, folder, known.exits)]
     evidence = replace(
-        known, states=(jobstates.COMPLETED,) if attempt.ended == AttemptEnd.COMPLETED else facts.states, checks=checks,
-        failed_checks=after.failed, running=attempt.ended is None and not facts.states)
+        known, states=(jobstates.COMPLETED,) if attempt.ended == AttemptEnd.COMPLETED else facts.states,
+        bad_nodes=bad_nodes, failed_checks=after.failed, running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safelaunch.core.why.rules import gpu as gpu_rules
 from safelaunch.node.checks import gpu, network, smi, table, witnesses
 from tests.core.why.judged import judge_text
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
@@ -185,6 +187,31 @@ def test_memory_that_cannot_be_repaired_fails_and_is_named(node: MadeNode) -> No
 def test_an_xid_of_a_program_is_no_fault_of_the_node() -> None:
     answer = witnesses.judge_xids([*KERNEL, XID % 31])
     assert (answer["outcome"], answer["facts"]["xids"]) == ("ok", [["0000:4e:00", 31]])
+
+
+@pytest.mark.parametrize("number", [63, 62, 32, 999])
+def test_an_xid_that_shows_no_fault_of_today_makes_a_node_odd_and_no_more(number: int) -> None:
+    """63: a row was remapped, which gpu_ecc looks at. The others may be of a program."""
+    answer = witnesses.judge_xids([*KERNEL, XID % 31, XID % number])
+    assert (answer["outcome"], answer["why"]) == ("ok", f"since boot: Xid {number} on 0000:4e:00")
+    assert answer["facts"]["odd"] is True
+
+
+def test_one_xid_of_the_hardware_among_others_fails_the_node_and_is_named_alone() -> None:
+    answer = witnesses.judge_xids([*KERNEL, XID % 63, XID % 48])
+    assert (answer["outcome"], answer["why"]) == ("failed", "since boot: Xid 48 on 0000:4e:00")
+
+
+def test_checks_and_logs_read_each_xid_alike() -> None:
+    """What runs on nodes imports nothing of `core`, so the classes of Xids stand twice."""
+    readings = {rule.id: rule for rule in gpu_rules.RULES if rule.id.startswith("gpu.xid_")}
+    for number in range(1, 300):
+        outcome = witnesses.judge_xids([*KERNEL, XID % number])
+        line = (XID % number).encode()
+        of = {name for name, rule in readings.items() if re.search(rule.pattern, line)}
+        assert (outcome["outcome"] == "failed") == ("gpu.xid_hardware" in of), number
+        is_clear = outcome["outcome"] == "ok" and not outcome["facts"].get("odd")
+        assert is_clear == bool(of & {"gpu.xid_program", "gpu.xid_aftermath"}), number
 
 
 def test_a_kernel_log_that_begins_late_says_how_far_back_it_goes() -> None:

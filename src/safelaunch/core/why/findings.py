@@ -177,8 +177,7 @@ class OutsideEvidence:
     lost: tuple[tuple[str, str], ...] = ()      # (host, why) of nodes that were lost
     srun_code: int | None = None
     states: tuple[str, ...] = ()                # Slurm's words: NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, COMPLETED, …
-    xids: tuple[tuple[str, int], ...] = ()      # (host, number) from the kernel logs of the nodes
-    checks: tuple[tuple[str, str], ...] = ()    # (host, what a node check found)
+    bad_nodes: tuple[tuple[str, str], ...] = ()   # (host, why) of nodes that went down by Slurm's own word
     # (host, names of checks, why) of suspects that have failed their full checks after the attempt
     failed_checks: tuple[tuple[str, tuple[str, ...], str], ...] = ()
     stacks: tuple[tuple[str, str], ...] = ()    # (host or "", where its odd ranks stand)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 KMSG = "/dev/kmsg"
 MOST_RECORDS = 200_000
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{4,20})(?: GPU-I:\d{1,3})?\): (\d{1,4})")
-# What a program does to itself, and what follows from it: NVIDIA's Xid Errors guide; the same as core/why/rules/gpu.py.
+# NVIDIA's Xid Errors guide; the same as core/why/rules/gpu.py: broken hardware; what a program does to itself, and what
+# follows from it. Any other may be of either kind, or tell of what is mended (63: a row was remapped).
+_OF_HARDWARE = frozenset((48, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 124, 125, 126, 136, 140, 143, 144,
+                          145, 146, 147, 148, 149, 150, 154, 155, 156))
 _OF_PROGRAMS = frozenset((13, 31, 43, 44, 45, 47, 68, 80))
 _RECORD = re.compile(r"^\d{1,10},(\d{1,20}),(\d{1,20}),[^;]{0,40};")   # Documentation/ABI/testing/dev-kmsg
 _NHC_FAILED = re.compile(r"Health check failed:\s{1,8}(.{1,300})")
@@ -66,9 +69,12 @@ def judge_xids(records: Sequence[str]) -> dict[str, Any]:
     since = "since boot" if is_whole else "in the last %d h of the kernel's log" % (
         (int(heads[-1].group(2)) - int(heads[0].group(2))) // 3_600_000_000)
     facts = {"xids": [[place, number] for place, number in found[-32:]], "since_boot": is_whole}
-    bad = ["Xid %d on %s" % (number, place) for place, number in found if number not in _OF_PROGRAMS]
-    if bad:
-        return failed("%s: %s" % (since, ", ".join(dict.fromkeys(bad))), **facts)
+    bad = [one for one in found if one[1] in _OF_HARDWARE]
+    unsure = [one for one in found if one[1] not in _OF_PROGRAMS]
+    if bad or unsure:
+        said = "%s: %s" % (since, ", ".join(dict.fromkeys("Xid %d on %s" % (number, place)
+                                                          for place, number in bad or unsure)))
+        return failed(said, **facts) if bad else ok(said, odd=True, **facts)
     if not found and not any("NVRM:" in record or "nvidia" in record for record in records):
         return skipped("%s, or its driver has said nothing" % NO_GPU)
     programs = " but %d of programs' own faults" % len(found) if found else ""

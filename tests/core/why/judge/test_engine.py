@@ -264,6 +264,13 @@ def test_an_xid_of_a_slice_of_a_card_suspects_its_node() -> None:
     assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n7",))
 
 
+def test_a_row_that_was_remapped_suspects_its_node_and_explains_no_error_of_the_program() -> None:
+    remapped = XID.replace("79, pid=8, GPU has fallen off the bus.", "63, pid=8, Row Remapper: New row marked")
+    alone, beside = judge_text(STEPS + remapped + FELL), judge_text(STEPS + TRACE + "KeyError: 'x'\n" + remapped + FELL)
+    assert (alone.category, alone.suspects, alone.confidence < 0.7) == ("gpu_hardware", ("n7",), True)
+    assert (beside.category, beside.suspects) == ("user_code", ())
+
+
 def test_a_step_that_srun_ends_after_a_task_failed_was_not_cancelled() -> None:
     text = EXITED + "slurmstepd: error: *** STEP 8.0 ON n1 CANCELLED AT 2025-01-02T03:04:05 ***\n"
     verdict = judge_text(STEPS + text)

@@ -23,9 +23,7 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         (OutsideEvidence(states=("OUT_OF_MEMORY",)), "host_oom"),
         (OutsideEvidence(states=("CANCELLED by 1000",)), "cancelled"),
         (OutsideEvidence(states=("COMPLETED",)), "unknown"),
-        (OutsideEvidence(xids=(("n4", 79),)), "gpu_hardware"),
-        (OutsideEvidence(xids=(("n4", 31),)), "unknown"),
-        (OutsideEvidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
+        (OutsideEvidence(bad_nodes=(("n4", "DOWN: Not responding"),)), "node_failure"),
         (OutsideEvidence(failed_checks=(("n4", ("gpu_ecc",), "gpu_ecc: 2 errors"),)), "gpu_hardware"),
         (OutsideEvidence(failed_checks=(("n4", ("infiniband",), "infiniband: no port"),)), "network"),
         (OutsideEvidence(failed_checks=(("n4", ("rw",), "rw /scratch: it is read-only"),)), "node_failure"),
@@ -33,9 +31,9 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         (OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)), "unknown"),
         (OutsideEvidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
     ],
-    ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing", "a hardware Xid",
-         "an Xid of programs", "a node check", "broken memory of a GPU",
-         "no port", "a dead disk", "a segmentation fault", "an unexplained SIGKILL", "an exit code only"],
+    ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing",
+         "a node that Slurm calls down", "broken memory of a GPU", "no port", "a dead disk", "a segmentation fault",
+         "an unexplained SIGKILL", "an exit code only"],
 )
 def test_where_the_log_says_nothing_the_evidence_speaks(evidence: OutsideEvidence, category: str) -> None:
     assert judge_text(STEPS + FELL, evidence=evidence).category == category
@@ -47,8 +45,8 @@ def test_the_log_s_clear_cause_stands_against_weak_evidence() -> None:
 
 
 def test_sure_evidence_stands_against_the_log_and_keeps_its_reading() -> None:
-    verdict = judge_text(STEPS + TRACE + FELL, evidence=OutsideEvidence(xids=(("n4", 79),)))
-    assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n4",))
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=OutsideEvidence(lost=(("n4", "silent for 10 s"),)))
+    assert (verdict.category, verdict.suspects) == ("node_failure", ("n4",))
     assert verdict.runner_up is not None and verdict.runner_up.category == "user_code"
 
 

@@ -48,9 +48,6 @@ CRASHES = frozenset({4, 7, 8, 11})
 CHECKED = {**dict.fromkeys(("gpu_count", "gpu_ecc", "gpu_nvlink", "gpu_xid", "dcgm"), "gpu_hardware"),
            "infiniband": "network"}
 FAILED_CHECK = 0.8   # the node is broken now; that it was so before the failure is inferred
-# Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
-_HARDWARE_XIDS = frozenset(
-    {48, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 136, 140, 143, *range(144, 151), 154})
 # Slurm's words for a job's state (squeue(1), JOB STATE CODES) that name a cause, how sure they are, and what they say.
 _STATES = {
     jobstates.NODE_FAIL: ("node_failure", 0.93, "Slurm: the job ended since a node failed"),
@@ -216,14 +213,9 @@ def read_evidence(known: OutsideEvidence) -> list[Witness]:
         reading = _STATES.get(state.split()[0].rstrip("+") if state else "")
         if reading is not None:
             found.append(Witness(*reading))
-    hardware = tuple(dict.fromkeys(host for host, number in known.xids if number in _HARDWARE_XIDS))
-    if hardware:
-        numbers = sorted({number for host, number in known.xids if host in hardware and number in _HARDWARE_XIDS})
-        said = f"Xid {', '.join(map(str, numbers))} on {', '.join(hardware)}"
-        found.append(Witness("gpu_hardware", 0.93, said, hardware, suspects=hardware))
-    if known.checks:
-        found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {what}" for host, what in known.checks),
-                             hosts := tuple(host for host, _ in known.checks), suspects=hosts))
+    if known.bad_nodes:
+        found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {why}" for host, why in known.bad_nodes),
+                             hosts := tuple(host for host, _ in known.bad_nodes), suspects=hosts))
     found += _read_failed_checks(known)
     if known.stacks:
         odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))

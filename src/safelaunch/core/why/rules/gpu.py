@@ -11,12 +11,12 @@ _CUDA = "CUDA runtime, cudaGetErrorString"
 _RETIRE = "Keep the node out, reset the GPU or reboot; give the line to the site's admins (`why --ticket`)."
 
 RULES = (
-    # 48 double-bit ECC, 63/64 row remap or page retirement, 74 NVLink, 79 off the bus, 92 ECC rate, 94/95 (un)contained
-    # ECC, 110 security fault, 119/120 GSP, 121 C2C link, 122-126 SPI and inforom, 136 link training, 140 ECC, 143 init,
-    # 144-150 NVLink and fabric, 154 recovery action.
+    # 48 double-bit ECC, 64 a row remap or page retirement that failed, 74 NVLink, 79 off the bus, 92 ECC rate, 94/95
+    # (un)contained ECC, 110 security fault, 119/120 GSP, 121 C2C link, 122-126 SPI and inforom, 136 link training, 140
+    # ECC, 143 init, 144-150 NVLink and fabric, 154 recovery action. node/checks/witnesses.py has the same classes.
     Rule(
         "gpu.xid_hardware", "gpu_hardware", (b"Xid (",),
-        _XID % rb"48|6[34]|74|79|92|9[45]|110|119|12[0-6]|136|14[03-9]|15[0456]", "cause", "node", 0.95,
+        _XID % rb"48|64|74|79|92|9[45]|110|119|12[0-6]|136|14[03-9]|15[0456]", "cause", "node", 0.95,
         summary="Xid {xid} on GPU {device}: {what}",
         explain="The driver reports a fault of the card, its memory or its links.", do=_RETIRE, source=_XID_SOURCE,
         sample="[81.2] NVRM: Xid (PCI:0000:4e:00): 79, pid=4242, name=python, GPU has fallen off the bus.",
@@ -30,6 +30,15 @@ RULES = (
         source=_XID_SOURCE,
         sample="NVRM: Xid (PCI:0000:4e:00): 62, pid=4242, 2027(2d50) 00000000 00000000",
         counter_sample="NVRM: Xid (PCI:0000:4e:00): 620",
+    ),
+    Rule(
+        "gpu.xid_remapped", "gpu_hardware", (b"Xid (",), _XID % rb"63", "cause", "node", 0.6,
+        summary="Xid {xid} on GPU {device}: {what}",
+        explain="The driver has replaced bad memory of the card. That ends no program; the error before it may have.",
+        do="Look for Xid 48, 94 or 95 of that GPU, and have it reset before the next training.", source=_XID_SOURCE,
+        sample="NVRM: Xid (PCI:0000:4e:00): 63, pid=4242, name=python, Row Remapper: New row marked for remapping, "
+               "reset gpu to activate.",
+        counter_sample="NVRM: Xid (PCI:0000:4e:00): 64, pid=4242, name=python",
     ),
     Rule(
         "gpu.xid_program", "native_crash", (b"Xid (",), _XID % rb"13|31|68|80", "symptom", "rank", 0.6,
@@ -85,9 +94,9 @@ RULES = (
         counter_sample="Volatile ECC errors: uncorrectable 0, corrected 2",
     ),
     Rule(
-        "gpu.row_remap", "gpu_hardware", (b"Row Remapper", b"Row remapping failure", b"row remapping failure"),
-        b"Row Remapper|[Rr]ow remapping failure", "cause", "node", 0.9, summary="a GPU's memory rows were remapped",
-        explain="The card replaced bad memory rows, or could not; it needs a reset.", do=_RETIRE, source=_XID_SOURCE,
+        "gpu.row_remap", "gpu_hardware", (b"Row remapping failure", b"row remapping failure"),
+        b"[Rr]ow remapping failure", "cause", "node", 0.9, summary="a GPU could not replace bad memory",
+        explain="The card has no row left for bad memory; it has to be replaced.", do=_RETIRE, source=_XID_SOURCE,
         sample="nvidia-smi: Row remapping failure occurred on GPU 3",
         counter_sample="nvidia-smi: Row remapping: 0 rows remapped on GPU 3",
     ),
