@@ -75,7 +75,7 @@ def learn_why_it_ends(lead: Leader) -> Step:
 def drain(lead: Leader) -> Step:
     """Wait for the last lines of log and journal, DRAIN_S at most where the folder is frozen or takes no writes."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
-    while lead.now_s < end_s and (lead.tasks.is_saving or not lead.shared.is_delivered):
+    while lead.now_s < end_s and (lead.tasks.has_unfinished_work or not lead.shared.is_delivered):
         yield 0.05
     if lead.now_s >= end_s:
         (lead.local / "keep").touch()

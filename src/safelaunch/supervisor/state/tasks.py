@@ -88,10 +88,10 @@ class BackgroundTasks:
         return self.is_running(Work.HAND_OVER, Work.FINISH)
 
     @property
-    def is_saving(self) -> bool:
-        """Whether something of an ended attempt is still on its way into the run folder, or the job before this one is
-        being ended, which nobody else would do (simulated: test_found "a job that is left without a script is ended by
-        a next one that hands over at once").
+    def has_unfinished_work(self) -> bool:
+        """What a supervisor waits for before it goes: something of an ended attempt is still on its way into the
+        run folder, or the job before this one is being ended, which nobody else would do (simulated: test_found "a job
+        that is left without a script is ended by a next one that hands over at once").
         """
         return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER, Work.NOTE_USE, Work.END_JOB_BEFORE)
 
