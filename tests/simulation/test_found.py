@@ -37,6 +37,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("leader_dies", 23.03, 0.0, 44), Fault("worker_cut", 39.84, 186.7, 39),
                      Fault("preempt", 41.06, 0.0, 74), Fault("worker_crashes", 69.6, 695.0, 4),
                      Fault("worker_crashes", 85.77, 396.3, 53))), "completed", 2),
+    "a next job is not kept from a node that it needs, though its supervisor dies before sinfo answers": (
+        Scenario(seed=94013417, nodes=3, pool=3, steps=125, save_s=0.1, load_s=0.5, limit_min=20, slurmd_timeout_s=30.0,
+                 fs_latency_s=0.02, fs_late_s=60.0, fs_clock_s=-90.0, net_latency_s=0.0002, handles_signal=False,
+                 watchers=0, words="26.05", min_nodes=2, before_resize="hangs", notify="hangs", faults=(
+                     Fault("one_way_cut", 68.37, 90.4, 83), Fault("worker_crashes", 70.78, 356.0, 72),
+                     Fault("batch_crashes", 76.12, 266.2, 19), Fault("preempt", 112.16, 0.0, 77),
+                     Fault("slurm_hung", 123.47, 52.0, 44))), "completed", 2),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,

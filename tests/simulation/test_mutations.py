@@ -173,7 +173,7 @@ _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
 _NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
 _NO_CANCEL: list[Patch] = [(slurmends, "ending_of", lambda *words: "preempted")]
-_NO_CAP: list[Patch] = [(nextjob, "affordable", _all_nodes_of_the_job)]
+_NO_CAP: list[Patch] = [(owner, "affordable", _all_nodes_of_the_job) for owner in (nextjob, handover)]
 _DOUBLE_LAUNCH: list[Patch] = [(SimWorld, "launch", _launch_twice)]
 _BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () if result.is_ok else None),
                                 (Successor, "job_from", _nothing)]

@@ -20,6 +20,7 @@ from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
+    affordable,
     change_next,
     choose,
     find_fate,
@@ -258,8 +259,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
 
 def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Result]:
     """sbatch of the next job: announced, done, journalled."""
-    claim = yield from acts.wait_for_claim(
-        lambda: lead.claim("submit the next job") if lead.is_sure_of_folder() else 0, 1.0)
+    claim = yield from acts.wait_for_claim(lambda: lead.is_sure_of_folder() and lead.claim("submit the next job"), 1.0)
     result, job = yield from acts.perform(lead, "queue_successor", claim, _sbatch(lead, action))
     if job is None:
         lead.say(f"the next job could not be submitted: {said(result)}")
@@ -271,7 +271,8 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 def _sbatch(
     lead: Leader, action: HandOver
 ) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
-    result, exclude = yield from submit_next(lead, action.exclude, is_behind=False, is_held=action.held)
+    result, exclude = yield from submit_next(lead, (yield from affordable(lead, action.exclude)), is_behind=False,
+                                             is_held=action.held)
     if (job := lead.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
     return ActOutcome(True, (result, job), then=(queued(lead, job, exclude),))
@@ -315,7 +316,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     # (simulated: test_found "a job that is requeued once a hold was lifted is not held, for nobody to release")
     if action.held and _is_on_hold(lead):
         yield from _hold(lead, lead.job.id)
-    yield from _keep_out(lead, action.exclude)
+    yield from _keep_out(lead, (yield from affordable(lead, action.exclude)))
     return True
 
 
