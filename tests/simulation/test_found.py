@@ -44,6 +44,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("one_way_cut", 68.37, 90.4, 83), Fault("worker_crashes", 70.78, 356.0, 72),
                      Fault("batch_crashes", 76.12, 266.2, 19), Fault("preempt", 112.16, 0.0, 77),
                      Fault("slurm_hung", 123.47, 52.0, 44))), "completed", 2),
+    "a job that is held once the hold was lifted stays not held where its supervisor dies": (
+        Scenario(seed=94025880, nodes=4, pool=5, steps=59, step_s=0.5, save_every=5, save_s=5.0, load_s=0.5,
+                 limit_min=20, slurmd_timeout_s=60.0, fs_latency_s=0.02, net_latency_s=0.01, handles_signal=False,
+                 standby=False, via="successor", site="no_sinfo", has_sacct=True, words="26.05", notify="fails",
+                 faults=(
+                     Fault("preempt", 0.33, 0.0, 43), Fault("worker_cut", 2.9, 16.4, 63), Fault("hold", 16.23, 78.5, 0),
+                     Fault("batch_silent", 28.58, 305.6, 4), Fault("batch_silent", 46.29, 11.4, 50))), "completed", 2),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,
