@@ -17,6 +17,7 @@ from safelaunch.supervisor.bootchecks import STARTS_S
 from tests.simulation.hosts import Host
 
 if TYPE_CHECKING:
+    from tests.simulation.process import Actor
     from tests.simulation.sim import Sim
 
 ANSWER_S = 1.5
@@ -32,8 +33,8 @@ STANDS_STILL = frozenset(("leader_pauses", "leader_dies", "leader_dies_at_call",
 class SimPairs:
     """The all-reduces of pairs of these nodes, under way: a node that `breaks_pairs` lets its partner wait."""
 
-    def __init__(self, sim: Sim, nodes: Sequence[str], host: Host, each_s: float) -> None:
-        self._sim, self._nodes, self._host = sim, nodes, host
+    def __init__(self, sim: Sim, nodes: Sequence[str], asker: Actor, each_s: float) -> None:
+        self._sim, self._nodes, self._asker, self._host = sim, nodes, asker, asker.host
         self._found: list[list[PairRate]] = []
         self._is_over = False
         self._each_s = each_s
@@ -56,7 +57,7 @@ class SimPairs:
         return PairRate(pair, 10.0 if is_well else None, "" if is_well else "no answer in time")
 
     def _end(self, rates: list[PairRate]) -> None:
-        if self._is_over:
+        if self._is_over or self._asker.process.dead:   # who begins the second round
             return
         self._found.append(rates)
         pairs = second_pairs(rates, self._nodes, TOLERANCE) if len(self._found) == 1 else ()

@@ -396,7 +396,7 @@ class SimWorld(World):
 
     def pairs(self, target: Any, env: Any, question: Any, tolerance: float, addresses: Any) -> Any:
         """As the scenario's nodes are."""
-        return SimPairs(self._sim, target.nodes, self._host, question.deadline_s)
+        return SimPairs(self._sim, target.nodes, self._me, question.deadline_s)
 
     def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
         """A message to people."""

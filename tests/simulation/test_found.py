@@ -51,6 +51,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  faults=(
                      Fault("preempt", 0.33, 0.0, 43), Fault("worker_cut", 2.9, 16.4, 63), Fault("hold", 16.23, 78.5, 0),
                      Fault("batch_silent", 28.58, 305.6, 4), Fault("batch_silent", 46.29, 11.4, 50))), "completed", 2),
+    "all-reduces of a supervisor that has gone have no second round": (
+        Scenario(seed=94032039, nodes=4, spare_nodes=1, pool=6, steps=79, step_s=0.5, save_s=5.0, load_s=10.0,
+                 limit_min=20, net_latency_s=0.01, handles_signal=False, watchers=2, via="resubmit", has_sacct=True,
+                 words="26.05", checks=(("n4", "fails_once"), ("n2", "fails_fully"), ("n0", "breaks_pairs")),
+                 has_checks=True, allreduce=True, faults=(
+                     Fault("gpu_dies", 2.95, 0.0, 20), Fault("leader_dies_at_call", 3.48, 0.0, 69),
+                     Fault("gpu_dies", 10.04, 0.0, 73), Fault("preempt", 13.85, 0.0, 92),
+                     Fault("rank_dies", 55.44, 0.0, 97))), "completed", 2),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,
