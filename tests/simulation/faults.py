@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from greenlet import GreenletExit  # type: ignore[import-untyped,unused-ignore]
 
+from safelaunch.adapters import journal
+from safelaunch.core.decide.cancel import is_explained_handover
+from safelaunch.core.folding import fold
 from tests.simulation import person
 from tests.simulation.hosts import Host
 from tests.simulation.scenario import MANNERS, Fault
-from tests.simulation.slurm import render_end
+from tests.simulation.slurm import Job, render_end
 
 if TYPE_CHECKING:
     from tests.simulation.process import Actor
@@ -347,11 +350,19 @@ def _hold(sim: Sim, fault: Fault) -> None:
 def _scancel(sim: Sim, fault: Fault) -> None:
     job = sim.live_job()
     if job is not None and sim.slurm.answers:
-        if job.batch is None or not job.batch.is_finished:
+        if (job.batch is not None and job.batch.is_finished) or _is_left_by_its_standby(sim, job):
+            sim.cancelled_late = True   # the run has gone on (seed 70002120), or sees the cancel in squeue (87003100)
+        else:
             sim.a_person_says("scancel")
-        else:   # the run has gone on to its next job (seed 70002120), or sees the cancel in squeue (87003100)
-            sim.cancelled_late = True
         sim.slurm.cancel(job, "person")
+
+
+def _is_left_by_its_standby(sim: Sim, job: Job) -> bool:
+    """Its standby leads, has given the run to the next job, and is about to cancel this one itself: nobody can tell
+    whose cancel it was (seed 94035939).
+    """
+    events = journal.read(sim.run_dir).events
+    return is_explained_handover(events, job.id) and fold(events).leader not in (None, job.batch_host)
 
 
 def _scancel_successor(sim: Sim, fault: Fault) -> None:
