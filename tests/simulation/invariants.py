@@ -87,12 +87,12 @@ def _obeys_people(sim: Sim, state: State) -> None:
         seen_t = said_t + (1.0 if word == "scancel" else SEEN_S) + frozen_s
         if word == "scancel_successor":   # the run ends with this job; no other job may be queued after it
             later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t
-                     and _could_be_known(sim, said_t)]
+                     and _could_be_known(sim, said_t, has_waited=True)]
             if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
                 sim.violate(f"a person cancelled the next job at {said_t:.1f} s, and the run went on in {later}")
             continue
-        if word == "scancel" and ((_left_no_trace(sim, said_t) and not _could_be_known(sim, said_t))
-                                  or _was_told_late(sim, said_t)):
+        if word == "scancel" and (_was_told_late(sim, said_t) or (
+                _left_no_trace(sim, said_t) and not _could_be_known(sim, said_t, has_waited=False))):
             continue
         late = [attempt.number for t, attempt, _ in sim.launches if t > seen_t and attempt.has_started]
         if late:
@@ -104,10 +104,15 @@ def _obeys_people(sim: Sim, state: State) -> None:
             sim.violate(f"a person said {word} at {said_t:.1f} s, and the run completed long after that")
 
 
-def _could_be_known(sim: Sim, said_t: float) -> bool:
-    """Whether somebody could see that a waiting job was cancelled: squeue forgets it, and no line is left anywhere."""
-    return sim.scenario.has_sacct or any(said_t < t < said_t + MIN_JOB_AGE_S and not _died_with_its_job(sim, t)
-                                         for t in sim.slurm.clear_looks)
+def _could_be_known(sim: Sim, said_t: float, has_waited: bool) -> bool:
+    """Whether somebody could see that a job was cancelled, one that had waited or one that ran: squeue forgets it, and
+    no line is left anywhere.
+    """
+    ids = {"", *(job.id for job in sim.all_jobs if (
+        job.ended_t == said_t if has_waited else job.started_t <= said_t <= job.ended_t))}
+    return sim.scenario.has_sacct or any(
+        said_t < t < said_t + MIN_JOB_AGE_S and asked in ids and not _died_with_its_job(sim, t)
+        for t, asked in sim.slurm.clear_looks)
 
 
 def _left_no_trace(sim: Sim, said_t: float) -> bool:
@@ -136,7 +141,7 @@ def _was_told_late(sim: Sim, said_t: float) -> bool:
     return not sim.scenario.has_sacct and any(
         job.started_t <= said_t <= job.ended_t
         and (after.started_t + UNEXPLAINED_S < job.ended_t
-             or not any(job.ended_t < t < job.ended_t + MIN_JOB_AGE_S for t in sim.slurm.clear_looks))
+             or not any(job.ended_t < t < job.ended_t + MIN_JOB_AGE_S for t, _ in sim.slurm.clear_looks))
         and any((fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t)
                 or (fault.kind == "batch_cut" and fault.t <= said_t <= fault.end_t) for fault in sim.scenario.faults)
         for job, after in itertools.pairwise(sim.all_jobs))

@@ -83,7 +83,8 @@ class Controller:
         self.jobs: dict[str, Job] = {}
         self.down: dict[str, str] = {}          # node → why slurmctld will not use it
         self.calls: list[tuple[float, tuple[str, ...]]] = []
-        self.clear_looks: list[float] = []   # when squeue told the truth of ended jobs, too, in time
+        # When squeue told the truth in time, of ended jobs, too: of one, or of all ("").
+        self.clear_looks: list[tuple[float, str]] = []
         self.callers: list[object] = []
         self.is_hung = False                    # takes connections, answers when it goes on: SIGSTOP
         self.is_gone = False                    # its process has ended

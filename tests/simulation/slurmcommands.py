@@ -45,7 +45,8 @@ class Slurm(Controller):
         manner = self.manners.pop(0) if self.manners else ""
         shows_ended = verb == "squeue" and "--states=all" in command.argv
         if shows_ended and answers and not manner and not self.is_gone:
-            self.clear_looks.append(self.sim.clock.t)
+            asked = next((word.removeprefix("--jobs=") for word in command.argv if word.startswith("--jobs=")), "")
+            self.clear_looks.append((self.sim.clock.t, asked))
         self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
         rng, clock = self.sim.rng, self.sim.clock
         if not answers or self.is_gone:

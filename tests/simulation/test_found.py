@@ -59,6 +59,20 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("gpu_dies", 2.95, 0.0, 20), Fault("leader_dies_at_call", 3.48, 0.0, 69),
                      Fault("gpu_dies", 10.04, 0.0, 73), Fault("preempt", 13.85, 0.0, 92),
                      Fault("rank_dies", 55.44, 0.0, 97))), "completed", 2),
+    "a job that waits held is taken back where somebody touches the kill switch": (
+        Scenario(seed=94040617, nodes=3, steps=133, step_s=0.5, save_s=5.0, limit_min=4, net_latency_s=0.001,
+                 handles_signal=False, watchers=2, faults=(
+                     Fault("refuses", 4.49, 35.7, 0), Fault("batch_silent", 13.43, 699.8, 31),
+                     Fault("scancel", 21.17, 0.0, 41), Fault("leader_dies", 81.42, 0.0, 52))), "stopped", 1),
+    "a cancelled next job that only a leader saw whose words died with it is no person's word": (
+        Scenario(seed=94042976, spare_nodes=1, pool=3, steps=58, save_every=5, save_s=0.1, load_s=10.0, limit_min=20,
+                 slurmd_timeout_s=60.0, fs_late_s=30.0, net_latency_s=0.01, handles_signal=False, standby=False,
+                 words="26.05", checks=(("n2", "fails_once"),), has_checks=True, after_failure="before", min_nodes=1,
+                 notify="hangs", faults=(
+                     Fault("gpu_dies", 5.44, 0.0, 99), Fault("flaky", 5.65, 53.9, 41),
+                     Fault("scancel_successor", 13.31, 0.0, 93), Fault("worker_silent", 15.13, 21.7, 26),
+                     Fault("away", 32.73, 370.5, 69), Fault("gpu_dies", 40.53, 0.0, 17),
+                     Fault("worker_silent", 49.08, 40.6, 52), Fault("preempt", 60.76, 0.0, 88))), "completed", 3),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,

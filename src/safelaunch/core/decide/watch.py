@@ -254,6 +254,8 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
     if job is None:
         return None
     text = f"is waiting to be scheduled ({job.reason or job.state})"
+    if run.asked(*STOPS) and is_held(job.reason):
+        return _unless_announced(run, "held", Cancel(job.id, None, (), f"{text}, and a person has stopped the run"))
     if run.asked(*STOPS):
         return _impossible(run, word, job, f"{text}; a person has stopped it: it ends as soon as it starts")
     if is_held(job.reason):
@@ -301,8 +303,7 @@ def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Ju
         return Judgement("impossible", too_few)
     if word.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    usable = usable_nodes(run, word)
-    if usable is None:
+    if (usable := usable_nodes(run, word)) is None:
         return Judgement("impossible", too_few)
     room = successor.make_room(run.plan, run.state, excluded, usable)
     if room.left >= run.plan.allocated_nodes:
@@ -341,8 +342,7 @@ def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
 
 def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
     """The run's last job is over: a person's request first, then what `decide` makes of it, else the next job."""
-    killed = run.asked(*STOPS)
-    if killed is not None:
+    if (killed := run.asked(*STOPS)) is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
     cancelled = cancelled_by_person(run, word, (*run.scancelled, last.id, run.state.jobs[-1].id, run.state.successor,
