@@ -92,10 +92,11 @@ def forgetful(state: State, step: int) -> State:
     (run(), AT_20, 4),
     (run(FULL, {"n": 2, "at": 10, "saw": [10], "how": "failed"}), AT_20, 2),
     (run({"n": 3, "how": "failed"}), Checkpoint("ckpt/last.ckpt", None, "torch"), 3),
+    (run(FULL, {"n": 2, "how": "interrupted"}), Checkpoint("ckpt/step_0", 0, "torch"), 2),
 ], ids=["of the first attempt", "a later attempt that has overwritten it", "a later attempt that has not come so far",
         "a later attempt that has written none", "a later attempt's own", "a hook writes none",
         "of the attempt before", "was there before the run", "... and no attempt has been", "written once more",
-        "a name without a step"])
+        "a name without a step", "of step 0"])
 def test_a_checkpoint_is_of_the_attempt_that_wrote_it(state: State, point: Checkpoint, expected: int) -> None:
     assert resize.size_of(state, SMALL, point) == expected
 

@@ -50,7 +50,8 @@ def size_of(state: State, plan: Plan, resume: Checkpoint | None) -> int:
     """
     step = None if resume is None else resume.step
     for known in reversed(state.attempts):
-        is_own = step is None or (step not in known.whole_steps and step > (known.resume_step or 0)) or (
+        started_below = step is None or known.resume_step is None or step > known.resume_step
+        is_own = step is None or (step not in known.whole_steps and started_below) or (
             known.lost is not None and (known.step or 0) >= step)   # it has overwritten it
         if known.resize is None and is_own:
             return len(known.nodes)
