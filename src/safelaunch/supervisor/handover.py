@@ -314,7 +314,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    if action.held:
+    if action.held and _is_on_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, (yield from affordable(lead, action.exclude)))
     return True
