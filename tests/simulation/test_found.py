@@ -73,6 +73,30 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("scancel_successor", 13.31, 0.0, 93), Fault("worker_silent", 15.13, 21.7, 26),
                      Fault("away", 32.73, 370.5, 69), Fault("gpu_dies", 40.53, 0.0, 17),
                      Fault("worker_silent", 49.08, 40.6, 52), Fault("preempt", 60.76, 0.0, 88))), "completed", 3),
+    "a checkpoint of which no conversion loads gives way to an older one": (
+        Scenario(seed=94059611, nodes=3, pool=3, steps=65, step_s=2.0, save_every=5, save_s=0.1, limit_min=20,
+                 slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=30.0, net_latency_s=0.0002, ignores_term=True,
+                 via="watch", site="no_dependency", preserve_s=120.0, words="26.05", min_nodes=1, before_resize="works",
+                 faults=(
+                     Fault("worker_crashes", 2.0, 457.3, 3), Fault("release", 9.78, 0.0, 19),
+                     Fault("away", 93.44, 505.1, 67), Fault("batch_silent", 98.11, 14.2, 45),
+                     Fault("extend", 99.92, 0.0, 59), Fault("batch_cut", 131.16, 259.9, 69),
+                     Fault("flaky", 133.24, 38.4, 70), Fault("corrupt", 145.63, 0.0, 89))), "completed", 10),
+    "a checkpoint of step 0 is converted for another number of nodes": (
+        Scenario(seed=94050159, spare_nodes=1, pool=3, steps=79, step_s=2.0, save_s=0.1, load_s=10.0, limit_min=4,
+                 slurmd_timeout_s=30.0, fs_late_s=60.0, fs_clock_s=300.0, net_latency_s=0.01, watchers=0, words="26.05",
+                 has_checks=True, after_failure="before", min_nodes=1, before_resize="dies", notify="hangs", faults=(
+                     Fault("gpu_dies", 11.41, 0.0, 91), Fault("worker_crashes", 57.97, 412.4, 75),
+                     Fault("worker_silent", 72.4, 464.6, 25), Fault("away", 88.16, 79.4, 82),
+                     Fault("worker_silent", 146.33, 231.2, 7), Fault("leader_pauses", 166.43, 1.1, 4),
+                     Fault("wall_jump", 167.99, 0.0, 57))), "completed", 7),
+    "a cancel that a watch could look at once is no person's word": (
+        Scenario(seed=94058589, spare_nodes=1, pool=5, steps=104, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5,
+                 limit_min=20, slurmd_timeout_s=30.0, fs_late_s=10.0, net_latency_s=0.01, standby=False, words="26.05",
+                 checks=(("n0", "fails_once"),), has_checks=True, faults=(
+                     Fault("gpu_dies", 7.92, 0.0, 43), Fault("scancel", 10.85, 0.0, 79),
+                     Fault("leader_pauses", 30.07, 3.8, 36), Fault("gpu_dies", 34.42, 0.0, 67),
+                     Fault("away", 37.97, 540.2, 91), Fault("gpu_dies", 39.45, 0.0, 46))), "completed", 2),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,

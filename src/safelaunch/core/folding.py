@@ -170,8 +170,10 @@ def _checkpoint_rejected(state: State, event: Event) -> State:
     checkpoint = (str(event.data["path"]), None if step is None else int(step))
     if checkpoint in state.rejected:
         return state
+    # What before_resize made of a checkpoint is no older one.
+    is_output = any(known.resize is not None and known.resize.output == checkpoint[0] for known in state.attempts)
     return replace(state, rejected=(*state.rejected, checkpoint),
-                   rejected_in_a_row=state.rejected_in_a_row + 1,
+                   rejected_in_a_row=state.rejected_in_a_row + (not is_output),
                    failures_without_progress=0)   # resume.keep_trying bounds these: the older one gets its turn
 
 

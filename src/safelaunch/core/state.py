@@ -169,7 +169,7 @@ class State:
     usual_failures: tuple[str, ...] = ()    # checks that have failed on most nodes of this job, which blames none
     # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.
     rejected: tuple[tuple[str, int | None], ...] = ()
-    rejected_in_a_row: int = 0              # since a checkpoint has advanced
+    rejected_in_a_row: int = 0              # since one has advanced; outputs of before_resize do not count
     skipped: tuple[tuple[str, str], ...] = ()   # path, reason: of what looked like a checkpoint and is none
     cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's request
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch

@@ -294,7 +294,8 @@ def fall_back(lead: Leader) -> None:
     path = output_of(lead.state, lead.plan, newest, size) or newest.path
     if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
         return   # it has been rewritten since, perhaps under the same name
-    if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
+    # (simulated: test_found "a checkpoint of which no conversion loads gives way to an older one")
+    if path == newest.path and lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
         lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been rejected already")
         return
     lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,

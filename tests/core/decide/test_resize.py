@@ -214,6 +214,9 @@ def test_attempts_of_each_size_start_from_what_is_for_them() -> None:
         2: "ckpt.resized/2", 3: None, 4: None}
 
 
+UNLOADED = Event(NOW, 1, 99, "n0", "checkpoint_rejected", {"path": "ckpt.resized/2", "step": 20})
+
+
 @each("hooks", [
     [{**HOOK, "how": "unconverted"}], [{**HOOK, "how": "interrupted"}] * 3, [{**HOOK, "how": "lost"}] * 3,
 ], ids=["one failure", "three interruptions", "three dead nodes"])
@@ -225,8 +228,9 @@ def test_after_a_failed_hook_the_run_waits_for_the_full_set(hooks: list[dict[str
 
 def test_what_was_converted_and_does_not_load_is_no_more_used_than_the_hook() -> None:
     state = run(FULL, {**HOOK, "how": "converted"}, {"n": 2, "at": 20, "path": "ckpt.resized/2", "how": "failed"})
-    rejected = fold([Event(NOW, 1, 99, "n0", "checkpoint_rejected", {"path": "ckpt.resized/2", "step": 20})], state)
+    rejected = fold([UNLOADED], state)
     assert row(rejected, seen(missing=NEVER, resume=AT_20), SMALL) == "too_few_nodes"
+    assert (rejected.rejected_in_a_row, rejected.failures_without_progress) == (0, 0), "it is no older checkpoint"
 
 
 def test_a_checkpoint_whose_name_tells_no_step_is_not_converted() -> None:
@@ -325,3 +329,4 @@ def test_a_checkpoint_whose_output_was_removed_is_converted_again() -> None:
     assert resize.why_convert(state, SMALL, AT_20, 2) == Resize(4, 2)
     assert not resize.is_barred(state, SMALL, AT_20, 2)
     assert resize.is_barred(removed(FULL, {**HOOK, "how": "unconverted"}, gone="ckpt.resized/2"), SMALL, AT_20, 2)
+    assert resize.is_barred(fold([UNLOADED], state), SMALL, AT_20, 2), "it did not load"

@@ -123,11 +123,12 @@ def spent_outputs(state: State, resume: Checkpoint | None) -> tuple[Attempt, ...
 
 
 def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[Attempt]:
-    """An output that was removed is no more: the checkpoint can be converted again."""
+    """An output that was removed is no more: the checkpoint can be converted again, unless that did not load."""
     point = (resume.path, resume.step)
     return (known for known in state.attempts if known.resize is not None and known.resize[:2] == (own, size)
             and (known.resume_path, known.resume_step) == point
-            and not (known.resize.is_removed and known.ended == AttemptEnd.CONVERTED))
+            and not (known.resize.is_removed and known.ended == AttemptEnd.CONVERTED
+                     and (known.resize.output, known.resume_step) not in state.rejected))
 
 
 # --- waiting for a full set -----------------------------------------------------------------------------------------
