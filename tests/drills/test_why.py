@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import in_long
+from tests.drills.proofs import in_long, long_only
 from tests.runs import Drill, Submit
 from tests.sandboxes import make_workdir
 from tests.torchbin import needs_torch
@@ -25,6 +26,9 @@ if dist.get_rank() == {rank}:
 dist.all_reduce(torch.ones(1))
 """
 LINE = "IndexError: no sample 4711 in shard 17"
+# The same, of a rank whose process stays: a thread of it never ends.
+STAYING = "import threading\n" + FAILING.replace(
+    "    raise", "    threading.Thread(target=threading.Event().wait).start()\n    raise")
 
 
 def ask(drill: Drill, *words: str) -> dict[str, Any]:
@@ -59,3 +63,24 @@ def test_why_names_the_rank_of_the_training_that_failed_first(
         assert [line["text"] for line in verdict["evidence"] if line["role"] == "cause"] == [LINE]
         number = verdict["evidence"][0]["line_number"]
         assert LINE in drill.log(1).splitlines()[number - 1]
+
+
+@needs_torch
+@pytest.mark.torch
+@long_only
+def test_a_rank_that_raised_and_does_not_end_is_noticed_in_a_minute_and_its_exception_is_the_verdict(
+    sandbox: Sandbox, torchrun: Submit
+) -> None:
+    work = make_workdir(sandbox)
+    (work / "stay.py").write_text(STAYING.format(rank=2))
+    drill = torchrun(command="python3 -u stay.py", folder=work, nodes=2,
+                     overrides=("restart.max_restarts=0", "launch.nproc_per_node=2"))
+    drill.wait_for(lambda: LINE in drill.log(1), 120, "no rank has raised")
+    raised_t = time.time()
+
+    noticed = drill.wait_event("hang_suspected", timeout_s=120)
+    found = drill.wait_event("verdict", timeout_s=600)
+
+    assert noticed.t - raised_t <= 65 and 295 <= found.t - raised_t <= 345, drill.story()
+    node = drill.state().attempts[0].nodes[1]
+    assert (found.data["category"], found.data["node"], found.data["summary"]) == ("user_code", node, LINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 
@@ -229,3 +230,29 @@ def test_ordinary_jitter_wakes_nobody(seed: int, step_s: float) -> None:
     draw = random.Random(seed)
     looks = train([(step_s * draw.uniform(0.9, 1.15), "") for _ in range(300)])[2]
     assert looks == 0
+
+
+# --- a rank that has raised an exception and does not end -----------------------------------------------------------
+
+RAISED = Talk(has_raised=True)
+
+
+def test_after_an_exception_of_a_rank_a_check_comes_soon_whatever_the_phase() -> None:
+    rhythm = hang.update(hang.begin(0.0, 3600.0, None), 100.0, RAISED)
+    assert hang.deadline_s(rhythm) == 100.0 + hang.NOTICE_S
+    rhythm = hang.update(rhythm, 101.0, Talk())   # the others still write
+    rhythm = hang.update(rhythm, 102.0, RAISED)
+    assert hang.deadline_s(rhythm) == 100.0 + hang.NOTICE_S
+    assert hang.hold_s(rhythm, 150.0) == hang.HOLD_S - 50.0, "counted from the exception, not from the start"
+    looked = hang.postpone_check(rhythm, 156.0)
+    assert hang.deadline_s(hang.update(looked, 157.0, RAISED)) > 200.0, "once"
+
+
+def test_a_step_after_an_exception_shows_that_the_training_goes_on() -> None:
+    rhythm = hang.update(hang.begin(0.0, 3600.0, None), 100.0, RAISED)
+    stepped = hang.update(rhythm, 110.0, Talk(1, (), "1"))
+    assert hang.deadline_s(stepped) > 110.0 + hang.NOTICE_S
+    assert stepped.raised_s == math.inf
+    told = hang.update(stepped, 111.0, Talk(None, ("evaluation",)))
+    assert hang.deadline_s(hang.update(told, 112.0, RAISED)) == 112.0 + hang.NOTICE_S
+    assert hang.alive(rhythm, 120.0).raised_s == math.inf

@@ -179,3 +179,13 @@ def test_any_bytes_are_heard_without_harm(log: bytes) -> None:
 ])
 def test_a_time_a_step_is_read_in_its_own_unit(line: str, step_s: float) -> None:
     assert measure(line.encode()).step_s == step_s
+
+
+@each(("line", "has_raised"), [
+    (b"[n0:0]:[rank0]: Traceback (most recent call last):\n", True),
+    (b"[n0:0]: Traceback (most recent call last):\n", False),
+    (b"[n0:0]:[rank0]:[W915 TCPStore.cpp:106] Traceback\n", False),
+    (b"[n0:0]:[rank0]: step 5 loss 2.0\n", False),
+], ids=["PyTorch's own hook", "caught, perhaps", "a warning", "a step"])
+def test_an_exception_that_nobody_caught_is_told_by_pytorchs_prefix(line: bytes, has_raised: bool) -> None:
+    assert listen(b"step 4 loss 2.1\n" + line).has_raised is has_raised

@@ -13,6 +13,7 @@ Laws:
 - Long silences at regular steps (a silent evaluation each 500) are recognised by their place.
 - A single stall (of a shared filesystem) raises no limit: the next one is checked again, and found alive.
 - Each check that ends nothing delays the next one, but never beyond the moment at which the silence counts.
+- Where a rank has raised an exception that nobody caught, a check follows soon in every phase: its process may not end.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ class Rhythm:
     patience: float = 1.0                     # grows with each hang check that found the training alive
     alive_s: float = 0.0                      # when a check saw a rank work, during this silence
     check_by_s: float = math.inf               # the next check comes by then
+    raised_s: float = math.inf                # when a rank raised, and no step has come since
 
 
 def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
@@ -133,15 +135,19 @@ def update(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     rhythm = replace(rhythm, grew_s=now_s, growths=rhythm.growths + 1,
                      longest_quiet_s=max(rhythm.longest_quiet_s, quiet_s))
     is_step = _is_new(rhythm, talk)
+    if talk.has_raised and not is_step and rhythm.raised_s == math.inf:
+        rhythm = check_by(replace(rhythm, raised_s=now_s), now_s + NOTICE_S)
+    check_by_s = math.inf if is_step or rhythm.raised_s == math.inf else rhythm.check_by_s   # others still write
     if rhythm.steps == 0 and not is_step:
         # The start is one piece: its words are as many as there are frameworks.
-        return replace(rhythm, check_by_s=math.inf)
+        return replace(rhythm, check_by_s=check_by_s)
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
     steps = rhythm.steps + is_step
     return replace(
-        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=math.inf, is_guess=False,
+        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=check_by_s, is_guess=False,
+        raised_s=math.inf if is_step else rhythm.raised_s,
         mark=talk.mark if is_step else rhythm.mark, step=talk.step if is_step else rhythm.step,
         phase=talk.signs[-1] if talk.signs else _plain(steps))
 
@@ -265,18 +271,21 @@ def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
     least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
     least_s = max(at_least_s, min(least_s, HOLD_MOST_S))   # a log that comes in blocks of hours tells nothing of steps
     after_life_s = rhythm.alive_s + max(HOLD_S, at_least_s) if rhythm.alive_s else 0.0
-    return max(rhythm.since_s + least_s, after_life_s) - now_s
+    after_raised_s = rhythm.raised_s + HOLD_S if rhythm.raised_s < math.inf else 0.0
+    return max(rhythm.since_s + least_s, after_life_s, after_raised_s) - now_s
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:
     """Something outside the log, such as a new checkpoint, showed that the training went on then."""
-    return replace(rhythm, since_s=at_s, patience=1.0, check_by_s=math.inf) if at_s > rhythm.since_s else rhythm
+    if at_s <= rhythm.since_s:
+        return rhythm
+    return replace(rhythm, since_s=at_s, patience=1.0, check_by_s=math.inf, raised_s=math.inf)
 
 
 def forgive(rhythm: Rhythm, stalled_s: float) -> Rhythm:
     """The leader itself was stopped for so long: that was no silence of the training."""
     return replace(rhythm, since_s=rhythm.since_s + stalled_s, grew_s=rhythm.grew_s + stalled_s,
-                   check_by_s=rhythm.check_by_s + stalled_s)
+                   check_by_s=rhythm.check_by_s + stalled_s, raised_s=rhythm.raised_s + stalled_s)
 
 
 def _at_this_place_s(rhythm: Rhythm) -> float:

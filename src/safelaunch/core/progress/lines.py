@@ -39,6 +39,9 @@ _IN_SIGNS = (b"sav", b"val", b"compil", b"inductor", b"autotun", b"cudagraph", b
              b"checkpoint", b"writ")
 # A number in such a line is where a training goes on from, not a step that it has made.
 _RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)")
+# What PyTorch puts before the lines of an exception that nobody caught, once a process group is there (its excepthook,
+# torch/distributed/distributed_c10d.py): that rank goes no further. Its process may stay, by a thread that never ends.
+_RAISED = re.compile(rb"\[rank\d{1,7}\]: Traceback \(most recent call last\):")
 _EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,12}(?:\.\d{1,18})?)")   # Transformers without a bar: nothing else
 
 
@@ -46,11 +49,13 @@ class Talk(NamedTuple):
     """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
 
     `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.
+    `has_raised`: an exception has ended a rank of PyTorch.
     """
 
     step: int | None = None
     signs: tuple[str, ...] = ()
     mark: str = ""
+    has_raised: bool = False
 
 
 def listen(chunk: bytes, pattern: str = "auto") -> Talk:
@@ -61,7 +66,8 @@ def listen(chunk: bytes, pattern: str = "auto") -> Talk:
     if step is None and pattern == "auto" and b"epoch" in chunk:
         epochs = _EPOCH.findall(chunk)
         mark = f"epoch {epochs[-1].decode()}" if epochs else ""
-    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark)
+    has_raised = b"]: Traceback" in chunk and _RAISED.search(chunk) is not None
+    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark, has_raised)
 
 
 def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:

@@ -267,3 +267,13 @@ def test_a_kill_that_a_script_reports_is_no_lack_of_memory_and_has_no_node() -> 
                          evidence=OutsideEvidence(exits=(TaskExit("", 0, 137),)))
     assert (verdict.category, verdict.host) == ("unknown", None)
     assert verdict.summary == "a process was killed by signal 9; nothing in the log says by whom"
+
+
+@each(("rank", "category"), [(3, "user_code"), (0, "hang"), (None, "hang")],
+      ids=["of the rank that had raised", "of another one", "of nobody in particular"])
+def test_a_hang_of_the_rank_that_raised_and_stayed_is_of_its_exception(rank: int | None, category: str) -> None:
+    raised = "".join(f"[n4:1]:[rank3]: {line}\n" for line in TRACE.splitlines())
+    looked = OutsideEvidence(is_hang=True, stacks=(("n4", f"rank {rank}: _shutdown"),), stacks_rank=rank,
+                             stacks_said=f"rank {rank} on n4 is in _shutdown while 2 wait in all_reduce")
+    verdict = judge_text(STEPS + raised, evidence=looked)
+    assert (verdict.category, verdict.rank) == (category, rank)

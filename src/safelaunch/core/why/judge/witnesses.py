@@ -100,8 +100,12 @@ def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
             confirmed = replace(confirmed, host=best.hosts[0], rank=best.rank)
         return _placed(confirmed, known)
     is_surer = verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence
-    # Of a hang the looks at the ranks have more to say than the words of those that were ended for it.
-    if verdict.category in BEHIND_A_HANG if best.category == "hang" and known.is_hang else is_surer:
+    # Of a hang the looks at the ranks have more to say than the words of those that were ended for it; but for the rank
+    # that the others waited for, where it has raised an exception and stayed.
+    has_raised = verdict.cause is not None and bool(verdict.cause.block) and verdict.rank is not None and (
+        verdict.rank == best.rank)
+    is_behind = verdict.category in BEHIND_A_HANG or has_raised
+    if is_behind if best.category == "hang" and known.is_hang else is_surer:
         return _placed(verdict, known)
     return _replaced(verdict, best)
 
