@@ -97,6 +97,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("gpu_dies", 7.92, 0.0, 43), Fault("scancel", 10.85, 0.0, 79),
                      Fault("leader_pauses", 30.07, 3.8, 36), Fault("gpu_dies", 34.42, 0.0, 67),
                      Fault("away", 37.97, 540.2, 91), Fault("gpu_dies", 39.45, 0.0, 46))), "completed", 2),
+    "a stop that only a dead leader's signal has told is no completion": (
+        Scenario(seed=94074279, nodes=1, steps=116, save_every=50, save_s=0.1, limit_min=8, fs_latency_s=0.003,
+                 net_latency_s=0.0002, ignores_term=True, watchers=2, site="no_scontrol", preserve_s=30.0, faults=(
+                     Fault("truncate", 3.89, 0.0, 32), Fault("leader_dies_at_call", 8.49, 0.0, 5),
+                     Fault("checkpoint", 8.74, 0.0, 5), Fault("extend", 35.41, 0.0, 39),
+                     Fault("preempt", 40.7, 0.0, 58), Fault("loses_links", 63.6, 0.0, 85),
+                     Fault("rank_dies", 90.96, 0.0, 56),
+                     Fault("release", 117.81, 0.0, 44))), "stopped", 1),
     "a next job that no node may run is let go where a person has stopped the run, too": (
         Scenario(seed=89003379, spare_nodes=1, pool=3, steps=129, step_s=0.5, load_s=0.5, limit_min=20,
                  slurmd_timeout_s=30.0, net_latency_s=0.0002, handles_signal=False, watchers=2, min_nodes=1,

@@ -298,7 +298,8 @@ def adopt(lead: Leader) -> None:
     lead.running.is_adopted(Live(
         number, last.nodes, tasks=1 if last.resize else lead.plan.tasks_on(len(last.nodes)),
         srun_code=None if process is not None else 255, is_hook=last.resize is not None,
-        end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard), process)
+        end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard,
+        may_have_heard=last.asked_row is not None and last.waits_for is None), process)
     lead.server.expect(number)
     for due in unwritten.after_adopting(last.asked_row, has_process=process is not None,
                                         has_moved=lead.server.has_moved, has_taken_over=lead.took_over is not None):

@@ -66,10 +66,11 @@ def test_an_attempt_is_over_when_everybody_who_can_speak_has_spoken(
     ({"heard": 0}, (CHECKPOINT,), "completed"),
     ({"heard": 1}, (CHECKPOINT,), "stopped"),
     ({"heard": None}, (CHECKPOINT,), "stopped"),
+    ({"heard": 0, "may_have_heard": True}, (CHECKPOINT,), "stopped"),
     ({"heard": 0}, (KILL, CHECKPOINT), "stopped"),
     ({"heard": 0, "killed_t": NOW - 1}, (CHECKPOINT,), "stopped"),
     ({"heard": 0, "exits": (BAD,)}, (CHECKPOINT,), "stopped"),
-], ids=["never knew", "knew", "perhaps", "a kill, too", "killed", "failed"])
+], ids=["never knew", "knew", "perhaps", "from a dead leader, perhaps", "a kill, too", "killed", "failed"])
 def test_a_training_that_is_done_before_its_next_checkpoint_and_never_knew_is_complete(
     live: dict[str, Any], requests: tuple[Request, ...], expected: str
 ) -> None:

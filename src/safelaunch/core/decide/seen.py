@@ -23,6 +23,7 @@ class Live:
     end_asked_t: float | None = None      # when it was asked, gently, to end
     end_row: str | None = None            # the row that asked
     heard: int | None = None              # processes that took the signal; None = nobody knows (yet)
+    may_have_heard: bool = False          # ... from a supervisor that died before anybody had answered
     saved: str | None = None              # the checkpoint that has become complete since
     saved_t: float | None = None
     killed_t: float | None = None
