@@ -146,14 +146,15 @@ def _left_no_trace(sim: Sim, said_t: float) -> bool:
 def _was_told_late(sim: Sim, said_t: float) -> bool:
     """The batch host had died before the word, or was cut off. Slurm called the job completing for long, and sacct,
     which could have told, is off. Either the next job's leader has asked for a minute by then (seed 84004068), or
-    nobody got an answer from Slurm before it forgot the job (87003507, 88012457).
+    nobody got an answer from Slurm before it forgot the job (87003507, 88012457, 94088429).
     """
     return not sim.scenario.has_sacct and any(
         job.started_t <= said_t <= job.ended_t
         and (after.started_t + UNEXPLAINED_S < job.ended_t
              or not any(job.ended_t < t < job.ended_t + MIN_JOB_AGE_S for t, _ in sim.slurm.clear_looks))
         and any((fault.kind in ("batch_crashes", "batch_silent") and job.started_t <= fault.t <= said_t)
-                or (fault.kind == "batch_cut" and fault.t <= said_t <= fault.end_t) for fault in sim.scenario.faults)
+                or (fault.kind in ("batch_cut", "one_way_cut") and fault.t <= said_t <= fault.end_t)
+                for fault in sim.scenario.faults)
         for job, after in itertools.pairwise(sim.all_jobs))
 
 
