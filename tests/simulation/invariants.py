@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.sim import Sim
     from tests.simulation.slurm import Job
 
-SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
-SECOND_LOOK_S = 15.0    # from a watch's first look at a run without a job
+SEEN_S = 40.0           # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
 LOST_S = 15.0           # ... and its dead processes let go of the folder so long after the server is back
+SECOND_LOOK_S = 15.0    # from a watch's first look at a run without a job
 ENDS_S = 15.0           # from the end of a wait for a checkpoint to that of the last rank
 CALLS_AN_INCIDENT = 10
 CALLS_A_SECOND = 2
