@@ -237,7 +237,8 @@ def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(han
 def kill_all(pids: Iterable[int]) -> int:
     """How many there were; the children of a helper come and go, so one turn does not meet all."""
     count = 0
-    for count, pid in enumerate(pids, 1):
+    for pid in pids:
+        count += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return count

@@ -49,6 +49,11 @@ def outer():
 print('up', flush=True)
 outer()
 """
+POLLER = """import os
+print('up', flush=True)
+while not all(os.path.exists(path) for path in ('/', '/nowhere')):
+    pass
+"""
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -118,6 +123,49 @@ def test_stacks_are_those_of_the_python_program(spawn: Spawn, capsys: pytest.Cap
 
     assert rank.samples[0] == ("inner (<string>:3)", "outer (<string>:5)", "<module> (<string>:7)")
     assert len(rank.samples) == 2 and rank.samples[0] is rank.samples[1]
+
+
+def test_stacks_of_a_process_that_never_pauses_are_whole(spawn: Spawn, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
+    spawn([sys.executable, "-c", POLLER], SLURM_JOB_ID=JOB, RANK="0", WORLD_SIZE="1", SLURMD_NODENAME="n0")
+
+    (rank,) = ReportReader().read(json.dumps(report_of(capsys, samples=100, gap_s=0.0))).ranks
+
+    assert len(rank.samples) >= 95, rank.why
+    assert {sample[-1].partition(" (")[0] for sample in rank.samples} == {"<module>"}, set(rank.samples)
+
+
+def test_a_dump_that_was_torn_is_taken_again_and_a_rank_whose_dumps_all_are_is_looked_at_in_the_next_sample(
+    tmp_path: Path, spawn: Spawn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, torn, none = (dump(*frames) for frames in (("exists", "poll", "<module>"), ("exists", "poll"), ()))
+    lost = "Error: Failed to get stack traces\nCaused by:\n    0: Failed to copy PyFrameObject\n    1: Bad address"
+    said = [torn, none, whole, lost, torn, whole, *[lost] * 5, whole, *[dump("loop", "embedded")] * 2]
+    for number, words in enumerate(said, 1):
+        (tmp_path / str(number)).write_text(words)
+    program = a_program(tmp_path / "bin")
+    program.write_text(f"""#!/bin/bash
+cd {tmp_path}; echo >>calls; file=$(wc -l <calls); read -r line <$file
+if [[ $line == Error* ]]; then cat $file >&2; exit 1; fi
+cat $file
+""")
+    monkeypatch.setattr(spy, "find_tools", lambda *words: spy.Tools(str(program), None, []))
+    spawn([sys.executable, "-c", POLLER], SLURM_JOB_ID=JOB, RANK="0", WORLD_SIZE="1", SLURMD_NODENAME="n0")
+
+    (rank,) = ReportReader().read(json.dumps(report_of(capsys, samples=5, gap_s=0.0))).ranks
+
+    own = ("exists (a.py:1)", "poll (a.py:2)", "<module> (a.py:3)")
+    assert rank.samples == (own, own, own, ("loop (a.py:1)", "embedded (a.py:2)")), rank.why
+    assert (tmp_path / "calls").read_text().count("\n") == len(said)
+
+
+def dump(*frames: str) -> str:
+    """What py-spy says of a process with one thread."""
+    found = [{"name": name, "filename": "/x/a.py", "short_filename": "a.py", "line": line}
+             for line, name in enumerate(frames, 1)]
+    return json.dumps([{"thread_name": "MainThread", "os_thread_id": 7, "active": True, "owns_gil": True,
+                        "frames": found}])
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,8 @@ class NodeSample:
         tasks = [task for pid, process in processes.items() if pid not in asleep
                  for task in [spy.dump_task(pid, process.state, self.tools, self.options.native)] if task is not None]
         outcomes = children.run_all(tasks + others, AT_ONCE + len(others), self.until_s)
+        if not self.options.native:   # those pause, and begin in the C library
+            spy.mend_torn(tasks, outcomes, AT_ONCE, self.until_s)
         again = [task for pid, outcome in outcomes.items() if pid in processes and outcome.code != 0
                  for task in [spy.second_task(pid, processes[pid].state, self.tools, outcome)] if task is not None]
         outcomes.update((pid, outcome) for pid, outcome in children.run_all(again, AT_ONCE, self.until_s).items()
@@ -190,6 +192,8 @@ class NodeSample:
             if any(thread["frames"] for thread in threads):
                 self.rows[pid]["samples"].append([self._intern(thread) for thread in threads])
                 continue
+            if outcome is not None and spy.was_overtaken(outcome):
+                continue   # the next sample may meet it at rest
             refused.add(pid)
             if not self.rows[pid]["samples"]:
                 self.rows[pid]["why"], self.rows[pid]["hint"] = spy.why_not(process, self.tools, outcome)
