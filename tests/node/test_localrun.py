@@ -46,8 +46,12 @@ def test_a_node_list_is_expanded(text: str, names: list[str]) -> None:
     assert expand(text) == names
 
 
-def test_tasks_are_told_how_many_there_are_on_each_node(capfd: pytest.CaptureFixture[str]) -> None:
-    # Lightning refuses one number without the other.
-    tasks = Tasks(["local0", "local1"], 2, ["sh", "-c", "echo $SLURM_NTASKS $SLURM_NTASKS_PER_NODE"], 1)
-    assert [process.wait(60) for process in tasks.processes] == [0] * 4
-    assert capfd.readouterr().out == "4 2\n" * 4
+@pytest.mark.parametrize(("nodes", "told"), [(["local0", "local1"], "4 2 2(x2)\n" * 4), (["local0"], "2 2 2\n" * 2)])
+def test_tasks_are_told_how_many_there_are_on_each_node(
+    nodes: list[str], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Lightning refuses the first number without the second, ft_launcher the job's id without the third.
+    words = "echo $SLURM_NTASKS $SLURM_NTASKS_PER_NODE $SLURM_TASKS_PER_NODE"
+    tasks = Tasks(nodes, 2, ["sh", "-c", words], 1)
+    assert {process.wait(60) for process in tasks.processes} == {0}
+    assert capfd.readouterr().out == told

@@ -68,6 +68,10 @@ class Tasks:
         self.processes: List["subprocess.Popen[bytes]"] = []
         shared = dict(os.environ, SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
                       SLURM_NTASKS_PER_NODE=str(per_node),   # Lightning refuses SLURM_NTASKS without it
+                      # ft_launcher of NVRx 0.7 refuses SLURM_JOB_ID without the first (its form: sbatch(1)), and two
+                      # nodes of one host name without the second.
+                      SLURM_TASKS_PER_NODE=f"{per_node}(x{len(nodes)})" if len(nodes) > 1 else str(per_node),
+                      NVRX_ENABLE_MULTI_LAUNCHERS_PER_NODE="1",
                       SLURM_STEP_ID=os.environ.get("SAFELAUNCH_ATTEMPT", "0"), SLURM_LAUNCH_NODE_IPADDR="127.0.0.1")
         for node_id, node in enumerate(nodes):
             for local_id in range(per_node):
