@@ -180,7 +180,9 @@ def test_the_verb_starts_shows_crashes_heals_and_ends_a_sandbox(fresh: Callable[
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    line = say("up", "--nodes", "2", "--gpus", "4", "--name", name, "--conf", "KillWait=7")
+    words = ["up", "--nodes", "2", "--gpus", "4", "--name", name, "--conf", "KillWait=7"]
+    begun = subprocess.run([*SAFELAUNCH, "sandbox", *words], capture_output=True, text=True, timeout=180)
+    line = begun.stdout
     assert line == f"export SLURM_CONF={registry.ROOT}/{name}/slurm.conf\n" == say("env", name)
     assert name in say("list")
     listed = {row["name"]: row for row in json.loads(say("list", "--json"))["sandboxes"]}
@@ -188,6 +190,10 @@ def test_the_verb_starts_shows_crashes_heals_and_ends_a_sandbox(fresh: Callable[
     shell = f"{line} srun -N2 hostname -s; scontrol show config | grep KillWait"
     shown = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=180).stdout
     assert "n0" in shown and "n1" in shown and "7 sec" in shown
+    (user,) = re.findall(r"(?m)^Jobs as: (.*?)   \(or", begun.stderr)   # as it is typed, with sudo or without
+    shown = subprocess.run(["bash", "-c", f"cd /; {line} {user} -s; {user.replace('hostname', 'whoami')}"],
+                           capture_output=True, text=True, timeout=180).stdout
+    assert sorted(shown.split()) == ["n0", "n1", "sl-alice", "sl-alice"]
     say("crash", "--silent", "n1", "--name", name)
     say("heal", "n1", "--name", name)
     say("crash", "n1", "--name", name)
@@ -207,7 +213,7 @@ def test_the_verb_starts_a_sandbox_with_everything_and_cuts_a_node(fresh: Callab
         return done.stderr
 
     told = say("up", "--nodes", "2", "--accounting", "--netns", "--preemption", "--name", name)
-    enter = shlex.split(next(line for line in told.splitlines() if "sudo" in line).partition("sudo")[2])
+    enter = shlex.split(next(line for line in told.splitlines() if line.startswith("Log in:")).partition(":")[2])
     shown = subprocess.run(
         [*enter, "-c", "srun -phigh -N2 hostname -s"], capture_output=True, text=True, timeout=180,
         env={**os.environ, "SLURM_CONF": str(registry.ROOT / name / "slurm.conf")}, cwd="/",
