@@ -31,7 +31,7 @@ FIND_S = 0.5          # to look at one program file
 MOST_THREADS = 256
 MORE_TRIES = 3        # for a torn dump: 10 ms each
 HINT = "for Python stacks, py-spy must be installed where the training's Python is: pip install py-spy"
-_OUTERMOST = ("<module>", "_run_module_as_main")   # a main thread's, but for programs that embed Python
+_OUTERMOST = ("<module>", "_run_module_as_main", "_bootstrap")   # the last one's: forked by a thread
 _PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*?)\))? (?:\[(.*?)\] )?")
 _PYSTACK_FRAME = re.compile(r'^\s*\((\w+)\) File "(.*)", line (\d+), in (.*)$')
 
@@ -146,24 +146,19 @@ def dump_task(pid: int, state: str, tools: Tools, native: bool) -> Optional[chil
 def mend_torn(tasks: Iterable[children.Task], outcomes: dict[Any, children.Outcome], at_once: int,
               until_s: float) -> None:
     """Take those of these dumps again that are torn; what comes stands in `outcomes` then."""
-    ends: dict[Any, str] = {}
     for _ in range(MORE_TRIES):
-        tasks = [task for task in tasks if _is_torn(task.name, outcomes[task.name], ends)]
+        tasks = [task for task in tasks if _is_torn(task.name, outcomes[task.name])]
         outcomes.update((pid, outcome) for pid, outcome in children.run_all(tasks, at_once, until_s).items()
                         if not outcome.late)
 
 
-def _is_torn(pid: int, outcome: children.Outcome, ends: dict[Any, str]) -> bool:
-    """Whether outer frames are missing. `ends`: where earlier dumps ended; twice the same is the program's own."""
+def _is_torn(pid: int, outcome: children.Outcome) -> bool:
+    """Whether outer frames are missing, as far as can be told: programs that embed Python begin elsewhere."""
     if outcome.code != 0:
         return was_overtaken(outcome)
     threads = read_dump(outcome.text)
     main = next((thread for thread in threads if thread["tid"] == pid or thread["name"] == "MainThread"), None)
-    if main is None or not main["frames"]:
-        return main is not None
-    end = main["frames"][-1].rpartition(" (")[0]
-    is_own, ends[pid] = end == ends.get(pid), end
-    return end not in _OUTERMOST and not is_own
+    return main is not None and (not main["frames"] or main["frames"][-1].rpartition(" (")[0] not in _OUTERMOST)
 
 
 def was_overtaken(outcome: children.Outcome) -> bool:
