@@ -182,6 +182,7 @@ def test_the_verb_starts_shows_crashes_heals_and_ends_a_sandbox(fresh: Callable[
 
     words = ["up", "--nodes", "2", "--gpus", "4", "--name", name, "--conf", "KillWait=7"]
     begun = subprocess.run([*SAFELAUNCH, "sandbox", *words], capture_output=True, text=True, timeout=180)
+    assert begun.returncode == 0, begun.stderr
     line = begun.stdout
     assert line == f"export SLURM_CONF={registry.ROOT}/{name}/slurm.conf\n" == say("env", name)
     assert name in say("list")
@@ -213,7 +214,8 @@ def test_the_verb_starts_a_sandbox_with_everything_and_cuts_a_node(fresh: Callab
         return done.stderr
 
     told = say("up", "--nodes", "2", "--accounting", "--netns", "--preemption", "--name", name)
-    enter = shlex.split(next(line for line in told.splitlines() if line.startswith("Log in:")).partition(":")[2])
+    login = next(line for line in told.splitlines() if line.startswith("Log in:")).partition(":")[2]
+    enter = shlex.split(login.strip().removeprefix("sudo "))   # sudo would drop SLURM_CONF
     shown = subprocess.run(
         [*enter, "-c", "srun -phigh -N2 hostname -s"], capture_output=True, text=True, timeout=180,
         env={**os.environ, "SLURM_CONF": str(registry.ROOT / name / "slurm.conf")}, cwd="/",

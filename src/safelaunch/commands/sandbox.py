@@ -62,24 +62,24 @@ def up(
     )  # fmt: skip
     took_s = time.monotonic() - began
     login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), places=())
-    first = f"Log in:      {by_root(shlex.join(login.enter(['bash'])))}\n" if netns else ""
+    first = f"Log in:      {_by_root(shlex.join(login.enter(['bash'])))}\n" if netns else ""
     click.echo(
         f"Sandbox '{name}' is up: {nodes} nodes (n0 … n{nodes - 1}) in {sandbox.dir}, started in {took_s:.1f} s.\n"
         f"{first}"
         f'Use it:      eval "$(safelaunch sandbox env {name})"\n'
-        f"Jobs as:     {by_user(USERS[0], f'srun -N{nodes} hostname')}   (or {USERS[1]}, both in group {TEAM})\n"
+        f"Jobs as:     {_by_user(USERS[0], f'srun -N{nodes} hostname')}   (or {USERS[1]}, both in group {TEAM})\n"
         f"End it:      safelaunch sandbox down {name}",
         err=True,
     )
     _print_env(sandbox, as_json)
 
 
-def by_root(words: str) -> str:
+def _by_root(words: str) -> str:
     """A command line for root; who has no sudo and has started a sandbox is root."""
     return f"sudo {words}" if shutil.which("sudo") else words
 
 
-def by_user(user: str, words: str) -> str:
+def _by_user(user: str, words: str) -> str:
     """A command line that runs as this user, in this shell's environment."""
     return f"sudo -E -u {user} {words}" if shutil.which("sudo") else f"runuser -u {user} -- {words}"
 

@@ -2,7 +2,7 @@
 
 py-spy reads a process without stopping it first (--nonblocking). That takes 10 ms, disturbs nobody, and works on
 stopped processes. There a blocking dump fails with "unexpected waitpid result" (both measured, py-spy 0.4.3). A
-blocking dump follows only where the other found nothing. Of a process that calls functions without a pause, 1 to 3
+blocking dump follows only where the other found nothing. Of a process that calls functions without a pause, 1 to 4
 dumps of 100 are torn: outer frames are missing, or all (measured, Python 3.11 and 3.14). They are taken again. Travels
 with node.collect as text: standard library, Python 3.9.
 """
@@ -31,7 +31,7 @@ FIND_S = 0.5          # to look at one program file
 MOST_THREADS = 256
 MORE_TRIES = 3        # for a torn dump: 10 ms each
 HINT = "for Python stacks, py-spy must be installed where the training's Python is: pip install py-spy"
-_OUTERMOST = ("<module>", "_run_module_as_main", "_bootstrap")   # the last one's: forked by a thread
+_OUTERMOST = ("<module>", "_run_module_as_main", "_bootstrap")   # the last: of a process that a thread forked
 _PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*?)\))? (?:\[(.*?)\] )?")
 _PYSTACK_FRAME = re.compile(r'^\s*\((\w+)\) File "(.*)", line (\d+), in (.*)$')
 
