@@ -53,9 +53,9 @@ def say(process: subprocess.Popen[str], text: object) -> None:
     process.stdin.flush()
 
 
-def hear(process: subprocess.Popen[str]) -> str:
+def hear(process: subprocess.Popen[str], run: LocalRun) -> str:
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 300)[0], "it says nothing"
+    assert select.select([process.stdout], [], [], 300)[0], f"it says nothing\n{run.story()}"
     return process.stdout.readline().strip()
 
 
@@ -70,7 +70,7 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
     port = door(run)
     with another_user("tests.relay", str(port), "1", str(HARMS)) as relay:
         with run.leader_dies():
-            assert hear(relay) == "taken"
+            assert hear(relay, run) == "taken"
         run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
         run.wait_for(lambda: door(run) != port, 60, "the record names the old port")
         say(relay, door(run))
@@ -87,7 +87,7 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
     with in_the_middle(run) as relay:
         time.sleep(span_s)   # nothing can be waited for: all that happens is to have no effect
         say(relay, "harm no more")
-        told = json.loads(hear(relay))
+        told = json.loads(hear(relay, run))
         done = told["done"]
         print(f"\nin the middle: {sum(done.values())} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
         assert told["kept"] == [] and sum(done.values()) >= HARMS, told
@@ -122,7 +122,7 @@ def test_floods_cost_no_guard_no_supervisor_and_no_kill_switch(
         if "proved" in floods:
             say(floods["proved"], token)
         begin_s = time.monotonic()
-        told = {kind: json.loads(hear(flood)) for kind, flood in floods.items()}
+        told = {kind: json.loads(hear(flood, run)) for kind, flood in floods.items()}
         span_s = time.monotonic() - begin_s
         assert (run.leader(), sorted(run.ranks())) == (leader, ranks), run.story()
         assert not run.events("took_over") and len(run.state().attempts) == 1, run.story()
