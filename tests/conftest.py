@@ -28,8 +28,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # pytest's own folders, tmp_path among them.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(ramdisk.room()))
 
-pytest_plugins = ["tests.secondchance", "tests.lanes", "tests.sandboxes", "tests.frozen", "tests.sharedfs",
-                  "tests.runs", "tests.localruns", "tests.torchbin"]
+pytest_plugins = ["tests.groupterm", "tests.secondchance", "tests.lanes", "tests.sandboxes", "tests.frozen",
+                  "tests.sharedfs", "tests.runs", "tests.localruns", "tests.torchbin"]
 
 
 @pytest.hookimpl(wrapper=True)
