@@ -2,8 +2,8 @@
 
 It takes PORT as soon as a leader's death sets it free, says so, reads the new leader's port from stdin, and then passes
 on what is said. On each connection it does one harm, drawn by the seed; the ends have HANG_UP_S to end the connection.
-With the next line of stdin, and LEAST harms, it says, as JSON, how often which harm was done ("repeat, down": to the
-guard), and after which of them nobody has hung up; from then on it harms nothing, until stdin ends.
+With the next line of stdin, and LEAST harms or after WAIT_S, it says, as JSON, how often which harm was done ("repeat,
+down": to the guard), and after which of them nobody has hung up; from then on it harms nothing, until stdin ends.
 
 It keeps no guard waiting: one that is cut off for 2 s counts as dead, with or without an attack (docs/security.md).
 """
@@ -27,6 +27,7 @@ DOWN, UP = "down", "up"   # to the guard, to the leader
 GREETING = {DOWN: 2, UP: 1}   # lines of the greeting
 HANG_UP_S = 8.0   # a line that was left out shows with the next one; a greeting may take 5 s
 RECORDED = 40     # connections that are kept to be played back
+WAIT_S = 40.0     # guards that were silent for 3 s have read in the record where the leader is, and no longer call here
 GREETINGS_S = 3.0   # between two harms to a greeting: a guard calls again after 1 s
 WORDS = {DOWN: (b'{"do": "end", "grace_s": 0}',),
          UP: (b'{"ev": "exited", "code": 77, "signal": null}', b'{"ev": "gone", "code": 77}')}
@@ -205,7 +206,8 @@ def main() -> int:
     relay.upstream = int(sys.stdin.readline())
     relay.is_known.set()
     sys.stdin.readline()
-    while sum(list(relay.done.values())) < least:
+    patience = Patience(WAIT_S)
+    while sum(list(relay.done.values())) < least and not patience.is_over():
         time.sleep(0.02)
     relay.is_quiet = True
     print(json.dumps({"done": dict(sorted(relay.done.items())), "kept": relay.kept}), flush=True)

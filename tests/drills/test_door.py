@@ -5,6 +5,7 @@ SAFELAUNCH_LONG=1 gives the figures of docs/security.md; -s shows them.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import os
@@ -26,6 +27,7 @@ MALLORY = 60002 if os.geteuid() == 0 else None   # no account: a kernel needs no
 KILL_S = 6.0 if IS_LONG else 100.0   # beside others each command waits for a processor; the grace is 15 minutes
 DESCRIPTORS = 12_000
 HARMS = 150 if IS_LONG else 3   # at least, however slow the machine is
+MOST_TURNS = 5   # a leader that is born late has its guards call at its own door
 
 
 @contextlib.contextmanager
@@ -69,9 +71,10 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
     """Another user takes the port of a leader that dies, before it is born again, and its guards call there."""
     port = door(run)
     with another_user("tests.relay", str(port), "1", str(HARMS)) as relay:
+        births = len(run.events("took_over"))
         with run.leader_dies():
             assert hear(relay, run) == "taken"
-        run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
+        run.wait_for(lambda: len(run.events("took_over")) > births, 60, "nobody took over")
         run.wait_for(lambda: door(run) != port, 60, "the record names the old port")
         say(relay, door(run))
         yield relay
@@ -84,16 +87,22 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
     run.wait_ranks(nodes)
     ranks = sorted(run.ranks())
 
-    with in_the_middle(run) as relay:
-        time.sleep(span_s)   # nothing can be waited for: all that happens is to have no effect
-        say(relay, "harm no more")
-        told = json.loads(hear(relay, run))
-        done = told["done"]
-        print(f"\nin the middle: {sum(done.values())} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
-        assert told["kept"] == [] and sum(done.values()) >= HARMS, told
-        assert sorted(run.ranks()) == ranks and len(run.state().attempts) == 1, run.story()
-        assert len(run.events("took_over")) == 1, f"a leader died of it\n{run.story()}"
-        took_s = check_guards_and_kill_switch(run, nodes)
+    done: collections.Counter[str] = collections.Counter()
+    for turn in range(1, MOST_TURNS + 1):
+        with in_the_middle(run) as relay:
+            time.sleep(span_s)   # nothing can be waited for: all that happens is to have no effect
+            say(relay, "harm no more")
+            told = json.loads(hear(relay, run))
+            done.update(told["done"])
+            print(f"\nin the middle: {done.total()} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
+            assert told["kept"] == [], told
+            assert sorted(run.ranks()) == ranks and len(run.state().attempts) == 1, run.story()
+            assert len(run.events("took_over")) == turn, f"a leader died of it\n{run.story()}"
+            if done.total() >= HARMS:
+                took_s = check_guards_and_kill_switch(run, nodes)
+                break
+    else:
+        pytest.fail(f"{done} in {MOST_TURNS} turns\n{run.story()}")
     print(f"and the kill switch took {took_s:.1f} s")
 
 
