@@ -138,8 +138,13 @@ PROLOG = "slurmstepd-n0: error: Prolog failure on node n1\n"
     (f"{START}{PROLOG}{JOB} DUE TO PREEMPTION ***\n", "preempted", ("n1",)),
     (f"{START}{PROLOG}{START}{JOB} ***\n", "cancelled", ()),
     (f"{START}print: {PROLOG}{JOB} ***\n", "cancelled", ()),
+    ("Error running slurm prolog: 1\n", "node_failure", ()),
+    (f"Error running slurm prolog: 1\n{JOB} ***\n", "node_failure", ()),
+    (f"{START}{JOB} ***\nError running slurm prolog: 1\n", "cancelled", ()),
+    (f"Error running slurm prolog: 1\n{START}{JOB} ***\n", "cancelled", ()),
 ], ids=["22.05 and 24.11, recorded", "26.05, recorded", "two nodes", "behind the cancel", "another reason",
-        "before a requeue", "quoted"])
+        "before a requeue", "quoted", "the batch host's, recorded on 22.05", "the batch host's, before its cancel",
+        "the batch host's, behind the cancel", "the batch host's, before a requeue"])
 def test_a_cancel_behind_a_failed_prolog_is_a_nodes_failure(
     output: str, expected: str, nodes: tuple[str, ...]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,8 +16,9 @@ from safelaunch.core import slurmwords
 from safelaunch.sandbox import sites
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import FLAGS, check_nothing_left, finish, long_only, wait_standby
+from tests.drills.test_nodechecks import SKIP
 from tests.drills.test_via import watch_hurried
-from tests.runs import ALICE, Drill, Submitter
+from tests.runs import ALICE, Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 from tests.trainers.stepping import losses_until
 from tests.users import open_paths
@@ -106,6 +108,22 @@ def test_where_the_login_shell_is_csh_files_are_open_to_all_and_tmpdir_is_not_th
     completes(drill)
     assert open_paths(drill.run_dir) == []
     assert all(path.stat().st_mode & 0o002 for path in (drill.folder / "ckpt").glob("*.pt")), "not the user's umask"
+
+
+@long_only
+def test_where_slurmctld_does_not_find_the_host_of_an_srun_by_name_nodes_are_checked_and_a_crash_is_restarted(
+    own_sandbox: MakeSandbox, submit: Submitter, installation: Installation
+) -> None:
+    """The checks' srun runs on a login host. Debian's slurmctld may answer nobody for 10 s as its job ends."""
+    sandbox = own_sandbox(2, site=("unknown-hosts",))
+    checks = sandbox.run([*installation.argv, "nodes", "check", "n[0-1]", "--json", *SKIP.split()], user=ALICE,
+                         cwd=make_workdir(sandbox), env=installation.env, timeout_s=180)
+    assert (checks.returncode, json.loads(checks.stdout)["ok"]) == (0, True), f"{checks.stdout}{checks.stderr}"
+    drill = submit(sandbox)(FLAGS)
+    kill_a_rank(drill)
+    completes(drill)
+    asked = "attempt number" in (sandbox.dir / "log" / "slurmctld.log").read_text()
+    print(f"slurmctld {'asked again' if asked else 'did not ask'} for a host that it did not find")
 
 
 @long_only

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import sites
+from safelaunch.sandbox import daemons, sites
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name, state_of
 from tests import admin
@@ -88,6 +88,19 @@ def test_a_folder_that_nodes_would_not_see_is_refused_with_another_one() -> None
 def test_a_second_network_needs_a_first_one() -> None:
     with pytest.raises(SandboxError, match="only with --netns"):
         sites.check(Path("/var/lib/box"), [sites.TWO_NETWORKS], has_netns=False)
+
+
+def test_a_slurmctld_that_finds_no_hosts_has_no_network_of_its_own() -> None:
+    with pytest.raises(SandboxError, match="only without --netns"):
+        sites.check(Path("/var/lib/box"), [sites.UNKNOWN_HOSTS], has_netns=True)
+
+
+@pytest.mark.parametrize("site", [(), (sites.UNKNOWN_HOSTS,)], ids=["plain", "unknown hosts"])
+def test_slurmctld_finds_a_login_host_by_name_but_where_that_is_the_site(
+    own_sandbox: Callable[..., Sandbox], site: tuple[str, ...]
+) -> None:
+    found = subprocess.run(daemons.machine(own_sandbox(1, site=site).dir, "ctl").enter(["getent", "ahosts", "login"]))
+    assert (found.returncode == 0) == (not site)
 
 
 def test_a_frozen_slurmd_starts_nothing_while_its_job_goes_on(sandbox: Sandbox) -> None:

@@ -47,13 +47,17 @@ def parse_ending(output: str, job: str) -> str | None:
 
 
 def find_ending(output: str, job: str) -> slurmwords.EndLine | None:
-    """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's."""
+    """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's: of
+    the batch host's there is no other line, and Slurm calls the job CANCELLED.
+    """
     begin = _last_start(output, job)
     found = slurmwords.job_ends(output, job, begin)
-    if found and found[-1].word == JobEnd.CANCELLED and slurmwords.failed_prologs(output, begin, found[-1].start):
+    first = slurmwords.find_batch_prolog(output, begin)
+    if found and found[-1].word == JobEnd.CANCELLED and (
+            slurmwords.failed_prologs(output, begin, found[-1].start) or (first and first.start < found[-1].start)):
         return found[-1]._replace(word=JobEnd.NODE_FAILURE)
-    if found:
-        return found[-1]
+    if found or first:
+        return found[-1] if found else first
     steps = slurmwords.step_ends(output[begin:], job)
     return steps[-1] if steps and steps[-1].word in (JobEnd.TIME_LIMIT, JobEnd.PREEMPTED) else None
 
@@ -65,8 +69,8 @@ def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
 
 def is_ended_by_prolog(output: str, job: str) -> bool:
     """Whether Slurm cancelled the job because a node's Prolog failed: the batch host's, or another one's."""
-    is_first = slurmwords.has_phrase(slurmwords.PROLOG_FAILED_FIRST, output[_last_start(output, job):])
-    return is_first or (parse_ending(output, job) == JobEnd.NODE_FAILURE and bool(parse_failed_prologs(output, job)))
+    is_caused = parse_failed_prologs(output, job) or slurmwords.find_batch_prolog(output, _last_start(output, job))
+    return bool(is_caused) and parse_ending(output, job) == JobEnd.NODE_FAILURE
 
 
 def _last_start(output: str, job: str) -> int:

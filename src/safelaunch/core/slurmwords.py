@@ -188,6 +188,13 @@ def failed_prologs(output: str, begin: int = 0, end: int | None = None) -> tuple
     return tuple(match["node"] for match in found if _begins(output, match.start()))
 
 
+def find_batch_prolog(output: str, begin: int = 0) -> EndLine | None:
+    """What slurmd writes of a job whose batch host's Prolog failed; None = no such line."""
+    row = re.compile("|".join(row.pattern for row in PROLOG_FAILED_FIRST), re.MULTILINE)
+    match = row.search(output, begin)
+    return EndLine(match.start(), JobEnd.NODE_FAILURE, match[0]) if match else None
+
+
 def srun_saw(output: str) -> int | None:
     """Where srun first says that a task has ended, or that it ends the step itself; None = nowhere."""
     found = (match.start() for row in SRUN_SAW for match in re.finditer(row.pattern, output, re.MULTILINE)

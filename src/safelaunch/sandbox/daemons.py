@@ -118,7 +118,7 @@ def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequen
         network.create(folder, [name for name in (*servers, *nodes) if name != MUNGE])
         if sites.TWO_NETWORKS in site:
             network.add_second(folder, nodes)
-    elif can_cover():
+    elif can_cover() and sites.UNKNOWN_HOSTS not in site:
         # slurmctld asks for the host of each srun whose job ends. Debian's asks eleven times for a name that does not
         # resolve, a second apart, and answers nobody meanwhile (22.05, 24.11, 26.05: "attempt number").
         names = "".join(f"127.0.0.1 {name}\n" for name in (LOGIN, *nodes))

@@ -116,9 +116,11 @@ class Quirk:
 
 NODE_TMP = (("{dir}/node-tmp/{node}", "/tmp"),)  # noqa: S108 - the path itself
 TWO_NETWORKS, OLD_PYTHON, OTHER_SHELL, OWN_TMP = "two-networks", "python-3.9", "csh", "tmp-per-job"
+UNKNOWN_HOSTS = "unknown-hosts"
 QUIRKS = {
     TWO_NETWORKS: Quirk("nodes have two networks (with --netns): Slurm uses the second, and on the first, to which "
                         "their names resolve, no node reaches another one"),
+    UNKNOWN_HOSTS: Quirk("slurmctld finds no host by its name (without --netns)"),
     "tmp-noexec": Quirk("each node has a /tmp of its own in which nothing can be executed", places=NODE_TMP,
                         disks={"{dir}/node-tmp/{node}": "size=512m,mode=1777,noexec,nosuid,nodev"}),
     "tmp-small": Quirk("each node has a /tmp of its own that holds 48 MB", places=NODE_TMP,
@@ -183,6 +185,8 @@ def check(folder: Path, words: Sequence[str], *, has_netns: bool) -> None:
                            "this chroot", hint="Take a container, or pivot_root, instead of chroot")
     if TWO_NETWORKS in words and not has_netns:
         raise SandboxError(f"--site {TWO_NETWORKS}: only with --netns")
+    if UNKNOWN_HOSTS in words and has_netns:
+        raise SandboxError(f"--site {UNKNOWN_HOSTS}: only without --netns")
     if has_own_tmp(words) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
         raise SandboxError(f"{folder}: nodes of this site have a /tmp of their own, and would not see it",
                            hint=f"Choose another --dir, such as {ROOM}/{folder.name}")
