@@ -112,6 +112,7 @@ def ends(one: Recorder) -> None:
     one.note_command("scancel-ended-job", slurm.scancel(job), job)
     one.note_command("update-ended-job", slurm.update_job(job, ExcNodeList="n0"), job)
     one.note_command("requeue-ended-job", slurm.requeue(job), job)
+    say("scancel", job)   # it is queued again
     one.end("scancel-by-root", lambda job: say("scancel", job))
     one.end("scancel-kill", lambda job: say("scancel", "--signal=KILL", job))
     one.end("scancel-batch-term", lambda job: say("scancel", "--signal=TERM", "--batch", job))
@@ -269,6 +270,8 @@ def commands(one: Recorder) -> None:
 
 def site(one: Recorder) -> None:
     """What `safelaunch doctor` asks of Slurm itself."""
+    one.say("scancel", "--user=sl-alice")   # an sbatch that a stopped slurmctld has not answered may have made a job
+    one.sandbox.wait_idle()                 # and nodes have to register with one that was started again
     for name, words in doctor.questions("sl-alice", None, ["--mem=100", "--output=/dev/null"]).items():
         one.note_command(f"site-{name}", words)
     one.note_command("site-too-many-nodes", slurm.test_only(["--nodes=900", "--wrap=true"]))

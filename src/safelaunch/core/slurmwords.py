@@ -58,6 +58,9 @@ JOB_ENDINGS = tuple(end for end in JobEnd if end not in (JobEnd.ORPHANED, JobEnd
 UNREACHABLE = (
     Phrase("Unable to contact slurm controller", "no contact", "slurm_errno.c; recorded on all"),
     Phrase("Socket timed out", "no answer", "slurm_errno.c; recorded on all"),
+    # What other releases call a timeout, of slurmctld that is stopped: a job may have been made all the same.
+    Phrase("Unexpected message received", "no answer", "slurm_errno.c, SLURM_UNEXPECTED_MSG_ERROR; recorded on 23.11.4",
+           since="23.11"),
     Phrase("Connection refused|Connection reset|Connection timed out|Transport endpoint is not connected"
            "|Resource temporarily unavailable", "no connection", "errno(3), as Slurm prints it"),
     Phrase("Zero Bytes were transmitted", "cut off", "slurm_errno.c"),
