@@ -17,6 +17,6 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=f"{text.release} {text.name}")
-                                  for text in load_all() if text.name in VERDICTS])
+                                  for text in load_all() if text.name in VERDICTS and text.text])   # 25.11 killed none
 def test_an_end_gets_the_same_verdict_in_the_words_of_every_release(text: Text) -> None:
     assert judge_text(STEPS + text.text).category == VERDICTS[text.name], text.text

@@ -16,7 +16,7 @@ UNKNOWN = JobEnd.UNKNOWN
 OWN = "safelaunch "   # begins each line that the job script or a supervisor writes into the job's output
 
 _REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
-_STEPD_26 = "slurmstepd 26.05.5, its text and recorded; a public log of 2026-02-12, when 25.11 was the newest release"
+_STEPD_26 = "recorded on 25.11.2 and 26.05.5"
 
 
 class Phrase(NamedTuple):
@@ -49,8 +49,7 @@ REASONS = (
     Phrase("DUE TO JOB REQUEUE", JobEnd.REQUEUED, _REQ),
     Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", JobEnd.NODE_FAILURE, _REQ),
     # srun ends the step after a bad exit (-K); up to 25.05 those are the bare words.
-    Phrase("DUE TO TASK FAILURE", "task_failure", "slurmstepd 26.05.5, its text and recorded; a public log of "
-           "2025-12-17, when 25.11 was the newest release", since="25.11"),
+    Phrase("DUE TO TASK FAILURE", "task_failure", "recorded on 25.11.2 and 26.05.5", since="25.11"),
 )
 # The words that a job's own end can have; of those about steps only some speak of the job.
 JOB_ENDINGS = tuple(end for end in JobEnd if end not in (JobEnd.ORPHANED, JobEnd.UNKNOWN))
@@ -133,7 +132,7 @@ SRUN_SAW = (
     Phrase(r"srun: error: \S{1,4096}: tasks? (?!\S{1,64} (?:Terminated|Exited with exit code 143)$)", "task",
            "src/srun/libsrun; recorded on all"),
     Phrase("srun: launch/slurm: _step_signal", "ends the step", "recorded on 22.05.8", until="23.02"),
-    Phrase("srun: Terminating", "ends the step", "recorded on 24.11.5 and 26.05.5", since="23.11"),
+    Phrase("srun: Terminating", "ends the step", "recorded on 23.11.4 to 26.05.5", since="23.11"),
     Phrase("srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
     Phrase("srun: First task exited", "ends the step", "src/srun; recorded on all"),
 )
