@@ -23,11 +23,6 @@ def ending(text: Text) -> object:
     return slurmoutput.parse_ending(text.text, text.job), slurmoutput.parse_step_ending(text.text, text.job)
 
 
-def job_ending(text: Text) -> object:
-    """What the end of the job is called. A step's own line can be lost with the end of its output (seen on 23.11)."""
-    return slurmoutput.parse_ending(text.text, text.job)
-
-
 def cancelled_first(text: Text) -> object:
     """Whether the step was cancelled before srun saw a task of it end."""
     return slurmoutput.is_step_cancelled_first(text.text, text.job)
@@ -82,7 +77,7 @@ EXPECTED: dict[str, tuple[Callable[[Text], object], object]] = {
     "suspended-and-resumed": (ending, (None, None)),
     "requeue": (ending, ("requeued", "requeued")),
     "preempted": (ending, ("preempted", "preempted")),
-    "preempted-requeued": (job_ending, "preempted"),
+    "preempted-requeued": (ending, ("preempted", "preempted")),
     "preempted-in-grace": (ending, (None, None)),
     "time-limit": (ending, ("time_limit", "time_limit")),
     "worker-down": (ending, ("node_failure", "node_failure")),
@@ -128,6 +123,8 @@ EXPECTED: dict[str, tuple[Callable[[Text], object], object]] = {
     "sinfo": (usable, 4),
     "sinfo-dead-node": (usable, 3),
 }
+# The line about its step was lost with the end of its output.
+LOST = {"23.11 preempted-requeued": ("preempted", None)}
 # Under each name again, the other question. Of a whole job's end the order of the lines varies.
 FIRST = {"scancel-step-term": True, "preempted-in-grace": True, "exclusive-step-killed": False,
          "task-fails-wait": False, "script-fails-over-step": False, "signals-that-end-nothing": False}
@@ -157,6 +154,7 @@ def test_what_is_from_source_is_not_recorded_too_and_says_so() -> None:
 @each("text", texts(*EXPECTED), called=name_of)
 def test_what_a_release_said_is_read_as_what_it_means(text: Text) -> None:
     read, expected = EXPECTED[text.name]
+    expected = LOST.get(name_of(text), expected)
     assert read(text) == expected, text.text
 
 

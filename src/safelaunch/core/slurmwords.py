@@ -16,7 +16,7 @@ UNKNOWN = JobEnd.UNKNOWN
 OWN = "safelaunch "   # begins each line that the job script or a supervisor writes into the job's output
 
 _REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
-_STEPD_26 = "recorded on 25.11.2 and 26.05.5"
+_RECORDED_NEW = "recorded on 25.11.2 and 26.05.5"
 
 
 class Phrase(NamedTuple):
@@ -37,19 +37,19 @@ class Phrase(NamedTuple):
 HEADS = (
     Phrase(r"(?:slurmstepd|srun)(?:-[^\s:]{1,255})?: ", "program", "src/common/log.c; recorded on 22.05.8 and 24.11.5",
            until="25.05"),
-    Phrase(r"\[[0-9A-Z][\w .:+-]{4,60}\] ", "stamp", _STEPD_26, since="25.11"),
+    Phrase(r"\[[0-9A-Z][\w .:+-]{4,60}\] ", "stamp", _RECORDED_NEW, since="25.11"),
 )
 # What follows "*** JOB 12 ON n0 CANCELLED AT 2026-11-22T18:25:39" up to the stars. SIGNAL gives no reason: like the
 # bare words of older releases, it does not say who ended the job or step.
 REASONS = (
     Phrase("", JobEnd.CANCELLED, _REQ, until="25.05"),
-    Phrase("DUE to SIGNAL (?:Terminated|Killed)", JobEnd.CANCELLED, _STEPD_26, since="25.11"),
+    Phrase("DUE to SIGNAL (?:Terminated|Killed)", JobEnd.CANCELLED, _RECORDED_NEW, since="25.11"),
     Phrase("DUE TO TIME LIMIT", JobEnd.TIME_LIMIT, _REQ),
     Phrase("DUE TO PREEMPTION", JobEnd.PREEMPTED, _REQ),
     Phrase("DUE TO JOB REQUEUE", JobEnd.REQUEUED, _REQ),
     Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", JobEnd.NODE_FAILURE, _REQ),
     # srun ends the step after a bad exit (-K); up to 25.05 those are the bare words.
-    Phrase("DUE TO TASK FAILURE", "task_failure", "recorded on 25.11.2 and 26.05.5", since="25.11"),
+    Phrase("DUE TO TASK FAILURE", "task_failure", _RECORDED_NEW, since="25.11"),
 )
 # The words that a job's own end can have; of those about steps only some speak of the job.
 JOB_ENDINGS = tuple(end for end in JobEnd if end not in (JobEnd.ORPHANED, JobEnd.UNKNOWN))
@@ -192,9 +192,10 @@ def failed_prologs(output: str, begin: int = 0, end: int | None = None) -> tuple
 
 def find_batch_prolog(output: str, begin: int = 0) -> EndLine | None:
     """What slurmd writes of a job whose batch host's Prolog failed; None = no such line."""
-    row = re.compile("|".join(row.pattern for row in PROLOG_FAILED_FIRST), re.MULTILINE)
-    match = row.search(output, begin)
-    return EndLine(match.start(), JobEnd.NODE_FAILURE, match[0]) if match else None
+    start = find_phrase(PROLOG_FAILED_FIRST, output[begin:])
+    if start is None:
+        return None
+    return EndLine(begin + start, JobEnd.NODE_FAILURE, output[begin + start:].partition("\n")[0])
 
 
 def srun_saw(output: str) -> int | None:
