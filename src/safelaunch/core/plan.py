@@ -40,11 +40,19 @@ class LaunchPlan(NamedTuple):
 
 
 class Srun(NamedTuple):
-    """Options of every attempt's srun."""
+    """What becomes of the other tasks when one fails, and more options of srun. None: as Slurm has it, for the sruns of
+    a user's own script, whose `words` hold what else was asked for.
+    """
 
-    wait_s: int
-    kill_on_bad_exit: int
+    wait_s: int | None
+    kill_on_bad_exit: int | None
     extra: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Options of a script's own sruns."""
+        asked = (("wait", self.wait_s), ("kill-on-bad-exit", self.kill_on_bad_exit))
+        return (*(f"--{name}={value}" for name, value in asked if value is not None), *self.extra)
 
 
 class Resume(NamedTuple):
@@ -244,9 +252,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         cpus_per_task=_int(slurm.get("cpus-per-task")),
         ntasks_per_node=_ntasks_per_node(slurm, launch, gpus),
         launch=launch,
-        srun=Srun(
-            int(config["srun"]["wait"]), int(config["srun"]["kill_on_bad_exit"]), tuple(config["srun"]["extra"]),
-        ),
+        srun=Srun(config["srun"]["wait"], config["srun"]["kill_on_bad_exit"], tuple(config["srun"]["extra"])),
         resume=_resume(config["resume"]),
         step_pattern=config["progress"]["step"],
         restart=_restart(config["restart"]),

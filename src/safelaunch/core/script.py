@@ -143,7 +143,7 @@ def _values(
         ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("CLUSTER", cluster), ("KILL_FILE", plan.kill_file),
         ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
         ("LAUNCHER", plan.launch.by), ("NPROC_PER_NODE", plan.launch.nproc_per_node or plan.gpus_per_node),
-        ("TEE", plan.launch.tee), ("SRUN_WAIT", plan.srun.wait_s), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
+        ("TEE", plan.launch.tee), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
         ("UMASK", "" if umask is None else f"{umask:04o}"),
@@ -151,7 +151,8 @@ def _values(
         ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
         ("BEFORE_RESIZE", plan.before_resize),
     ]
-    arrays = (("SRUN", srun), ("SRUN_EXTRA", (*plan.srun.extra, *_plugin_words(plan))),
+    extra = plan.srun.words if plan.is_script else plan.srun.extra
+    arrays = (("SRUN", srun), ("SRUN_EXTRA", (*extra, *_plugin_words(plan))),
               ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
               ("ENV", _variables((*plan.env, *_inside(plan)))))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),

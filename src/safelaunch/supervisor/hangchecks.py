@@ -12,6 +12,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
+    Ended,
     Examination,
     is_certain,
     pause_before_last_s,
@@ -30,10 +31,12 @@ Look = Callable[[Depth], Generator[float, Any, Collected]]
 
 
 def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent: Callable[[], bool],
-            keep: Callable[[Collected, Examination], None]) -> Generator[float, Any, HangVerdict | str | None]:
+            keep: Callable[[Collected, Examination], None],
+            ended: Callable[[], Ended] = lambda: Ended.NONE) -> Generator[float, Any, HangVerdict | str | None]:
     """The verdict of checks that agree, or why they show no hang; None = it is silent no more. Yields pauses.
 
-    `is_silent`: whether that is still so after a look; `keep` takes what each look has shown.
+    `is_silent`: whether that is still so after a look; `keep` takes what each look has shown; `ended`: whether ranks
+    have ended, as guards say.
     """
     looks = hangs.earlier_checks()
     for depth, more_s in _LOOKS:
@@ -45,8 +48,9 @@ def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent:
         if not is_silent():
             return None
         groups = fold(rank for report in collected.reports for rank in report.ranks)
-        looks.append(Examination(collected.reports, groups, judge_hang(collected.reports, collected.silent,
-                                                                       groups=groups)))
+        gone = ended()
+        found = judge_hang(collected.reports, collected.silent, groups=groups, has_ended=gone is not Ended.NONE)
+        looks.append(Examination(collected.reports, groups, found, gone))
         hangs.has_checked(looks[-1])
         keep(collected, looks[-1])
         if why_not := hangs.concludes(now_s(), looks, more_s):

@@ -15,7 +15,7 @@ from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
-from safelaunch.core.hangs.proof import Examination
+from safelaunch.core.hangs.proof import Ended, Examination
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
@@ -37,8 +37,21 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
         lead.hangs.log_has_grown(lead.running.grew_s, talk)
-    if lead.hangs.is_silent(lead.now_s) and lead.attempt.killed_t is None and not lead.attempt.exits:
+    ended, failed = _ended_beside_others(lead)
+    lead.hangs.ranks_have_failed(failed, lead.now_s)
+    if ended is Ended.WELL:   # no step is to come: whatever the others print is a sign of life
+        lead.hangs.was_alive(lead.running.grew_s)
+    if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
+
+
+def _ended_beside_others(lead: Leader) -> tuple[Ended, int]:
+    """Whether ranks have ended in a step whose other ranks live; how many of them badly."""
+    guards = lead.server.guards.values()
+    living = {guard.step for guard in guards if guard.code is None}
+    codes = [guard.code for guard in guards if guard.code is not None and guard.step in living]
+    failed = sum(code != 0 for code in codes)
+    return (Ended.BADLY if failed else Ended.WELL if codes else Ended.NONE), failed
 
 
 def is_overdue(lead: Leader) -> bool:
@@ -71,7 +84,7 @@ def check_ranks(lead: Leader) -> Step:
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
         lead.hangs, lambda: lead.now_s, lambda depth: collect(lead, lead.attempt.nodes, depth),
-        lambda: _is_silent_still(lead, number), partial(_keep, lead, number))
+        lambda: _is_silent_still(lead, number), partial(_keep, lead, number), lambda: _ended_beside_others(lead)[0])
     if isinstance(found, HangVerdict):
         yield from _act(lead, number, found)
     elif found is not None:
@@ -98,8 +111,8 @@ def _last_checkpoint_s(lead: Leader) -> float:
 
 def _is_silent_still(lead: Leader, number: int) -> bool:
     """Whether the attempt still lives and has made no step meanwhile."""
-    return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
-            and not lead.live.exits and lead.hangs.is_silent(lead.now_s))
+    return (lead.live is not None and lead.live.number == number and lead.live.may_hang
+            and lead.hangs.is_silent(lead.now_s))
 
 
 def _keep(lead: Leader, number: int, collected: Collected, look: Examination) -> None:

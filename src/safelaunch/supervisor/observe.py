@@ -323,7 +323,7 @@ def on_report(lead: Leader, guard: Guard) -> None:
 def add_exit(lead: Leader, exit: Exit) -> None:
     """Note a task's end; the first report counts."""
     assert lead.live is not None
-    lead.running.task_has_ended(exit, lead.now_s)
+    lead.running.task_has_ended(exit, lead.now, lead.now_s)
 
 
 def turn_facts(lead: Leader) -> TurnFacts:

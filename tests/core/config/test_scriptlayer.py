@@ -37,6 +37,13 @@ def test_an_override_counts_more_than_the_script() -> None:
     assert read(HEAD + "#SBATCH -N 4\n", "slurm.nodes=2", "name=x").config["slurm"]["nodes"] == 2
 
 
+def test_a_scripts_own_sruns_get_only_what_somebody_has_asked_for() -> None:
+    for overrides, words in ((), ()), (("srun.wait=0",), ("--wait=0",)), (
+            ("srun.kill_on_bad_exit=1", "srun.extra=[--hint=nomultithread]"),
+            ("--kill-on-bad-exit=1", "--hint=nomultithread")):
+        assert plans.make(read(HEAD + "#SBATCH -N 1\n", *overrides).config, "1234").srun.words == words
+
+
 def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> None:
     found = read(HEAD + "#SBATCH -N 1\n#SBATCH -o %j.out\n#SBATCH --requeue\n#SBATCH --signal=USR1@300\n")
 

@@ -141,6 +141,14 @@ def test_without_kill_on_bad_exit_the_other_tasks_go_on() -> None:
     assert row(RUNNING, seen(replace(ALIVE, exits=(BAD,))), plan) == "watch"
 
 
+def test_the_wait_counts_from_the_first_failed_task_and_a_task_that_ends_well_ends_nobody() -> None:
+    plan = PLAN._replace(srun=Srun(60, 0, ()))
+    for exits, failed_t, wanted in (
+            ((GOOD,), None, "watch"), ((BAD,), NOW - 59, "watch"), ((BAD,), NOW - 61, "task_failed")):
+        assert row(RUNNING, seen(replace(ALIVE, exits=exits, failed_t=failed_t)), plan) == wanted, (exits, failed_t)
+    assert row(RUNNING, seen(replace(ALIVE, exits=(GOOD,)))) == "watch", "with kill_on_bad_exit, too"
+
+
 @each("srun_code", [0, 143], ids=["srun ended well", "srun ended badly"])
 def test_an_attempt_that_was_killed_is_over_with_its_srun(srun_code: int) -> None:
     live = replace(ALIVE, killed_t=NOW - 1, srun_code=srun_code)

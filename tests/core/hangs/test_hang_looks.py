@@ -11,6 +11,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
+    Ended,
     Examination,
     conclude,
     pause_before_last_s,
@@ -107,3 +108,33 @@ def test_the_looks_of_this_file_are_what_they_are_called() -> None:
     assert weigh([LOOKS["hung"]]).is_proof and not weigh([LOOKS["hung"]]).is_sure
     assert weigh([LOOKS["busy"]]).is_alive
     assert not weigh([LOOKS["unreadable"]]).is_proof and not weigh([LOOKS["unreadable"]]).is_alive
+
+
+def beside(ended: Ended, ranks: list) -> Examination:  # type: ignore[type-arg]
+    groups = fold(ranks)
+    found = judge_hang(reports(*ranks), groups=groups, has_ended=ended is not Ended.NONE)
+    return Examination(reports(*ranks), groups, found, ended)
+
+
+ALONE = [rank(0, ("read (ssl.py:1099)", "upload (export.py:7)", "<module> (export.py:9)"), ran=False, cpu=0.0, world=2)]
+WAITS = [rank(n, ALL_REDUCE, ran=False, cpu=0.0, world=4) for n in range(3)]
+
+
+def test_a_rank_that_works_alone_behind_the_others_end_has_an_hour_and_one_that_waits_for_them_has_not() -> None:
+    rows = {   # (is it proof at once, seconds that it must last)
+        "no rank has ended, so one is missing": (beside(Ended.NONE, ALONE), (True, 0.0)),
+        "the others are done": (beside(Ended.WELL, ALONE), (False, hang.HOLD_MOST_S)),
+        "one has failed, and this one does not need it": (beside(Ended.BADLY, ALONE), (False, hang.HOLD_MOST_S)),
+        "one is done, and the others wait in a collective": (beside(Ended.WELL, WAITS), (False, 0.0)),
+        "one has failed, and the others wait in a collective": (beside(Ended.BADLY, WAITS), (True, 0.0)),
+    }
+    for name, (look, wanted) in rows.items():
+        weighed = weigh([look, look])
+        assert weighed.is_proof and (weighed.is_sure, weighed.least_s) == wanted, (name, weighed)
+
+
+def test_a_failed_rank_is_followed_by_a_check_only_where_the_log_names_steps() -> None:
+    rhythm = silent_from_zero(600.0)
+    assert hang.deadline_s(hang.rank_failed(rhythm, 1.0)) == 1.0 + hang.NOTICE_S
+    shards = hang.begin(0.0, 3600.0, None)
+    assert hang.rank_failed(shards, 1.0) == shards, "shards of a sweep do not need each other"

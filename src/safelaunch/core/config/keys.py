@@ -79,9 +79,13 @@ KEYS: dict[str, Key] = {
     "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command, "
                  "which finds all that it sets (module load, activate, variables)."),
     "srun.wait": Key(
-        Integer(0), "60", "Seconds that srun waits for the other tasks when the first has ended (--wait)."
+        Integer(0), "60", "With kill_on_bad_exit: 0, seconds that the other tasks have when one has failed; 0: no "
+        "limit. For a script's own sruns their --wait, which is Slurm's own where this key is not given."
     ),
-    "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
+    "srun.kill_on_bad_exit": Key(
+        ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit). For a script's own sruns it "
+        "is Slurm's own where this key is not given."
+    ),
     "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
     "launch.with": Key(
         NameOf(tuple(launchers.LAUNCHERS)),

@@ -119,6 +119,10 @@ def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         return [("launch.call", ("launch.with",), fault)]
     if launch["with"] != CUSTOM and launch["call"]:
         return [("launch.call", ("launch.with",), f"needs launch.with: {CUSTOM}")]
+    if launcher.is_script:   # to its sruns nothing is added that nobody has asked for
+        for key in ("wait", "kill_on_bad_exit"):
+            if origins.get(f"srun.{key}", _UNKNOWN).layer == "default":
+                config["srun"][key] = None
     if launcher.notice and origins.get("kill_switch.signal", _UNKNOWN).layer == "default":
         config["kill_switch"]["signal"] = launcher.notice
     if launcher.starts_ranks and launch["nproc_per_node"] is None:

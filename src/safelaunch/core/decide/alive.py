@@ -153,9 +153,13 @@ def _hung(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now."""
-    live = seen.attempt
-    if not live.failed or live.killed_t is not None or not plan.srun.kill_on_bad_exit:
+    """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now, or after
+    srun.wait. A rank that ends well ends nobody: another may still export the model, for longer than any limit.
+    """
+    live, srun = seen.attempt, plan.srun
+    if not live.failed or live.killed_t is not None or not (srun.kill_on_bad_exit or srun.wait_s):
+        return None
+    if not srun.kill_on_bad_exit and seen.now < (live.failed_t or seen.now) + (srun.wait_s or 0):
         return None
     first = next((exit for exit in live.exits if exit.code), None)
     return Kill(FAILED_GRACE_S, first.text if first else f"srun ended with exit code {live.srun_code}")

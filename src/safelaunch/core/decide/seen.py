@@ -18,6 +18,7 @@ class Live:
     nodes: tuple[str, ...]
     exits: tuple[Exit, ...] = ()          # in the order in which they were reported
     tasks: int = 1
+    failed_t: float | None = None         # when the first task ended badly (epoch s)
     srun_code: int | None = None          # srun's own exit code, once it has ended
     fenced: bool = False                  # no process of the attempt is left anywhere (see adapters.control)
     end_asked_t: float | None = None      # when it was asked, gently, to end
@@ -35,6 +36,11 @@ class Live:
     def failed(self) -> bool:
         """Some task ended badly."""
         return any(exit.code for exit in self.exits) or bool(self.srun_code)
+
+    @property
+    def may_hang(self) -> bool:
+        """Nobody ends it, no task has failed, and not every one has ended."""
+        return self.killed_t is None and not self.failed and not self.reported
 
     @property
     def reported(self) -> bool:

@@ -257,6 +257,13 @@ def postpone_check(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     return replace(rhythm, patience=patience * min(1.0, most_s / span_s))
 
 
+def rank_failed(rhythm: Rhythm, now_s: float) -> Rhythm:
+    """A rank has ended badly beside others. Where the log names steps they may wait for it, as for one that raised."""
+    if rhythm.steps == 0 or rhythm.raised_s < math.inf:
+        return rhythm
+    return check_by(replace(rhythm, raised_s=now_s), now_s + NOTICE_S)
+
+
 def check_by(rhythm: Rhythm, at_s: float) -> Rhythm:
     """The same, with the next check at this moment at the latest."""
     return replace(rhythm, check_by_s=min(rhythm.check_by_s, at_s))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple
 
 from safelaunch.core.hangs import activity, hang
@@ -63,16 +64,37 @@ class Weighed(NamedTuple):
     least_s: float = 0.0
 
 
+class Ended(Enum):
+    """Whether ranks of the same step have ended while others live, as their guards say."""
+
+    NONE = "none"
+    WELL = "well"       # all of them with exit code 0: another may still merge, export or evaluate
+    BADLY = "badly"     # one of them not: the others wait for it, or do not need it
+
+
 class Examination(NamedTuple):
     """One check of all nodes, and its verdict."""
 
     reports: Sequence[NodeReport]
     groups: Sequence[RankGroup]
     found: HangVerdict
+    ended: Ended = Ended.NONE
 
 
 def weigh(looks: Sequence[Examination]) -> Weighed:
-    """The result of the checks of one silence, the newest last: a rank that was elsewhere in the first one goes on."""
+    """The result of the checks of one silence, the newest last: a rank that was elsewhere in the first one goes on.
+
+    Beside ranks that have ended, only those in a collective wait for them: another works alone, an upload for instance.
+    """
+    weighed, ended, kind = _weigh(looks), looks[-1].ended, looks[-1].found.kind
+    if not weighed.is_proof or ended is Ended.NONE or kind in ("process", "gpu"):
+        return weighed
+    if kind in ("deadlock", "network"):
+        return weighed._replace(is_sure=weighed.is_sure or ended is Ended.BADLY)
+    return weighed._replace(is_sure=False, least_s=hang.HOLD_MOST_S)
+
+
+def _weigh(looks: Sequence[Examination]) -> Weighed:
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
     if anew := _started_anew(looks):

@@ -47,15 +47,17 @@ MOST_ODD = 16        # more of them are no exception
 
 
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
-               groups: tuple[RankGroup, ...] | None = None) -> HangVerdict:
+               groups: tuple[RankGroup, ...] | None = None, has_ended: bool = False) -> HangVerdict:
     """The verdict on one check of all nodes. `sizes` of the parallel groups: None = those of the ranks' command line.
+    `has_ended`: guards have told that ranks have ended, so that no rank is missing.
     """
     ranks = [rank for report in reports for rank in report.ranks]
     told = next((rank.parallel for rank in ranks if rank.parallel), "") if sizes is None else ""
     sizes = sizes or sizes_of_command(told)
     found = fold(ranks) if groups is None else groups
     scene = Scene(found, tuple(reports), tuple(silent), sizes,
-                  {number: classify(group.stack) for number, group in enumerate(found)}, missing_ranks(ranks))
+                  {number: classify(group.stack) for number, group in enumerate(found)},
+                  () if has_ended else missing_ranks(ranks))
     draft = next(draft for row in _ROWS for draft in [row(scene)] if draft is not None)
     return HangVerdict(draft.kind, draft.summary, draft.confidence, draft.odd[:MOST_ODD], draft.suspects,
                        (*draft.evidence, *_common_evidence(scene), *(

@@ -93,11 +93,12 @@ class RunningAttempt:
         """With this code."""
         self.live = replace(self.now, srun_code=code)
 
-    def task_has_ended(self, exit: Exit, now_s: float) -> None:
+    def task_has_ended(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
         live = self.now
         if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
-            self.live, self.exit_s = replace(live, exits=(*live.exits, exit)), now_s
+            failed_t = now if exit.code and live.failed_t is None else live.failed_t
+            self.live, self.exit_s = replace(live, exits=(*live.exits, exit), failed_t=failed_t), now_s
 
     def is_fenced(self, exits: tuple[Exit, ...]) -> None:
         """Nothing of it is left anywhere; its tasks have ended so."""

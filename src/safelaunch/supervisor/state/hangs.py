@@ -23,6 +23,7 @@ class HangWatch:
         self._nodes = 0                 # and on how many nodes that runs
         self._followed_s = now_s        # when its log was last read
         self._checked: tuple[float, Examination] | None = None    # since when it was silent; what the check showed
+        self._failed = 0                # ranks of it that have ended badly beside others
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, and the verdict of two witnesses
 
     @property
@@ -36,7 +37,7 @@ class HangWatch:
         if self._rhythm is None or self._of != number:
             self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
                                       is_resized=self._nodes != nodes, is_imported=asked.is_imported)
-            self._of, self._nodes = number, nodes
+            self._of, self._nodes, self._failed = number, nodes, 0
         elif now_s - self._followed_s > STALLED_S:   # this leader was stopped, and its node perhaps
             self._rhythm = hang.forgive(self._rhythm, now_s - self._followed_s)
         self._followed_s = now_s
@@ -52,6 +53,12 @@ class HangWatch:
     def was_alive(self, at_s: float) -> None:
         """Something beside the log has shown that it goes on."""
         self._rhythm = hang.alive(self.rhythm, at_s)
+
+    def ranks_have_failed(self, count: int, now_s: float) -> None:
+        """So many, in a step that goes on."""
+        if count > self._failed:
+            self._rhythm = hang.rank_failed(self.rhythm, now_s)
+        self._failed = count
 
     def has_checked(self, look: Examination) -> None:
         """The result of a check in the present silence."""
