@@ -111,6 +111,7 @@ def test_a_script_that_is_taken_runs_unchanged_and_goes_on_when_a_rank_is_killed
            "PRIMARY_ADDR": "n0", "PRIMARY_PORT": "29500"}
     nodes = () if any(cut.startswith("slurm.nodes") for cut in row.cut) else ("slurm.nodes=2",)
     argv = [*installation.argv, "submit", f"{row.name}.slurm", "--json", *nodes, "slurm.time=20", "restart.backoff=0s",
+            "srun.kill_on_bad_exit=1",   # the ranks that are left only sleep
             *row.cut]
     done = sandbox.run(argv, cwd=work, user=ALICE, env=env, timeout_s=180)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"

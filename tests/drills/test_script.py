@@ -125,8 +125,8 @@ def test_tasks_whose_srun_was_killed_are_ended_before_their_script_starts_again(
 def test_a_rank_without_a_guard_is_named_by_its_sruns_words_and_without_them_no_node_is_blamed(script: Script) -> None:
     drill = script("""\
         case $SAFELAUNCH_ATTEMPT in
-        1) "$SAFELAUNCH_SRUN" bash -c '((SLURM_PROCID)) && kill -9 $$; exec sleep 60' ;;
-        2) "$SAFELAUNCH_SRUN" --quiet bash -c '((SLURM_PROCID)) && exit 3; exec sleep 60' 2>/dev/null ;;
+        1) "$SAFELAUNCH_SRUN" -K bash -c '((SLURM_PROCID)) && kill -9 $$; exec sleep 60' ;;
+        2) "$SAFELAUNCH_SRUN" -K --quiet bash -c '((SLURM_PROCID)) && exit 3; exec sleep 60' 2>/dev/null ;;
         esac
         """, 2, "restart.backoff=0s", "restart.max_restarts=5", shell="/bin/bash")
 
