@@ -84,7 +84,7 @@ def test_the_folder_and_the_table_name_the_same() -> None:
 @each
 def test_script_is_accepted_as_it_is_and_five_lines_say_the_same(name: str) -> None:
     text = (SCRIPTS / name / "job.slurm").read_text()
-    _, problems, _ = read_script(text, "script", "job.slurm")
+    problems = read_script(text, "script", "job.slurm").problems
     assert problems == []
     lines = (SCRIPTS / name / "train.yaml").read_text()
     plan = make(resolve([ConfigLayer("file", "train.yaml", lines)], [], {}, base_dir="/somewhere").config, "example")

@@ -47,7 +47,10 @@ def read_each(
 
 
 def _check_apart(points: list[Resolved]) -> list[Resolved]:
-    """The points; raises ConfigError where two would write their checkpoints into one folder."""
+    """The points, a script's path absolute; raises ConfigError where two would write their checkpoints into one folder.
+    """
+    if own := points[0].config.get("own"):   # one for all points
+        own["path"] = str(Path(own["path"]).absolute())
     folders = [one.config["resume"]["dir"] and f"{one.config['slurm'].get('chdir', '')}/{one.config['resume']['dir']}"
                for one in points]
     if (pair := shared_folders(folders)) is not None:

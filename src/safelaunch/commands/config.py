@@ -36,6 +36,8 @@ def command(file: str, rest: tuple[str, ...], origin: bool, as_json: bool) -> in
 def _lines(resolved: Resolved, *, with_origin: bool) -> Iterator[str]:
     """The config as a train.yaml again, one value a line."""
     for section, value in resolved.config.items():
+        if section == "own":   # what the script says of its job: no key of a train.yaml
+            continue
         if not isinstance(value, dict):
             yield _line(section, section, value, resolved, with_origin)
         elif not value:

@@ -13,6 +13,7 @@ from typing import Any
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
+from safelaunch.core.ownscript import OwnScript
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
@@ -196,6 +197,7 @@ class Plan(NamedTuple):
     before_resize: str = ""
     after: tuple[AfterRun, ...] = ()
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
+    own: OwnScript = OwnScript()
 
     @property
     def allocated_nodes(self) -> int:
@@ -278,6 +280,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         min_nodes=config.get("min_nodes"),
         nodes_multiple_of=int(config.get("nodes_multiple_of", 1)),
         before_resize=config.get("before_resize") or "",
+        own=OwnScript(**config.get("own") or {}, args=tuple(config.get("args") or ())),
     )
 
 

@@ -148,11 +148,12 @@ def _values(
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
         ("UMASK", "" if umask is None else f"{umask:04o}"),
         *_container(plan),
+        ("JOB_NAME", plan.own.job_name or plan.name),
         ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
         ("BEFORE_RESIZE", plan.before_resize),
     ]
     extra = plan.srun.words if plan.is_script else plan.srun.extra
-    arrays = (("SRUN", srun), ("SRUN_EXTRA", (*extra, *_plugin_words(plan))),
+    arrays = (("SRUN", srun), ("ARGS", plan.own.args), ("SRUN_EXTRA", (*extra, *_plugin_words(plan))),
               ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
               ("ENV", _variables((*plan.env, *_inside(plan)))))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),

@@ -83,6 +83,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
                     "on_lost_progress": "stop", "wait_for_nodes": 600.0},
             "script": None,
+            "args": [],
         "container": {"runtime": None, "image": None, "mounts": [], "workdir": None, "env": None, "extra": []},
         "spare_nodes": 0, "min_nodes": None, "nodes_multiple_of": 1, "before_resize": None,
         "sweep": None, "max_parallel": None,

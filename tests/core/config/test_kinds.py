@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config import containerkinds, kinds, notifykinds, sweeps
+from safelaunch.core.config import argumentlist, containerkinds, kinds, notifykinds, sweeps
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import ValueKind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
@@ -54,6 +54,8 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
      ["/data", "[data]", "['/a:b']", "['/a,b']", "[[a]]", "{a: b}"], ["['/a:/d', '/b:/d']"]),
     (containerkinds.Variables(), ["{}", "{A: b, C_1: 1, D: true}"], ["a", "[a]", "{1A: b}", "{A: [b]}"],
      ["{SAFELAUNCH_X: b}", "{UID: 1}"]),
+    (argumentlist.ArgumentList(), ["[]", "[a, 3, true, '', 'b c']", "[\"x\\ny\"]"],
+     ["a", "{a: b}", "[[a]]", "[~]"], []),
     (kinds.CheckpointPattern(), ["step_{step}.pt"], ["step.pt", "''", "3", "['{step}']"], ["'{step}{step}'"]),
 ]  # fmt: skip
 EVERY_VALUE = sorted({value for _, *columns in ROWS for column in columns for value in column})

@@ -6,6 +6,7 @@ import pytest
 
 from safelaunch.core import plan as plans
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
+from safelaunch.core.ownscript import OwnScript
 from safelaunch.core.script import directives
 from safelaunch.errors import ConfigError
 from tests.tables import each
@@ -51,6 +52,34 @@ def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> Non
     assert found.config["kill_switch"]["signal"] == "SIGUSR1"
     assert [note.split(" ")[0] for note in found.notes[:3]] == [f"/work/job.slurm:{line}:" for line in (3, 4, 5)]
     assert "must load its newest checkpoint itself" in found.notes[-1]
+
+
+@each(("lines", "overrides", "own"), [
+    ("", (), {"job_name": "job.slurm"}),
+    ("#SBATCH -J 'nä m/e' -o $HOME/%x.out --open-mode=append\n#SBATCH --signal=B:USR1@30 -e err\n", (),
+     {"job_name": "nä m/e", "output": "$HOME/%x.out", "error": "err", "open_mode": "append", "signal": "B:USR1@30"}),
+    ("#SBATCH -J first\n", ("name=second",), {"job_name": None}),
+], ids=["nothing", "all", "named on the command line"])
+def test_what_the_script_says_of_its_job_is_kept_as_written(lines: str, overrides: tuple[str, ...],
+                                                            own: dict[str, str]) -> None:
+    found = plans.make(read(HEAD + "#SBATCH -N 1\n" + lines, *overrides).config, "1234").own
+    assert found == OwnScript(path="/work/job.slurm", **own)   # type: ignore[arg-type]
+
+
+@each(("args", "kept"), [
+    ("[cfg.yaml, 3, 1.10, true, '', 'a b', \"x\\ny\", '$HOME']",
+     ("cfg.yaml", "3", "1.10", "true", "", "a b", "x\ny", "$HOME")),
+    ("[]", ()),
+], ids=["all kinds", "none"])
+def test_arguments_reach_the_script_as_written(args: str, kept: tuple[str, ...]) -> None:
+    assert plans.make(read(HEAD + "#SBATCH -N 1\n", f"args={args}").config, "1234").own.args == kept
+
+
+def test_arguments_are_for_scripts_only() -> None:
+    with pytest.raises(ConfigError, match=r"train\.yaml:2:.*args: are those of a script"):
+        read("command: python x\nargs: [a]\n", file="train.yaml")
+    with pytest.raises(ConfigError, match="args: expected text"):
+        read(HEAD + "#SBATCH -N 1\n", "args=[{a: 1}]")
 
 
 def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from safelaunch.core import containers, launchers, via
 from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
+from safelaunch.core.config.argumentlist import ArgumentList
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Duration,
@@ -76,6 +77,8 @@ KEYS: dict[str, Key] = {
     "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
     "script": Key(Path(), None, "Instead of command: an sbatch script in a file, which runs as it is. A relative path "
                   "starts at the folder of train.yaml (docs/scripts.md)."),
+    "args": Key(ArgumentList(), (), "The script's arguments, its $1, $2, …; on the command line they stand behind the "
+                "script's file (docs/scripts.md)."),
     "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command, "
                  "which finds all that it sets (module load, activate, variables)."),
     "srun.wait": Key(

@@ -84,12 +84,14 @@ def resolve_each(
     find_plugin: FindPlugin = no_plugins,
 ) -> Iterator[Resolved]:
     """The config of each point of the sweep, else the one that there is; raises ConfigError as `resolve` does."""
-    layers, problems, notes, readable = _read_layers(sources, overrides, raw_sbatch)
+    layers, problems, notes, readable, own = _read_layers(sources, overrides, raw_sbatch)
     environ = dict(environ)   # decoded once: each point adds its own to it
     file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
     if not readable:
         raise _config_error(problems, sources)
     merged = merge_layers(default_layer(name_from_file(file)), layers)
+    if own and merged.entries["name"].origin.file != own["path"]:
+        del own["job_name"]   # named elsewhere
     points: list[SweepPoint | None] = [*sweep_points(merged, _TOP_KEYS)]
     known: dict[str, tuple[Node, Any]] = {}
     for point in points or [None]:
@@ -102,6 +104,8 @@ def resolve_each(
             raise _config_error([*problems, *found], sources)
         if point is not None:
             reading.config["sweep"] = point.texts
+        if own:
+            reading.config["own"] = own
         yield Resolved(reading.config, reading.origins, tuple(notes), point)
 
 
@@ -122,11 +126,14 @@ def _read_point(
 
 def _read_layers(
     sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str]
-) -> tuple[list[MappingNode], list[Problem], list[str], bool]:
-    """The layers' trees, lowest first, their problems, what is to be said, and whether all could be read at all."""
+) -> tuple[list[MappingNode], list[Problem], list[str], bool, dict[str, str]]:
+    """The layers' trees, lowest first, their problems, what is to be said, whether all could be read at all, and what
+    a script has asked of its own job.
+    """
     trees: list[MappingNode] = []
     problems: list[Problem] = []
     notes: list[str] = []
+    own: dict[str, str] = {}
     readable = True
     for source in sources:
         tree: MappingNode | None
@@ -134,7 +141,7 @@ def _read_layers(
             from safelaunch.core.config.scriptcodes import hidden_codes  # few configs are scripts
             from safelaunch.core.config.scriptlayer import RESTARTS, read_script
 
-            tree, faults, said = read_script(source.text, source.layer, source.name)
+            tree, faults, said, own = read_script(source.text, source.layer, source.name)
             notes += [*said, *hidden_codes(source.text, source.name), RESTARTS]
         else:
             parse = parse_json if source.is_json else parse_document
@@ -152,7 +159,7 @@ def _read_layers(
         layer, faults = canonical_slurm(tree)
         layers.append(layer)
         problems += faults
-    return layers, problems, notes, readable
+    return layers, problems, notes, readable, own
 
 
 def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -> ConfigError:

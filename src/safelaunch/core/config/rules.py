@@ -68,7 +68,7 @@ def _command_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> lis
     if not command.strip():
         return [("command", (), "empty; it says what to train with")]
     if config["launch"]["with"] != "script":
-        return []
+        return [("args", ("launch.with",), "are those of a script; write them into command:")] if config["args"] else []
     faults: list[Fault] = []
     if not command.startswith("#!"):
         faults.append(("command", ("launch.with",), "with launch.with: script it is the text of an sbatch script, "

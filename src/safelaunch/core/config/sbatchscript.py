@@ -36,7 +36,7 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
 
     `syntax_fault` is what bash says of the text (adapters.bashtext).
     """
-    layer, problems, notes = read_script(text, "file", file)
+    layer, problems, notes, _ = read_script(text, "file", file)
     problems += _syntax(text, file, syntax_fault)
     if problems:
         raise ConfigError(sorted(problems, key=lambda problem: problem.line))

@@ -12,6 +12,7 @@ from safelaunch.core.config.scriptarrays import read_array
 from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
+from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 # What of the script safelaunch does itself: no reason to refuse it, but said.
@@ -26,13 +27,25 @@ LEFT_OUT: dict[str, str] = {
     "parsable": "safelaunch says the job's id", "quiet": "safelaunch says what it does",
     "verbose": "safelaunch says what it does",
 }
+OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: core.plan.OwnScript
 RESTARTS = ("after a failure your script is started again: it must load its newest checkpoint itself, or read "
             "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md)")
 _SIGNAL = re.compile(r"(?:R:)?(?:SIG)?([A-Z]+[12]?)(?:@\d+)?\Z")
 
 
-def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Problem], list[str]]:
-    """The layer, every problem in the script with its line, and what is to be said of options that are left out."""
+class ReadScript(NamedTuple):
+    """A script's layer; every problem in it with its line; what is to be said of its options; and what it has asked of
+    its own job that no key of train.yaml holds: fields of core.plan.OwnScript.
+    """
+
+    layer: MappingNode
+    problems: list[Problem]
+    notes: list[str]
+    own: dict[str, str]
+
+
+def read_script(text: str, layer: str, file: str) -> ReadScript:
+    """What a script is as a config."""
     problems = find_refusals(text, file)
     if "\r\n" in text:
         problems.append(Problem(file, 1, 1, "", "its lines end as DOS ends them, and sbatch refuses that: dos2unix it"))
@@ -43,8 +56,11 @@ def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Pro
                                 "name": quoted(_name(file), place)}
     slurm: dict[str, Node] = {}
     notes: list[str] = []
+    own = {"path": file, "job_name": file.rpartition("/")[2]}
     for number, option, value, fault in _options(text):
         here = Origin(layer, file, number, 1)
+        if option in OWN:
+            own[option.replace("-", "_")] = value or ""
         if fault:
             problems.append(Problem(file, number, 1, option, fault))
         elif option == "job-name":
@@ -66,7 +82,8 @@ def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Pro
         else:
             slurm[option] = Scalar(True, "true", True, here) if value is None else quoted(value, here)
     entries["slurm"] = MappingNode(_with_nodes(slurm), place, {name: node.origin for name, node in slurm.items()})
-    return MappingNode(entries, place, {key: node.origin for key, node in entries.items()}), problems, notes
+    tree = MappingNode(entries, place, {key: node.origin for key, node in entries.items()})
+    return ReadScript(tree, problems, notes, own)
 
 
 def _options(text: str) -> Iterator[tuple[int, str, str | None, str]]:

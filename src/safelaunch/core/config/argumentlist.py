@@ -1,0 +1,24 @@
+"""The arguments of a user's own script, as a value of train.yaml."""
+
+from __future__ import annotations
+
+from safelaunch.core.config.kinds import Schema, expected, handed
+from safelaunch.core.config.yamlnodes import ListNode, Node, Scalar
+from safelaunch.core.records import NamedTuple
+
+
+class ArgumentList(NamedTuple):
+    """A list of texts as they were written, empty ones and those of several lines, too."""
+
+    @property
+    def schema(self) -> Schema:
+        """Anything that YAML writes as one value."""
+        return {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+
+    def read(self, node: Node) -> list[str]:
+        """The list."""
+        if not isinstance(node, ListNode):
+            raise expected("a list, such as [config.yaml, 3]", node)
+        if wrong := next((one for one in node.items if not isinstance(one, Scalar) or one.value is None), None):
+            raise expected('text (an empty one is "")', wrong)
+        return [handed(one.text) for one in node.items if isinstance(one, Scalar)]
