@@ -419,6 +419,30 @@ def test_a_signal_reaches_only_processes_that_handle_it_and_no_launcher(node: No
     assert is_alive(deaf_pid), "a process without a handler would have died of it"
 
 
+@pytest.mark.parametrize(("is_of_step", "wanted"), [("", ["trapped"]), ("yes", [])], ids=["the script", "its rank"])
+def test_a_script_that_asks_for_it_gets_the_signal_in_its_own_shell_and_its_ranks_do_not(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_of_step: str, wanted: list[str]
+) -> None:
+    monkeypatch.setenv("SAFELAUNCH_SIGNAL_TO", "shell")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    if is_of_step:
+        monkeypatch.setenv("SAFELAUNCH_STEP", is_of_step)
+    said, leader = tmp_path / "said", node.lead()
+    script = f'trap "echo trapped >>{said}; exit 7" USR2; "$@" & until wait; do :; done'
+    process = node.guarded(["bash", "-c", script, "job", *node.rank("usr2")], leader)
+    pid = node.rank_pid()
+    leader.serve_until(lambda: bool(leader.server.guards), "the guard to connect")
+
+    leader.tell(do="signal", signal=int(signal.SIGUSR2))
+
+    leader.serve_until(lambda: leader.server.signal_answers > 0, "the answer")
+    assert [name.partition("[")[0] for name in leader.server.signalled] == ["n0: bash"] * len(wanted)
+    if wanted:
+        leader.serve_until(lambda: process.poll() is not None, "the script's end")
+        assert process.returncode == 7 and said.read_text().split() == wanted
+    assert ["USR2", str(pid)] not in node.lines()
+
+
 def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 

@@ -137,6 +137,8 @@ def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...])
     env = {"SAFELAUNCH_ATTEMPT": str(facts["attempt"]), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd,
            "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
+    if lead.plan.own.traps_signal(lead.plan.command):
+        env["SAFELAUNCH_SIGNAL_TO"] = "shell"
     if len(nodes) != lead.plan.nodes:
         env["SAFELAUNCH_NODES"] = str(len(nodes))
     if (resize := facts.get("resize")) is not None:

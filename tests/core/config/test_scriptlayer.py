@@ -82,6 +82,17 @@ def test_arguments_are_for_scripts_only() -> None:
         read(HEAD + "#SBATCH -N 1\n", "args=[{a: 1}]")
 
 
+def test_the_signal_before_the_time_limit_goes_to_the_scripts_own_shell_where_it_asks_for_that_and_has_a_trap() -> None:
+    for option, trap, signal, is_for_shell in (
+            ("B:USR1@30", "trap save USR1\n", "SIGUSR1", True), ("b:SIGTERM", "trap save TERM\n", "SIGTERM", True),
+            ("B:10@60", "trap save USR1\n", "SIGUSR1", True), ("B:USR1", "", "SIGUSR1", False),
+            ("R:USR2@9", "trap x USR2\n", "SIGUSR2", False), ("USR1", "trap x USR1\n", "SIGUSR1", False),
+            ("B:CONT@9", "trap x CONT\n", "SIGUSR2", True)):
+        found = read(HEAD + f"#SBATCH -N 1 --signal={option}\n{trap}")
+        plan = plans.make(found.config, "1234")
+        assert (plan.kill_switch.signal, plan.own.traps_signal(plan.command)) == (signal, is_for_shell), option
+
+
 def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
     assert read(HEAD + "#SBATCH -n 16 --ntasks-per-node=8\n").config["slurm"]["nodes"] == 2
     assert read(HEAD + "#SBATCH -n 1\n").config["slurm"]["nodes"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from safelaunch.core.config.kinds import SignalName
 from safelaunch.core.config.layers import name_from_file
 from safelaunch.core.config.sbatchlines import read_sbatch_lines
 from safelaunch.core.config.sbatchoptions import REFUSED
@@ -12,6 +13,7 @@ from safelaunch.core.config.scriptarrays import read_array
 from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
+from safelaunch.core.ownscript import OwnScript
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
@@ -21,8 +23,7 @@ _RESTART = "safelaunch restarts the run itself"
 LEFT_OUT: dict[str, str] = {
     "output": _LOG, "error": _LOG, "open-mode": _LOG, "requeue": _RESTART, "no-requeue": _RESTART,
     "no-kill": "safelaunch sets it always",
-    "signal": "before the time limit safelaunch sends kill_switch.signal to the training's processes, never to the "
-              "script's own shell: its traps are not called",
+    "signal": "before the time limit safelaunch sends kill_switch.signal to the training's processes that handle it",
     "get-user-env": "the environment of the submission is kept",
     "parsable": "safelaunch says the job's id", "quiet": "safelaunch says what it does",
     "verbose": "safelaunch says what it does",
@@ -30,7 +31,10 @@ LEFT_OUT: dict[str, str] = {
 OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: core.plan.OwnScript
 RESTARTS = ("after a failure your script is started again: it must load its newest checkpoint itself, or read "
             "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md)")
-_SIGNAL = re.compile(r"(?:R:)?(?:SIG)?([A-Z]+[12]?)(?:@\d+)?\Z")
+_SIGNAL = re.compile(r"(?:[RB]:)?(?:SIG)?([A-Z]+[12]?|\d+)(?:@\d+)?\Z", re.IGNORECASE)
+_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}   # signal(7)
+_TO_SHELL = ("becomes kill_switch.signal: before the time limit, and when the run is stopped, it is sent to the "
+             "script's own shell, whose trap is called")
 
 
 class ReadScript(NamedTuple):
@@ -76,14 +80,23 @@ def read_script(text: str, layer: str, file: str) -> ReadScript:
                 entries |= more
                 notes.append(f"{file}:{number}: {said}")
         elif option in LEFT_OUT:
-            if option == "signal" and (found := _SIGNAL.match(value or "")):
-                entries["kill_switch"] = MappingNode({"signal": quoted(f"SIG{found[1]}", here)}, here)
-            notes.append(f"{file}:{number}: --{option} is left out: {LEFT_OUT[option]}")
+            said = f"is left out: {LEFT_OUT[option]}"
+            if option == "signal" and (name := _signal_name(value or "")):
+                entries["kill_switch"] = MappingNode({"signal": quoted(name, here)}, here)
+                said = _TO_SHELL if OwnScript(signal=value).traps_signal(text) else said
+            notes.append(f"{file}:{number}: --{option} {said}")
         else:
             slurm[option] = Scalar(True, "true", True, here) if value is None else quoted(value, here)
     entries["slurm"] = MappingNode(_with_nodes(slurm), place, {name: node.origin for name, node in slurm.items()})
     tree = MappingNode(entries, place, {key: node.origin for key, node in entries.items()})
     return ReadScript(tree, problems, notes, own)
+
+
+def _signal_name(value: str) -> str:
+    """The signal of sbatch's --signal, if kill_switch.signal can be that one."""
+    found = _SIGNAL.match(value)
+    name = "" if found is None else f"SIG{_NUMBERS.get(found[1], found[1].upper())}"
+    return name if name in SignalName.names else ""
 
 
 def _options(text: str) -> Iterator[tuple[int, str, str | None, str]]:

@@ -147,6 +147,8 @@ class TaskGuard:
         self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
         self.fence = TaskFence(self.started_s, lease_s, is_first, bool(self.job),
                                ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0")))
+        self.is_of_step = "SAFELAUNCH_STEP" in env   # of a user's own script
+        self.is_for_shell = env.get("SAFELAUNCH_SIGNAL_TO") == "shell"   # which alone is signalled (--signal=B:)
         self.signalled: dict[int, dict[int, str]] = {}   # by signal and pid: who was sent it for the leader
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped
         self.known: list[int] = []              # the ranks as they were a moment ago
@@ -297,7 +299,8 @@ class TaskGuard:
     def _signal_once(self, number: int) -> list[str]:
         """Names of the processes that were sent it, now or before: a leader that missed answers asks again."""
         known = self.signalled.setdefault(number, {})
-        known.update(signal_handlers([pid for pid in self._ranks() if pid not in known], number))
+        asked = self._ranks() if not self.is_for_shell else [] if self.is_of_step or self.ended else [self.launcher]
+        known.update(signal_handlers([pid for pid in asked if pid not in known], number, self.is_for_shell))
         return list(known.values())
 
     def _reap(self) -> None:

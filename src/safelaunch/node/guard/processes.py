@@ -117,10 +117,11 @@ RUNTIMES = ("apptainer", "singularity", "starter", "starter-suid", "podman", "po
             "enroot", "enroot-nsenter", "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit")
 
 
-def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
+def signal_handlers(pids: Iterable[int], number: int, is_for_shell: bool = False) -> dict[int, str]:
     """pid → name of the processes that handle `number` and were sent it.
 
     Never bash, srun or torchrun: the signal is for the training, and a launcher that obeys it would end its ranks.
+    Only where a script asks for it `is_for_shell`.
     """
     reached = {}
     for pid in pids:
@@ -133,7 +134,8 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
         except (OSError, ValueError):
             continue
         caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
-        if caught and fields.get("Name") not in ("bash", "sh", "srun", *RUNTIMES) and not is_launcher(words):
+        is_rank = fields.get("Name") not in ("bash", "sh", "srun", *RUNTIMES) and not is_launcher(words)
+        if caught and (is_rank or is_for_shell):
             send([pid], number)
             reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
     return reached
