@@ -257,7 +257,9 @@ def find_lost(lead: Leader) -> None:
         heard = _heard(lead, lead.live, guard)
         match silence.judge(heard):
             case Silence.TASK_GONE:
-                if not guard.is_of_step:
+                if guard.is_of_step:   # what that means for its step, its srun says: unless the node is gone with it
+                    lead.tasks.begin(Work.PROBE_MISSING, probe_closed(lead, guard.node), guard.node)
+                else:
                     add_exit(lead, Exit(guard.node, guard.task, 255))
             case Silence.LOST:
                 lead.lose(guard.node, f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
@@ -281,6 +283,16 @@ def probe(lead: Leader, guard: Guard) -> Step:
     is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
     if silence.is_lost_by_probe(silent_s, is_ok):
         lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and a test step failed there")
+
+
+def probe_closed(lead: Leader, node: str) -> Step:
+    """Test a node on which a guard of a script's own srun has gone without a word. Its srun may wait for minutes."""
+    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
+    overlap.note_result(lead, result)
+    if result is not None and not result.is_ok and lead.nodes.no_overlap is None:
+        lead.lose(node, "the connection of a node guard there has closed, and a test step failed there")
+        return
+    yield MISSING_AGAIN_S
 
 
 def find_missing(lead: Leader, live: Live) -> None:

@@ -1,0 +1,128 @@
+"""People's habits under the faults of the ladder: scripts that submit, clean, copy, count and read themselves, and a
+node that dies meanwhile. Each ends as its own logic wants it: every step is right, one writer, nothing is left.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import FLAGS, IS_LONG, check_completes, crash, wait_standby
+from tests.drills.test_script import Script, script
+from tests.runs import Drill
+
+__all__ = ["script"]   # a fixture
+
+LOAD = "${SAFELAUNCH_RESUME_PATH:+--load $SAFELAUNCH_RESUME_PATH}"
+# A rank that dies ends the others: they wait for each other in a loop of their own, which no library ends.
+TRAIN = f'srun -K1 bash -c "RANK=\\$SLURM_PROCID TRAINER {FLAGS} --ckpt ckpt {LOAD}"'
+
+
+class Habit(NamedTuple):
+    """A script, what is given behind its file, and what must be so at its end beside every step."""
+
+    body: str
+    proof: Callable[[Drill], object]
+    options: str = ""
+    tasks: int = 1   # a node
+
+
+def _file(name: str, text: str | None = None) -> Callable[[Drill], object]:
+    def check(drill: Drill) -> None:
+        path = drill.folder / name
+        assert path.exists() and (text is None or text in path.read_text()), drill.story()
+    return check
+
+
+def _no_other_job(drill: Drill) -> None:
+    """The chain's next job was never one beside the run's own."""
+    assert not (drill.folder / "twice").exists(), drill.story()
+    name = Path(drill.folder).name
+    assert name not in drill.sandbox.slurm(["squeue", "-h", "-o", "%j"]), drill.story()
+
+
+HABITS = {
+    "one rank exports when the others are done": Habit(
+        f'{TRAIN} || exit $?\nsrun bash -c "((SLURM_PROCID)) || {{ sleep 3; touch exported; }}"', _file("exported")),
+    "the next job is queued first": Habit(
+        'THIS=$SLURM_SUBMIT_DIR/job.slurm\n[ -e finished ] || sbatch --dependency=afterany:$SLURM_JOB_ID "$THIS"\n'
+        f'[ ! -e running ] || echo >twice\ntouch running\ntrap "rm -f running" EXIT\n{TRAIN} && touch finished',
+        _no_other_job),
+    "a first start cleans up": Habit(
+        'if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then echo going on; else rm -rf ckpt starts; fi\n'
+        f'echo start >>starts\n{TRAIN}', lambda drill: _file("starts")(drill)),
+    "it keeps its own log": Habit(
+        f'set -e\n{TRAIN}\nmkdir -p results\ncp $SLURM_JOB_ID.log results/\ngrep -q "step" results/$SLURM_JOB_ID.log',
+        lambda drill: list((drill.folder / "results").glob("*.log")) or pytest.fail(drill.story())),
+    "three tasks on two nodes": Habit(
+        f'echo "tasks $SLURM_NTASKS"\n{TRAIN}', lambda drill: _says(drill, "tasks 3"), "-n 3", tasks=2),
+    "another job on its nodes": Habit(
+        f'[ -e child ] || {{ touch child; sbatch -N1 -w n0 -o child.out --wrap "srun sleep 5; echo child done"; }}\n'
+        f'{TRAIN}', lambda drill: drill.wait_for(
+            lambda: "child done" in (drill.folder / "child.out").read_text(), 30, "the child was killed")),
+}
+
+
+def _says(drill: Drill, words: str) -> None:
+    assert words in drill.log(len(drill.state().attempts)), drill.story()
+
+
+def kill_rank(drill: Drill, sandbox: Sandbox) -> None:
+    drill.kill(drill.ranks()[-1])
+
+
+def kill_worker(drill: Drill, sandbox: Sandbox) -> None:
+    crash(sandbox, drill.state().attempts[0].nodes[1])
+
+
+def silence_worker(drill: Drill, sandbox: Sandbox) -> None:
+    crash(sandbox, drill.state().attempts[0].nodes[1], silent=True)
+
+
+def kill_batch_host(drill: Drill, sandbox: Sandbox) -> None:
+    wait_standby(drill)
+    crash(sandbox, drill.state().attempts[0].nodes[0])
+
+
+def kill_supervisor(drill: Drill, sandbox: Sandbox) -> None:
+    """The training goes on, and a rank dies under the next supervisor."""
+    before = drill.leader()
+    drill.kill(before)
+    drill.wait_for(lambda: drill.leader() not in (None, before), 30, "no supervisor is back")
+    kill_rank(drill, sandbox)
+
+
+def come_to_the_limit(drill: Drill, sandbox: Sandbox) -> None:
+    drill.kill(drill.leader(), signal.SIGUSR2)   # as Slurm's warning does
+
+
+FAULTS = (kill_rank, kill_worker, silence_worker, kill_batch_host, kill_supervisor, come_to_the_limit)
+SHORT = {("a first start cleans up", kill_worker), ("the next job is queued first", come_to_the_limit)}
+
+
+@pytest.mark.parametrize(("name", "fault"), [
+    pytest.param(name, fault, id=f"{name}-{fault.__name__}",
+                 marks=() if IS_LONG or (name, fault) in SHORT else pytest.mark.skip("run with SAFELAUNCH_LONG=1"))
+    for name in HABITS for fault in FAULTS])
+def test_a_habit_survives_a_fault(
+    name: str, fault: Callable[[Drill, Sandbox], None], script: Script, sandbox: Sandbox
+) -> None:
+    habit = HABITS[name]
+    options = f"#SBATCH {habit.options}\n" if habit.options else ""
+    drill = script(f"{options}{habit.body}\n", 2, "spare_nodes=1", "resume.dir=ckpt", "resume.format=torch",
+                   "restart.backoff=0s", "kill_switch.grace=5s", tasks=habit.tasks, shell="/bin/bash")
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+
+    fault(drill, sandbox)
+
+    second = drill.wait_event("attempt_started", 2, timeout_s=120)
+    assert second.data["resume_step"] >= 20, drill.story()
+    drill.wait_step(second.data["resume_step"] + 5, 2)
+    check_completes(drill, 90, has_lost_log_end=True)
+    habit.proof(drill)
