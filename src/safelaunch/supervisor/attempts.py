@@ -43,7 +43,7 @@ from safelaunch.supervisor import (
 )
 from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.ownscript import exits_of_script
+from safelaunch.supervisor.ownscript import exits_of_script, let_pass
 from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
@@ -237,6 +237,9 @@ def close_attempt(lead: Leader) -> None:
     for step in steps:
         lead.note(step)
     events: list[Event] = []
+    if how == AttemptEnd.COMPLETED and lead.plan.is_script and (failed := let_pass(lead)):
+        lead.tell("let_pass", f"{len(failed)} rank(s) of the script's last srun failed, and the script went on: "
+                              f"{failed[0].text}", attempt=live.number)
     if how != AttemptEnd.COMPLETED:
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)

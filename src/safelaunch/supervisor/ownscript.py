@@ -16,10 +16,18 @@ def exits_of_script(lead: Leader) -> tuple[Exit, ...]:
 
         return not looks_at_codes(lead.plan.command)
 
-    process, guards = lead.process, lead.server.guards.values()
+    process = lead.process
     words = ScriptWords(
         lead.attempt.nodes, (process.sruns() if process is not None else None) or [],
         lambda: process.tail().decode("latin-1") if process is not None else "")
-    return scriptends.exits_of(lead.attempt.exits, [
-        TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
-        for guard in guards if guard.code is not None], hides, words)
+    return scriptends.exits_of(lead.attempt.exits, _ends(lead), hides, words)
+
+
+def let_pass(lead: Leader) -> tuple[Exit, ...]:
+    """Ranks that failed although the attempt has not: nobody needed them."""
+    return scriptends.let_pass(lead.attempt.exits, _ends(lead))
+
+
+def _ends(lead: Leader) -> list[TaskEnd]:
+    return [TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
+            for guard in lead.server.guards.values() if guard.code is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd, exits_of
+from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd, exits_of, let_pass
 from safelaunch.core.model import Exit
 from safelaunch.core.slurmoutput import parse_task_ends
 from tests.tables import each
@@ -26,6 +26,25 @@ TRAINED = [TaskEnd(2, 8.2, ENDED), TaskEnd(2, 8.1, KILLED), TaskEnd(1, 3.0, Exit
 def test_a_script_that_fails_or_hides_a_failure_has_ended_as_the_first_rank_of_its_last_srun(
         own: Exit, ends: list[TaskEnd], hides: bool, told: tuple[Exit, ...]) -> None:
     assert exits_of((own,), ends, lambda: hides, ScriptWords(("n0",), [], lambda: "")) == told
+
+
+SHARDS = [TaskEnd(1, 1.0, OK), TaskEnd(1, 4.0, Exit("n0", 1, 1)), TaskEnd(1, 8.0, Exit("n1", 2, 0))]
+
+
+def test_a_shard_that_fails_alone_is_the_scripts_own_affair_as_under_sbatch() -> None:
+    none, failed = ScriptWords(("n0", "n1"), [], lambda: ""), Exit("n0", 1, 1)
+    rows = {
+        "the others ended well after it": (SHARDS, (OK,), (failed,)),
+        "nobody ended well after it": (SHARDS[:2], (failed,), ()),
+        "it was killed": ([TaskEnd(1, 4.0, KILLED), SHARDS[2]], (KILLED,), ()),
+        "its own kill": ([TaskEnd(1, 4.0, Exit("n0", 1, 143)), SHARDS[2]], (Exit("n0", 1, 143),), ()),
+    }
+    for name, (ends, told, passed) in rows.items():
+        every = [TaskEnd(0, 9.0, OK), *ends]
+        assert exits_of((OK,), every, lambda: True, none) == told, name
+        assert let_pass((OK,), every) == passed, name
+    assert exits_of((BAD,), [TaskEnd(0, 9.0, BAD), *SHARDS], lambda: True, none) == (failed,)
+    assert let_pass((BAD,), [TaskEnd(0, 9.0, BAD), *SHARDS]) == ()
 
 
 @each(("code", "words", "told"), [

@@ -13,6 +13,8 @@ from safelaunch.core.model import Exit
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmoutput import parse_task_ends
 
+_SIGNALS = 128   # above it a shell tells of a signal
+
 
 class TaskEnd(NamedTuple):
     """How a task ended, as its guard says; `step` 0: the script itself, else which of its sruns has started it."""
@@ -36,14 +38,14 @@ def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[],
              words: ScriptWords) -> tuple[Exit, ...]:
     """The bad ends in the srun that ended last before the script, the first one first; `own`, the script's, if none.
 
-    `hides`: whether the script lets failures of its sruns pass; asked where it has ended with 0 all the same.
+    `hides`: whether the script lets failures of its sruns pass; asked where it has ended with 0 all the same. What was
+    not needed by the others is then its own affair, as under sbatch.
     """
     told = sorted(ends, key=lambda end: end.ended_s)
-    script_s = next((end.ended_s for end in told if end.step == 0), None)
-    before = [end for end in told if end.step and script_s is not None and end.ended_s <= script_s]
-    bad = tuple(end.exit for end in before if end.step == before[-1].step and end.exit.code)
+    last = _last_srun(told)
+    bad = tuple(exit for exit in last if exit.code)
     has_failed = any(exit.code for exit in own)
-    if bad and (has_failed or hides()):
+    if bad and (has_failed or (not _not_needed(last) and hides())):
         return bad
     if has_failed:
         return _told(own, words) if len(words.nodes) > 1 else own
@@ -52,6 +54,29 @@ def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[],
     if not is_last_alone or not words.sruns or any(end.step and end.exit.code for end in told) or not hides():
         return own
     return _named(words) or own
+
+
+def let_pass(own: tuple[Exit, ...], ends: Iterable[TaskEnd]) -> tuple[Exit, ...]:
+    """The ranks that failed in the last srun of a script that ended well, where the other ranks did not need them."""
+    last = _last_srun(sorted(ends, key=lambda end: end.ended_s))
+    return () if any(exit.code for exit in own) else _not_needed(last)
+
+
+def _last_srun(told: Sequence[TaskEnd]) -> tuple[Exit, ...]:
+    """The ends in the srun that ended last before the script, in their order."""
+    script_s = next((end.ended_s for end in told if end.step == 0), None)
+    before = [end for end in told if end.step and script_s is not None and end.ended_s <= script_s]
+    return tuple(end.exit for end in before if end.step == before[-1].step)
+
+
+def _not_needed(ends: Sequence[Exit]) -> tuple[Exit, ...]:
+    """Those that failed by an exit code of their own, where another rank ended well after the first of them: shards of
+    a sweep. In a training the others fail, too, or are ended.
+    """
+    bad = tuple(exit for exit in ends if exit.code)
+    if not bad or any(exit.signal or exit.code > _SIGNALS for exit in bad):
+        return ()
+    return bad if any(exit.code == 0 for exit in ends[ends.index(bad[0]):]) else ()
 
 
 def _told(own: tuple[Exit, ...], words: ScriptWords) -> tuple[Exit, ...]:
