@@ -191,7 +191,7 @@ ROWS = (
     Row("3D U-Net", "unet3d_{100,200}.pt", "unet3d_200.pt", 200),
     Row("hashes behind the step", "ckpt_{100_8f3a9c1e,200_0676ba61}.pt", "ckpt_200_0676ba61.pt", 200),
     Row("data beside the checkpoints", "epoch_{9,10}.pt data_{0,1,2,9}.pt", "epoch_10.pt", 10),
-    Row("milestones that count saves, the step inside", "model-1.pt?step=1000 model-2.pt?step=2000", "model-2.pt", 2000),
+    Row("milestones that count saves", "model-1.pt?step=1000 model-2.pt?step=2000", "model-2.pt", 2000),
     Row("last.pt copied without its time", "last.pt?epoch=12 epoch_10.pt", "last.pt", 12),
     Row("thousands alone", "{10k,20k}.pt", "20k.pt", 20000),
     Row("one pickle that is written anew", "state.pkl?step=70", "state.pkl", 70),

@@ -54,13 +54,13 @@ NOTHING = Told()
 def read(folder: CheckpointTree, candidate: Candidate) -> Told:
     """What the candidate's main file, or a text beside it, says; nothing where it cannot be read."""
     try:
-        if folder.is_dir(candidate.path):
+        if not candidate.path or folder.is_dir(candidate.path):
             told = _read_texts(folder, candidate.path)
             if told != NOTHING:
                 return told
         main = min(candidate.parts or (candidate.path,), key=lambda path: (
             path.count("/"), words.main_first(path.rpartition("/")[2]), len(path), path))
-        if folder.is_dir(main):
+        if not main or folder.is_dir(main):
             return NOTHING
         return read_safetensors(folder, main) if main.endswith(".safetensors") else read_file(folder, main)
     except (OSError, ValueError):
@@ -94,7 +94,8 @@ def read_safetensors(folder: CheckpointTree, path: str) -> Told:
     length = int.from_bytes(folder.read(path, 0, 8), "little")
     if length > _MOST_TEXT_BYTES:
         return NOTHING
-    return _told_by(tree.parse_json(folder.read(path, 8, length)).get("__metadata__"))
+    header = tree.parse_json(folder.read(path, 8, length))
+    return _told_by(header.get("__metadata__")) if isinstance(header, Mapping) else NOTHING
 
 
 def read_file(folder: CheckpointTree, path: str, most_ops: int = MOST_OPS) -> Told:
