@@ -38,6 +38,17 @@ def test_paths_are_absolute_even_for_a_relative_folder(tmp_path: Path, monkeypat
     assert best is not None and best.path == str(tmp_path / "a b" / "3.bin")
 
 
+@pytest.mark.parametrize("is_absolute", [False, True], ids=["relative", "absolute"])
+def test_a_link_to_a_checkpoint_beside_it_is_no_other_one(tmp_path: Path, is_absolute: bool) -> None:
+    for name in ("step_1/a.pt", "step_2/a.pt", "step_3.pt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x80\x02N.")
+    top = tmp_path if is_absolute else Path()
+    (tmp_path / "last").symlink_to(top / "step_2")
+    (tmp_path / "latest.pt").symlink_to(top / "step_3.pt")
+    assert names_of(tmp_path) == ["step_3.pt", "step_2", "step_1"]
+
+
 def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "step-1").mkdir()
     (tmp_path / "step-1" / "up").symlink_to(tmp_path)

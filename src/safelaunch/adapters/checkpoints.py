@@ -5,7 +5,7 @@ and imports little.
 """
 
 # os.path, because the reader may be the leader: importing pathlib costs it memory.
-# ruff: noqa: PTH100, PTH112, PTH116, PTH120
+# ruff: noqa: PTH100, PTH112, PTH115, PTH116, PTH118, PTH120
 from __future__ import annotations
 
 import contextlib
@@ -81,6 +81,17 @@ class RealFolder:
                 kinds = {}
             self._listed[path] = kinds
         return self._listed[path]
+
+    def link(self, path: str) -> str | None:
+        """Where a link points, relative to the root if it is below it; None for anything else."""
+        parent, _, name = path.rpartition("/")
+        if self._kinds(parent).get(name, False) is not None:   # the listing tells what is none
+            return None
+        try:
+            to = os.path.normpath(os.path.join(os.path.dirname(self._at(path)), os.readlink(self._at(path))))
+        except OSError:
+            return None
+        return to[len(self.root) + 1 :] if to.startswith(self.root + "/") else to
 
     def mtime_s(self, path: str) -> float | None:
         """When the content last changed, epoch seconds."""

@@ -11,6 +11,7 @@ from typing import Any
 from safelaunch.adapters import checkpoints
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.checkpoints.resume import NO_STEP, is_usable
 from safelaunch.core.decide import nanback
 from safelaunch.core.slow.nancut import NanCut, SavedAt
 from safelaunch.node import fresh
@@ -50,8 +51,9 @@ def find_resume(lead: Leader) -> None:
     if answer.is_ok and answer.value is not None:
         found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
         found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
-        lead.resume.is_found(_before_nan(lead, cut, found))
-        _tell_skipped(lead, answer.value["skipped"])
+        without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
+        lead.resume.is_found(_before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step]))
+        _tell_skipped(lead, [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
     else:
         lead.resume.is_unreadable()
         if lead.clock.is_due(Timer.UNREADABLE, 60.0):

@@ -12,6 +12,7 @@ from safelaunch.adapters import checkpoints
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import JudgedCheckpoint
+from safelaunch.core.checkpoints.resume import NO_STEP, is_usable
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import SavedAt
 from safelaunch.core.state import State
@@ -22,7 +23,7 @@ BEHIND_NAN = "it was saved behind a loss that was no finite number (on_nan)"
 
 class CheckpointPlace(NamedTuple):
     """A folder of checkpoints and how it is read. `rejected`: (path, step) that an attempt could not load. `cut_off`:
-    saved behind a loss that was no finite number.
+    saved behind a loss that was no finite number. `args`: as resume.args.
     """
 
     folder: str
@@ -30,6 +31,7 @@ class CheckpointPlace(NamedTuple):
     pattern: str | None = None
     rejected: frozenset[tuple[str, int | None]] = frozenset()
     cut_off: frozenset[SavedAt] = frozenset()
+    args: str = ""
 
     @property
     def refused(self) -> int:
@@ -58,7 +60,7 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
     folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
     known = state or run.state()
     cut_off = frozenset(one for cut in known.nan_cuts for one in cut.taken)
-    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off)
+    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off, resume.args)
 
 
 def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
@@ -67,7 +69,7 @@ def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
     if resume["dir"] is None:
         return None
     folder = str(Path(Path.cwd(), config["slurm"].get("chdir") or "", resume["dir"]))
-    return CheckpointPlace(folder, resume["format"], resume["pattern"])
+    return CheckpointPlace(folder, resume["format"], resume["pattern"], args=resume["args"] or "")
 
 
 def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE) -> ResumePoints:
@@ -95,7 +97,9 @@ def as_seen(place: CheckpointPlace, judged: Iterable[Mapping[str, Any]]) -> Resu
 
 
 def _weigh(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
-    """The same, or refused because an attempt could not load it."""
+    """The same, or refused because an attempt could not load it, or `resume.args` cannot name it."""
+    if one.reason is None and not is_usable(place.args, one.step):
+        return one._replace(reason=NO_STEP)
     if one.reason is not None or (one.path, one.step) not in place.rejected:
         return one
     return JudgedCheckpoint(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")

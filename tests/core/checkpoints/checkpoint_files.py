@@ -14,12 +14,20 @@ from safelaunch.core.checkpoints.pickled import Allowance
 
 
 class DictFolder:
-    """A `Folder` whose files are the items of a dict; the newest entry changed last."""
+    """A `Folder` whose files are the items of a dict; the newest entry changed last. `links`: path → where it points.
+    """
 
-    def __init__(self, files: Mapping[str, bytes], unreadable: Sequence[str] = ()) -> None:
+    def __init__(
+        self, files: Mapping[str, bytes], unreadable: Sequence[str] = (), links: Mapping[str, str] | None = None
+    ) -> None:
         self.files = dict(files)
+        self.links = dict(links or {})
+        for link, to in self.links.items():
+            below = [name for name in self.files if name == to or name.startswith(f"{to}/")]
+            self.files.update({link + name[len(to):]: self.files[name] for name in below})
         self.unreadable = unreadable
         self.allowance = Allowance()
+        self.reads: list[str] = []
 
     def names(self, path: str) -> Sequence[str]:
         self._check(path)
@@ -34,12 +42,22 @@ class DictFolder:
 
     def read(self, path: str, start: int, length: int) -> bytes:
         self._check(path)
+        self.reads.append(path)
         content = self.files[path]
         at = start if start >= 0 else max(len(content) + start, 0)
         return content[at : at + length]
 
+    def link(self, path: str) -> str | None:
+        return self.links.get(path)
+
     def mtime_s(self, path: str) -> float | None:
-        return float(list(self.files).index(path)) if path in self.files else None
+        """A folder changes when the last name in it is made."""
+        path = self.links.get(path, path)
+        made: dict[str, float] = {}
+        for place, name in enumerate(self.files):
+            if name.startswith(f"{path}/"):
+                made.setdefault(name[len(path) + 1 :].split("/")[0], float(place))
+        return float(list(self.files).index(path)) if path in self.files else max(made.values(), default=None)
 
     def _check(self, path: str) -> None:
         if path in self.unreadable:
@@ -51,13 +69,22 @@ def latest_complete(folder: CheckpointTree, format: str, pattern: str | None = N
     return choose(survey(folder, format, pattern))
 
 
-def torch_file(payload: bytes = b"weights") -> bytes:
-    """A zip laid out as torch.save lays it out."""
+def torch_file(payload: bytes = b"weights", told: Mapping[str, int] | None = None) -> bytes:
+    """A zip laid out as torch.save lays it out; `told` are further keys of its dictionary, such as step: 100."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps({"step": 1}, protocol=2))
+        archive.writestr("archive/data.pkl", pickle.dumps({"version": 1, **(told or {})}, protocol=2))
         archive.writestr("archive/data/0", payload)
         archive.writestr("archive/version", b"3\n")
+    return made.getvalue()
+
+
+def archive_of(*members: str) -> bytes:
+    """A zip with these members."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in members:
+            archive.writestr(name, b"x")
     return made.getvalue()
 
 
@@ -70,12 +97,12 @@ class _OldPickler(pickle.Pickler):
         return ("storage", FloatStorage, "94001", "cpu", 3, None) if isinstance(obj, FloatStorage) else None
 
 
-def old_torch_file() -> bytes:
+def old_torch_file(told: Mapping[str, int] | None = None) -> bytes:
     """The form that torch.save wrote before PyTorch 1.6: five pickles, then the storages."""
     made = io.BytesIO()
     for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
         pickle.dump(value, made, protocol=2)
-    _OldPickler(made, protocol=2).dump({"weights": FloatStorage(), "step": 5})
+    _OldPickler(made, protocol=2).dump({"weights": FloatStorage(), **(told or {})})
     pickle.dump(["94001"], made, protocol=2)
     return made.getvalue() + (3).to_bytes(8, "little") + b"\x01" * 12
 

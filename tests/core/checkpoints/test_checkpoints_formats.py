@@ -19,6 +19,7 @@ from tests.core.checkpoints.checkpoint_files import (
     latest_complete,
     megatron_dist_folder,
     megatron_folder,
+    old_torch_file,
     torch_file,
 )
 from tests.tables import each
@@ -46,7 +47,24 @@ def best(found: FoundCheckpoints) -> str | None:
         ("step_5_rank3.pt", 5),
         ("5_mp_rank_03.pt", 5),
         ("v2_ckpt_100.pt", 100),
-        ("last.ckpt", None),
+        ("10000_steps.zip", 10000),
+        ("modelEpoch10.pt", 10),
+        ("gpt2-124M_step_100.pt", 100),
+        ("swin_base_patch4_window7_224_ep_9.pth", 9),
+        ("model_100k.pt", 100_000),
+        ("mylora-000005", 5),
+        ("val_loss_12_step_100.pt", 100),
+        *((name, None) for name in (
+            "last.ckpt", "resnet50_best.pth", "resnet50.pth", "vit_b_16_last.pth", "vit_g_14.pth", "densenet_121.pth",
+            "llama-7b", "model_v2.pt", "fold_0", "world_size_2", "model_world_size_2_rank_0.pt", "shard_3.pt",
+            "model-00001-of-00002.bin", "model_20261128_103000.pt", "run_1764288000.pt", "best_model_95.pth",
+            "imagenet21k.pth", "wrn_28_10.pth", "G_2333333.pth", "mp_rank_00_001", "loss_12.pt",
+            "consolidated.00.pth", "resnet50-0676ba61.pth", "model_1e6.pt", "lr_5e-5.pt", "yolov8n.pt",
+            "rng_state_3.pth", "20261128")),
+        ("epoch_3_lr1e-4.pt", 3),
+        ("step-100-of-1000.pt", 100),
+        ("D_A_100.pth", 100),
+        ("ep3-ba100-rank0.pt", 100),
     ],
 )
 def test_the_step_is_read_from_the_name(name: str, step: int | None) -> None:
@@ -62,10 +80,71 @@ def test_a_temporary_name_is_skipped_although_the_file_is_whole(name: str) -> No
     assert reasons(found) == {name: names.UNFINISHED}
 
 
-def test_a_file_without_a_number_comes_after_the_numbered_ones() -> None:
-    files = {"step_8.pt": torch_file(), "older.pt": torch_file(), "last.pt": torch_file()}
-    found = latest_complete(DictFolder(files), "torch")
-    assert [best(found), *(one.path for one in found.older)] == ["step_8.pt", "last.pt", "older.pt"]
+@each(
+    ("files", "order"),
+    [
+        (("last.pt", "step_8.pt"), ("step_8.pt", "last.pt")),
+        (("step_8.pt", "last.pt"), ("last.pt", "step_8.pt")),
+        (("step_8.pt", "model.pt"), ("model.pt", "step_8.pt")),
+        (("mine_8.pt", "mine.pt"), ("mine.pt", "mine_8.pt")),
+        (("step_8.pt", "older.pt", "cache.pt"), ("step_8.pt", "cache.pt", "older.pt")),
+        (("step_8.pt", "optimizer.pt"), ("step_8.pt", "optimizer.pt")),
+        (("step_8.pt", "best.pt", "model_best.pt"), ("step_8.pt", "model_best.pt", "best.pt")),
+        (("best.pt", "last.pt"), ("last.pt", "best.pt")),
+        (("last/model.pt", "best/model.pt"), ("last/model.pt", "best/model.pt")),
+        (("model/step_8.pt", "ema/step_8.pt"), ("model/step_8.pt", "ema/step_8.pt")),
+        (("ckpts/step_8.pt", "optimizer/step_8.pt"), ("ckpts/step_8.pt", "optimizer/step_8.pt")),
+        (("last.pt", "best.pt"), ("last.pt", "best.pt")),
+        (("best_step_8.pt", "step_8.pt"), ("step_8.pt", "best_step_8.pt")),
+        (("step_8.pt", "best_step_9.pt"), ("best_step_9.pt", "step_8.pt")),
+        (("model_9.pt", "other_epoch_3.pt"), ("other_epoch_3.pt", "model_9.pt")),
+        (("other_epoch_3.pt", "model_9.pt"), ("model_9.pt", "other_epoch_3.pt")),
+        (("a_epoch_9.pt", "b_epoch_3.pt"), ("b_epoch_3.pt", "a_epoch_9.pt")),
+    ],
+    ids=lambda names: " ".join(names),
+)
+def test_one_without_a_step_is_the_newest_if_it_changed_last_and_is_named_so(
+    files: tuple[str, ...], order: tuple[str, ...]
+) -> None:
+    found = latest_complete(DictFolder(dict.fromkeys(files, torch_file())), "torch")
+    assert (best(found), *(one.path for one in found.older)) == order
+
+
+@each(
+    ("name", "told", "step"),
+    [
+        ("epoch_9.pt", {"epoch": 8, "step": 4000}, 9),       # counted from 0
+        ("epoch_9.pt", {"epoch": 9, "global_step": 4000}, 9),
+        ("epoch_9.pt", {"epoch": 0, "step": 0}, 9),          # it does not count
+        ("step_9.pt", {"step": 900}, 900),
+        ("step_9.pt", {"epoch": 3}, 9),
+        ("model_9.pt", {"epoch": 9, "step": 4000}, 9),
+        ("model_9.pt", {"step": 4000}, 4000),
+        ("last.pt", {"epoch": 29, "step": 0}, 29),
+        ("last.pt", {"epoch": 29, "iteration": 4000}, 4000),
+        ("last.pt", {"epoch": 0}, None),
+        ("last.pt", {"last_epoch": 7, "total_steps": 8}, None),
+    ],
+)
+def test_the_step_in_the_file_beats_the_name(name: str, told: dict[str, int], step: int | None) -> None:
+    for content in (torch_file(told=told), old_torch_file(told), pickle.dumps(told), pickle.dumps(told, protocol=4)):
+        found = latest_complete(DictFolder({name: content}), "torch")
+        assert found.best is not None and found.best.step == step
+
+
+def test_only_the_outermost_keys_of_a_file_tell_its_step() -> None:
+    optimizer = {"state": {0: {"step": 77, "exp": (1, 2)}}, "epoch": 5}
+    state = {"model": {"w": [1, 2]}, "optimizer": optimizer, "iter_num": 300, "tail": {"step": 3}}
+    for protocol in (2, 3, 4, 5):
+        found = latest_complete(DictFolder({"ckpt.pt": pickle.dumps(state, protocol=protocol)}), "torch")
+        assert found.best is not None and found.best.step == 300
+
+
+def test_a_search_reads_few_of_many_checkpoints() -> None:
+    names = [name for step in range(300) for name in (f"g_{step:08d}", f"do_{step:08d}", f"step_{step}/model.bin")]
+    folder = DictFolder(dict.fromkeys([*names, "last.pt"], torch_file()))
+    latest_complete(folder, "auto")
+    assert len(set(folder.reads)) <= 16, "five are judged, and one of each pattern is looked at"
 
 
 def test_a_rank_missing_in_the_middle_makes_the_set_unusable() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints import torchfile
+from safelaunch.core.checkpoints import inside, torchfile
+from safelaunch.core.checkpoints.model import Candidate
 from safelaunch.core.checkpoints.pickled import SEARCH_OPS, Allowance, LongPickle, PickleFile
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
@@ -82,3 +85,12 @@ def test_a_long_metadata_that_is_cut_is_no_whole_one() -> None:
     cut = files["step-10/.metadata"][:-1]
     found = latest_complete(DictFolder(files | {"step-10/.metadata": cut}), "dcp")
     assert found.best is not None and found.best.path == "step-9"
+
+
+@settings(max_examples=200, deadline=None)
+@given(content=st.binary(max_size=60), at=st.integers(0, 90))
+def test_no_bytes_make_the_search_for_a_step_fail(content: bytes, at: int) -> None:
+    whole = pickle.dumps({"model": {"w": [1.5, None]}, "epoch": 3, "step": 700, "tail": (1, {"a"})}, protocol=4)
+    torn = whole[:at] + content + whole[at + len(content):]
+    told = inside.read(DictFolder({"a.pt": torn}), Candidate("a.pt", None, "torch", ("a.pt",)))
+    assert told.step is None or told.step >= 0

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.checkpoints.resume import resume_args
+from safelaunch.core.checkpoints.resume import is_usable, resume_args
 from tests.tables import each
 
 AT_12 = Checkpoint("/data/my runs/step_12.pt", 12, "torch")
@@ -51,3 +51,15 @@ def test_a_template_that_means_nothing_is_refused_even_before_there_is_a_checkpo
 def test_a_step_that_nobody_knows_cannot_be_filled_in() -> None:
     with pytest.raises(ValueError, match="tells no step"):
         resume_args("--step {step}", Checkpoint("last.pt", None, "torch"))
+
+
+@each(
+    ("template", "step", "usable"),
+    [("--at {step}", None, False), ("--at {step}", 0, True), ("--load {path}", None, True)],
+)
+def test_a_checkpoint_without_a_step_serves_where_no_step_is_asked(
+    template: str, step: int | None, usable: bool
+) -> None:
+    assert is_usable(template, step) is usable
+    if usable:
+        assert resume_args(template, Checkpoint("last.pt", step, "torch"))

@@ -67,6 +67,20 @@ def judge_archive(folder: CheckpointTree, path: str, size: int) -> str | None:
     return None
 
 
+def list_names(folder: CheckpointTree, path: str, size: int) -> list[str]:
+    """The names of an archive's members; of a torn one that of the first."""
+    head = folder.read(path, 0, _LOCAL.size + _MOST_NAME_BYTES)
+    if len(head) < _LOCAL.size or not head.startswith(MAGIC):
+        return []
+    name_bytes = _LOCAL.unpack_from(head)[9]
+    first = head[_LOCAL.size : _LOCAL.size + name_bytes].decode("utf-8", "replace")
+    directory = None if first.endswith("data.pkl") else _find_directory(folder, path, size)
+    if directory is None or isinstance(directory, str):
+        return [first]
+    body = folder.read(path, directory.offset, min(directory.size, _MOST_DIRECTORY_BYTES))
+    return [member.name for member in _list_members(body)]
+
+
 def top_of(folder: CheckpointTree, path: str) -> str:
     """The folder of the archive's first member: torch.save calls it after the file, "archive" for an open one."""
     head = folder.read(path, 0, _LOCAL.size + _MOST_NAME_BYTES)

@@ -17,12 +17,14 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from safelaunch.core.checkpoints import archive, names, torchfile
+from safelaunch.core.checkpoints import archive, names, torchfile, tree
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 from safelaunch.core.records import NamedTuple
 
 METADATA = ".metadata"
+# Deep enough for checkpoints/step-100/model.
+_DEEPEST = 3
 # Savers without collectives write one per rank: __0.metadata …
 _METADATA = re.compile(r"(?:__(\d+))?\.metadata")
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
@@ -41,17 +43,15 @@ class _Extent(NamedTuple):
 
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
-    """The folder itself and its direct subfolders, where they hold shards or .metadata."""
-    found = []
-    for path in ("", *(name for name in sorted(folder.names("")) if folder.is_dir(name))):
-        refused = names.UNFINISHED if path and names.is_temporary(path) else None
-        try:
-            inside = folder.names(path)
-        except OSError as error:
-            inside, refused = (METADATA,) if names.is_step_folder(path) else (), names.unlisted(error)
-        if is_like(inside):
-            found.append(Candidate(path, names.step_in(path), "dcp", refused=refused))
-    return tuple(found)
+    """Every folder that holds shards or .metadata, or the step's folder around it: step-100/model, step-100/optim."""
+    found: dict[str, Candidate] = {}
+    for place in tree.walk(folder, _DEEPEST):
+        refused = names.UNFINISHED if place.path and names.is_temporary(place.base) else place.unlisted
+        if is_like(place.names) or (place.unlisted and names.is_step_folder(place.base)):
+            path = tree.owner_of(place.path)
+            base = path.rpartition("/")[2]
+            found.setdefault(path, Candidate(path, names.step_in(base), "dcp", refused=refused))
+    return tuple(found.values())
 
 
 def is_like(inside: Iterable[str]) -> bool:
@@ -60,8 +60,13 @@ def is_like(inside: Iterable[str]) -> bool:
 
 
 def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
-    """What is wrong with the candidate's folder, None when whole."""
-    return judge_folder(folder, candidate.path)
+    """What is wrong with the candidate's folder, or with those of shards in it; None when whole."""
+    if is_like(folder.names(candidate.path)):
+        return judge_folder(folder, candidate.path)
+    for place in tree.walk(folder, _DEEPEST, candidate.path):
+        if is_like(place.names) and (reason := judge_folder(folder, place.path)):
+            return f"{place.path[len(candidate.path) + 1 :]}: {reason}"
+    return None
 
 
 def judge_folder(folder: CheckpointTree, path: str) -> str | None:

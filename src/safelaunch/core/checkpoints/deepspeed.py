@@ -65,7 +65,8 @@ def _find_nested(folder: CheckpointTree, name: str) -> Candidate | None:
     if said is None:
         return None
     refused = None if said and folder.is_dir(join(name, said)) else f"its {LATEST} names no folder"
-    return Candidate(name, names.step_in(name), "deepspeed", (join(name, said),), refused)
+    step = names.step_in(name)
+    return Candidate(name, names.step_in(said) if step is None else step, "deepspeed", (join(name, said),), refused)
 
 
 def read_latest(folder: CheckpointTree, path: str) -> str | None:

@@ -133,9 +133,15 @@ def _judge_weights(folder: CheckpointTree, path: str, inside: Iterable[str]) -> 
     if any(map(_WEIGHTS.fullmatch, inside)):
         has_adapter = any(name.startswith("adapter_model") for name in inside)
         return "no adapter_config.json" if has_adapter and "adapter_config.json" not in inside else None
-    if deepspeed.LATEST in inside or any("adapter_config.json" in _names_in(folder, path, name) for name in inside):
+    # Of diffusers: pytorch_lora_weights.safetensors, unet/diffusion_pytorch_model.safetensors.
+    if deepspeed.LATEST in inside or any(name.endswith(safetensors.SUFFIX) for name in inside) or any(
+            _is_model_part(below) for name in inside for below in _names_in(folder, path, name)):
         return None
     return "no weights: neither model nor adapter_model, in safetensors or .bin"
+
+
+def _is_model_part(name: str) -> bool:
+    return name == "adapter_config.json" or name.endswith(safetensors.SUFFIX) or name == "diffusion_pytorch_model.bin"
 
 
 def _names_in(folder: CheckpointTree, path: str, name: str) -> Iterable[str]:

@@ -15,6 +15,7 @@ from safelaunch.core.checkpoints import (
     megatron,
     nanotron,
     nemo,
+    newest,
     orbax,
     pattern,
     safetensors,
@@ -69,19 +70,20 @@ def survey(
     folder: CheckpointTree, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE,
     plugins: Mapping[str, CheckpointFormat] = NO_PLUGINS,
 ) -> tuple[JudgedCheckpoint, ...]:
-    """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
+    """Every candidate, the newest first (newest.py), judged; once `most_whole` are whole the older ones are left out.
 
-    Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
+    Nothing is asked of the clock: a file that is being written has an unfinished structure.
     Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none".
     """
     rows = {format: foreign(format, plugins[format])} if format in plugins else _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)
     if format == "auto" and not pattern:
-        candidates += unknown.list_candidates(folder, {candidate.path for candidate in candidates})
+        candidates += unknown.list_candidates(
+            folder, {path for candidate in candidates for path in (candidate.path, *candidate.parts)})
     elif not candidates and format != "pattern":
         candidates = [replace(other, refused=f"of format {other.format}, and resume.format says {format}")
                       for other in _list_all(folder, FORMATS)]
-    candidates.sort(key=lambda candidate: _age_key(folder, candidate), reverse=True)
+    candidates = newest.sort(folder, candidates, tuple(FORMATS))
     judged: list[JudgedCheckpoint] = []
     whole = 0
     for candidate in candidates:
@@ -90,7 +92,8 @@ def survey(
         reason = candidate.refused or _judge(folder, rows[candidate.format], candidate)
         whole += reason is None
         changed_s = folder.mtime_s(candidate.path)
-        judged.append(JudgedCheckpoint(candidate.path, candidate.step, candidate.format, changed_s, reason))
+        step = newest.read_step(folder, candidate) if reason is None else candidate.step
+        judged.append(JudgedCheckpoint(candidate.path, step, candidate.format, changed_s, reason))
     return tuple(judged)
 
 
@@ -143,13 +146,6 @@ def _list_all(folder: CheckpointTree, rows: dict[str, Format]) -> list[Candidate
         found += fresh
         taken.update(candidate.path for candidate in fresh)
     return found
-
-
-def _age_key(folder: CheckpointTree, candidate: Candidate) -> tuple[bool, int, float, str]:
-    """Sorts by step; those without one come last, by time of change."""
-    if candidate.step is not None:
-        return (True, candidate.step, 0.0, candidate.path)
-    return (False, 0, folder.mtime_s(candidate.path) or 0.0, candidate.path)
 
 
 def _judge(folder: CheckpointTree, row: Format, candidate: Candidate) -> str | None:

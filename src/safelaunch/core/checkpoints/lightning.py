@@ -12,11 +12,9 @@ What structure cannot tell: what it cannot of a torch file (docs/checkpoints.md)
 from __future__ import annotations
 
 import re
-from functools import partial
 
-from safelaunch.core.checkpoints import archive, dcp, deepspeed, names, torchfile, tree
+from safelaunch.core.checkpoints import dcp, deepspeed, inside, names, torchfile, tree
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
-from safelaunch.core.checkpoints.pickled import Allowance, LongPickle, PickleFile, TornPickle
 from safelaunch.core.checkpoints.tree import FolderNames
 
 SUFFIX = ".ckpt"
@@ -26,7 +24,7 @@ _DEEPEST = 4
 _TAG = "checkpoint"   # source: lightning/pytorch/strategies/deepspeed.py, save_checkpoint
 _ITS_NAME = re.compile(r"(?:.{0,255}?\b(?:epoch|step)=\d{1,18}.{0,255}|last(?:-v\d{1,18})?|hpc_ckpt_\d{1,18})\.ckpt")
 _SAYS_STEP = re.compile(r"step=\d+")
-_LOCAL_HEADER_BYTES = 30
+_VERSION = "pytorch-lightning_version"
 # A read and the first opcodes: the keys that are asked for are the first ones, and no other program's file has them.
 _MOST_OPS = 500
 
@@ -64,30 +62,17 @@ def _named_step(name: str) -> int | None:
 
 
 def _is_sharded(folder: CheckpointTree, path: str) -> bool:
-    inside = folder.names(path)
-    return dcp.is_like(inside) or META in inside or deepspeed.LATEST in inside or not inside
+    held = folder.names(path)
+    return dcp.is_like(held) or META in held or deepspeed.LATEST in held or not held
 
 
 def _peek(folder: CheckpointTree, path: str) -> tuple[bool, int | None]:
-    """Whether the file's first pickle has Lightning's keys, and its global_step."""
-    is_its_own, step, key = False, None, ""
+    """Whether the file's dictionary begins with Lightning's keys, and its global_step."""
     try:
-        head = folder.read(path, 0, _LOCAL_HEADER_BYTES)
-        size = folder.size(path) or 0
-        if not head.startswith(archive.MAGIC) or len(head) < _LOCAL_HEADER_BYTES:
-            return False, None
-        start = _LOCAL_HEADER_BYTES + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        for atom in PickleFile(partial(folder.read, path), size, Allowance(_MOST_OPS)).walk(start, bool):
-            if isinstance(atom.value, str):
-                key = atom.value
-                is_its_own = is_its_own or key == "pytorch-lightning_version"
-            elif isinstance(atom.value, int) and key == "global_step":
-                step, key = atom.value, ""
-    except (OSError, TornPickle):
+        told = inside.read_file(folder, path, _MOST_OPS)
+    except OSError:
         return False, None
-    except LongPickle:
-        pass
-    return is_its_own, step
+    return _VERSION in told.keys, told.step
 
 
 def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
@@ -95,9 +80,9 @@ def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     path = candidate.path
     if not folder.is_dir(path):
         return torchfile.judge_file(folder, path)
-    inside = folder.names(path)
-    if deepspeed.LATEST in inside or _TAG in inside:
+    held = folder.names(path)
+    if deepspeed.LATEST in held or _TAG in held:
         return deepspeed.judge_tag(folder, join(path, _TAG))
-    if META not in inside:
-        return f"no {META}, which is written last: the save has not finished" if inside else "empty folder"
+    if META not in held:
+        return f"no {META}, which is written last: the save has not finished" if held else "empty folder"
     return dcp.judge_folder(folder, path)

@@ -25,10 +25,14 @@ _AXES = ("tensor", "pipeline", "expert")
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every iter_N folder, `release` where the tracker names it, and a tracker that cannot be believed."""
-    steps = {name: int(found.group(1)) for name in folder.names("") if (found := _ITERATION.fullmatch(name))}
-    if not steps and not folder.is_dir(RELEASE):
+    found = [(name, int(told.group(1))) for name in folder.names("") if (told := _ITERATION.fullmatch(name))]
+    if not found and not folder.is_dir(RELEASE):
         return ()
     said = _read_tracker(folder)
+    like = {name for name, _ in found if _is_like(folder, name)}
+    steps = {name: step for name, step in found if name in like or (said is not None and like)}
+    if not steps and said != RELEASE:
+        return ()
     release = (Candidate(RELEASE, None, "megatron"),) if said == RELEASE else ()
     announced = int(said) if said is not None and said.isdecimal() else None
     torn = said is not None and not release and announced not in steps.values()
@@ -40,6 +44,17 @@ def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
         refused = None if torn else _refuse(folder, name, step, said, announced)
         listed.append(Candidate(name, step, "megatron", refused=refused))
     return (*release, *listed)
+
+
+def _is_like(folder: CheckpointTree, name: str) -> bool:
+    """Whether a folder has Megatron's marks, or nothing in it. With other files it is one of a trainer of one's own."""
+    try:
+        inside = folder.names(name)
+    except OSError:
+        return True
+    has_marks = dcp.is_like(inside) or any(
+        one in (nemo.METADATA, nemo.COMMON) or _RANKS.fullmatch(one) for one in inside)
+    return has_marks or not inside
 
 
 def _refuse(folder: CheckpointTree, name: str, step: int, said: str | None, announced: int | None) -> str | None:

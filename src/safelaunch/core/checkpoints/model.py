@@ -35,6 +35,10 @@ class CheckpointTree(Protocol):
         """At most `length` bytes from `start` on; a negative `start` counts from the end."""
         ...
 
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link of that name points, relative to the tree if it is in it; None for anything else."""
+        ...
+
     def mtime_s(self, path: str) -> float | None:
         """When the content last changed, in epoch seconds; None if nobody can say."""
         ...
@@ -78,13 +82,19 @@ class FoundCheckpoints:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that looks like a checkpoint: `parts` are the files to judge, `refused` a reason known by its name."""
+    """Something that looks like a checkpoint: `parts` are the files to judge, `refused` a reason known by its name.
+
+    `counts`: what its step counts ("step", "epoch", else the pattern of its name); None: the last name of its path
+    tells. Steps that count different things are not compared. `order` sorts where the step alone does not.
+    """
 
     path: str
     step: int | None
     format: str
     parts: tuple[str, ...] = ()
     refused: str | None = None
+    counts: str | None = None
+    order: tuple[int, ...] = ()
 
 
 class Format(NamedTuple):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-TORCH_SUFFIXES = (".pt", ".pth", ".ckpt")
+from safelaunch.core.checkpoints import steps
+
+TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".pth.tar", ".pt.tar")
 
 UNFINISHED = "temporary name: its writer has not finished"
 
-# A number right after one of these words is the step, wherever it stands: Lightning's "epoch=3-step=1200-v1.ckpt".
-_STEP_WORD = re.compile(r"(?:step|iter|iteration)s?[-_= ]?(\d+)", re.IGNORECASE)
-_DECIMAL = re.compile(r"\d{1,255}\.\d{1,255}")
-_RANK = re.compile(r"[-_.]?(?:[a-z]{0,4}_?)?rank[-_=]?(\d+)", re.IGNORECASE)
-_FOLDER_WORD = re.compile(r"(?:step|iter|iteration|ckpt|checkpoint|epoch|save)s?[-_=]?\d+|\d+", re.IGNORECASE)
+_RANK = re.compile(r"[-_.]?(?<![a-z])(?:[a-z]{1,4}_)?rank[-_=]?(\d+)", re.IGNORECASE)
+_WORLD_SIZE = re.compile(r"world_?size[-_=]?(\d+)", re.IGNORECASE)
 # The usual names of a file that is renamed when it is done; a leading dot is what rsync and many writers use.
 _TEMPORARY = re.compile(
     r"(?:^|[._-])(?:tmp|partial|incomplete|inprogress|saving|writing)(?:[._-]|$)|\.tmp\w*$|\.(?:part|temp)$|~$",
@@ -22,17 +21,8 @@ _TEMPORARY = re.compile(
 
 
 def step_in(name: str) -> int | None:
-    """The step in a file's or folder's name: the number after "step" or "iter", else its last whole number.
-
-    >>> step_in("epoch=3-step=1200-v1.ckpt"), step_in("model_0000100.pt"), step_in("last.pt")
-    (1200, 100, None)
-    """
-    stem = _RANK.sub("", without_suffix(name))
-    by_word = _STEP_WORD.findall(stem)
-    if by_word:
-        return int(by_word[-1])
-    numbers: list[str] = re.findall(r"\d+", _DECIMAL.sub("", stem))
-    return int(numbers[-1]) if numbers else None
+    """The step that a file's or folder's name tells by itself; see core/checkpoints/steps.py."""
+    return steps.read_name(name).step
 
 
 def without_suffix(name: str) -> str:
@@ -55,7 +45,7 @@ def is_temporary(name: str) -> bool:
 
 def is_step_folder(name: str) -> bool:
     """Whether a folder of this name holds one checkpoint: "step_100", "checkpoint-100", "100"."""
-    return _FOLDER_WORD.fullmatch(name) is not None
+    return step_in(name) is not None
 
 
 def rank_in(name: str) -> int | None:
@@ -64,9 +54,21 @@ def rank_in(name: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def without_rank(name: str) -> str:
-    """The name that all ranks' files of one checkpoint share."""
-    return _RANK.sub("", name)
+def missing_ranks(paths: Iterable[str]) -> str | None:
+    """Which rank's file is not there, of each kind of file; by a world size in the name, or by the gaps."""
+    kinds: dict[str, tuple[set[int], int]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        rank = rank_in(name)
+        if rank is not None:
+            size = _WORLD_SIZE.search(name)
+            kind = kinds.setdefault(f"{folder}/{_RANK.sub('', name)}", (set(), int(size.group(1)) if size else 0))
+            kind[0].add(rank)
+    for ranks, wanted in kinds.values():
+        count = max(wanted, max(ranks) + 1) if len(ranks) > 1 or wanted else 0
+        if missing := sorted(set(range(count)) - ranks):
+            return f"no file of rank {missing[0]} of {count}"
+    return None
 
 
 def missing_in(numbers: Iterable[int]) -> list[int]:

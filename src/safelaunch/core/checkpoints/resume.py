@@ -10,6 +10,15 @@ from safelaunch.core.checkpoints.model import Checkpoint
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
+# Why a complete checkpoint is not resumed from.
+NO_STEP = "nothing tells its step, and resume.args needs {step}"
+
+
+def is_usable(template: str, step: int | None) -> bool:
+    """Whether `resume.args` can be filled in for a checkpoint of that step; None = nothing tells it."""
+    return step is not None or "{step}" not in template
+
+
 def resume_args(template: str, checkpoint: Checkpoint | None) -> tuple[str, ...]:
     """The words of `resume.args` with {path} and {step} filled in; none without a checkpoint.
 

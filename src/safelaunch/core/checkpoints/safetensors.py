@@ -14,12 +14,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from safelaunch.core.checkpoints import names, torchfile, tree
+from safelaunch.core.checkpoints import filesets, names, torchfile, tree
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
-from safelaunch.core.checkpoints.tree import FolderNames
 
 SUFFIX = ".safetensors"
-# Deep enough for runs/NAME/checkpoints/step_100.
+# Below a step's folder.
 _DEEPEST = 3
 # The library refuses longer ones; source: MAX_HEADER_SIZE in safetensors/src/tensor.rs.
 _MOST_HEADER_BYTES = 100_000_000
@@ -30,37 +29,20 @@ _INDEX = re.compile(r".+\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
-    """Every folder of weights that is named after a step or holds an index, and every other file by itself."""
-    found: list[Candidate] = []
-    for place in tree.walk(folder, _DEEPEST):
-        if place.unlisted and names.is_step_folder(place.base):
-            found.append(Candidate(place.path, names.step_in(place.base), "safetensors", refused=place.unlisted))
-        elif any(name.endswith(SUFFIX) for name in place.names):
-            found += _list_in(folder, place)
-    return tuple(found)
+    """Every step's folder with such files, every folder of a model, and every other step's files."""
+    return tuple(filesets.list_candidates(folder, filesets.FileForm("safetensors", _claim, (SUFFIX,), _is_model)))
 
 
-def _list_in(folder: CheckpointTree, place: FolderNames) -> list[Candidate]:
-    """A step's folder or a model's folder is one candidate; loose files are one each, those of its ranks together."""
-    if names.is_step_folder(place.base) or names.is_temporary(place.base):
-        refused = names.UNFINISHED if names.is_temporary(place.base) else None
-        return [Candidate(place.path, names.step_in(place.base), "safetensors", refused=refused)]
-    if "config.json" in place.names or any(map(is_part, place.names)):
-        # The end of a training leaves its model beside the checkpoints; that is nothing to resume from.
-        beside = any(names.is_step_folder(name) and folder.is_dir(join(place.path, name)) for name in place.names)
-        return [] if beside else [Candidate(place.path, names.step_in(place.base), "safetensors")]
-    found, by_step = [], dict[str, list[str]]()
-    for name in place.names:
-        if names.is_temporary(name) and SUFFIX in name:
-            found.append(Candidate(join(place.path, name), names.step_in(name), "safetensors",
-                                   refused=names.UNFINISHED))
-        elif name.endswith(SUFFIX):
-            by_step.setdefault(names.without_rank(name), []).append(name)
-    for group in by_step.values():
-        group.sort(key=lambda name: names.rank_in(name) or 0)
-        parts = tuple(join(place.path, name) for name in group)
-        found.append(Candidate(parts[0], names.step_in(group[0].removesuffix(SUFFIX)), "safetensors", parts))
-    return found
+def _claim(folder: CheckpointTree, path: str, inside: Sequence[str]) -> list[str]:
+    return [name for name in inside if name.endswith(SUFFIX)]
+
+
+def _is_model(folder: CheckpointTree, path: str, inside: Sequence[str]) -> bool | None:
+    """Whether a folder holds one model; None for what the end of a training leaves beside its checkpoints."""
+    if "config.json" not in inside and not any(map(is_part, inside)):
+        return False
+    beside = any(names.is_step_folder(name) and folder.is_dir(join(path, name)) for name in folder.names(path))
+    return None if beside else True
 
 
 def is_part(name: str) -> bool:
@@ -70,17 +52,24 @@ def is_part(name: str) -> bool:
 
 def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the candidate's files, None when whole."""
-    if not candidate.parts:
-        inside = sorted(folder.names(candidate.path))
-        return judge_folder(folder, candidate.path, inside)
-    ranks = [rank for part in candidate.parts if (rank := names.rank_in(part.rpartition("/")[2])) is not None]
-    missing = names.missing_in(ranks) if len(ranks) > 1 else []
-    if missing:
-        return f"no file of rank {missing[0]} of {max(ranks) + 1}"
+    if folder.is_dir(candidate.path):
+        return judge_tree(folder, candidate.path)
+    if missing := names.missing_ranks(candidate.parts):
+        return missing
     for part in candidate.parts:
         reason = judge_file(folder, part)
         if reason:
             return reason if part == candidate.path else f"{part}: {reason}"
+    return None
+
+
+def judge_tree(folder: CheckpointTree, path: str) -> str | None:
+    """What is wrong with the files of a step's folder and of those in it, None when whole."""
+    for place in tree.walk(folder, _DEEPEST, path):
+        reason = place.unlisted or judge_folder(folder, place.path, place.names)
+        if reason:
+            below = place.path[len(path) + 1 :]
+            return f"{below}/{reason}" if below else reason
     return None
 
 

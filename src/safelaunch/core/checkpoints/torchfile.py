@@ -1,22 +1,33 @@
-"""Format `torch`: files written by torch.save (.pt, .pth, .ckpt), one or several per step.
+"""Format `torch`: files written by torch.save or pickle, one or several per step, and folders of them.
+
+What a file is shows in its content: .pt, .pth and .ckpt are taken for torch's by their name, and of any other pattern
+of names one file is looked at (.tar, .bin, .pkl, no suffix).
 
 Today's torch.save writes a zip, whose directory comes last: a truncated file is always seen. The form before PyTorch
 1.6 is a row of pickles and then the raw storages. Their lengths add up to the file's size, so truncation is seen, too.
 Structure cannot tell a set of rank files that lacks its last ranks from a smaller set, nor flipped bits inside tensors.
-Files without a number in their name come after the numbered ones, the newest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Container, Iterator, Sequence
 from functools import partial
 
-from safelaunch.core.checkpoints import archive, names
+from safelaunch.core.checkpoints import archive, filesets, names, steps, words
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 
-# Deep enough for lightning_logs/version_0/checkpoints; bounded, so that no loop of links matters.
-_DEEPEST = 3
+# What is no file of torch, whatever stands in it; all others are known by their content.
+_OTHER_FORM = re.compile(
+    r"\.(?:txt|json|jsonl|ya?ml|toml|csv|tsv|log|out|err|md|py|sh|cfg|ini|html?|xml|png|jpe?g|gif|svg|mp4|wav|pdf|ply|obj"
+    r"|safetensors|npz|npy|h5|hdf5|parquet|arrow|distcp|metadata|index|onnx|gguf|lock|gz|xz|zst|proto|pbtxt)$",
+    re.IGNORECASE)
+_SAID = frozenset(("ckpt", "checkpoint", "checkpoints", "snapshot"))
+_PICKLE_PROTOCOLS = (b"\2", b"\3", b"\4", b"\5")
+_DIGITS = re.compile(r"\d+")
+# Of one search: each pattern of names costs one small read.
+_MOST_READ = 64
 # The verdict on a file whose pickles are longer than a search may walk: neither whole nor torn.
 UNKNOWN = "unknown whether it is complete: its pickles are too long to be looked through"
 _STORAGE = "storage"    # what the old form writes before a storage's type and key
@@ -30,53 +41,68 @@ _ELEMENT_BYTES = {
 
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
-    """Every torch file, those of one step folder or of one step's ranks together; finished by name or refused."""
-    return tuple(_list_in(folder, "", 1))
+    """Every step's files of torch or pickle, and every step's folder of them; finished by name or refused."""
+    return tuple(filesets.list_candidates(folder, filesets.FileForm("torch", _Claim(), names.TORCH_SUFFIXES)))
 
 
-def _list_in(folder: CheckpointTree, path: str, depth: int) -> Iterator[Candidate]:
+class _Claim:
+    """Which names are files of torch: by their suffix, else by the content of one file of each pattern."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, folder: CheckpointTree, path: str, inside: Sequence[str]) -> list[str]:
+        """Those of a folder's names; the newest of a pattern is read first."""
+        doubtful = [name for name in inside if not names.is_torch(name) and not _OTHER_FORM.search(name)]
+        read = steps.read_names(doubtful)
+        is_part = names.is_step_folder(path.rpartition("/")[2])
+        has_model = is_part or "config.json" in inside or (bool(doubtful) and any(
+            folder.is_dir(join(path, name)) and names.is_step_folder(name) for name in folder.names(path)))
+        found = [name for name in inside if names.is_torch(name)]
+        for name in sorted(doubtful, key=lambda name: read[name].order, reverse=True):
+            is_meant = is_part or read[name].step is not None or _is_said(name, has_model)
+            if is_meant and self._is_torch(folder, join(path, name)):
+                found.append(name)
+        return sorted(found)
+
+    def _is_torch(self, folder: CheckpointTree, path: str) -> bool:
+        pattern = _DIGITS.sub("#", path)
+        if pattern not in self._known:
+            if len(self._known) >= _MOST_READ:
+                return False
+            known = looks_like(folder, path)
+            if known is None:
+                return False
+            self._known[pattern] = known
+        return self._known[pattern]
+
+
+def _is_said(name: str, has_model: bool) -> bool:
+    """Whether an unnumbered name is a checkpoint's; a model beside checkpoints is a training's end."""
+    return not _SAID.isdisjoint(words.words_of(name)) or words.is_copy(name) or (
+        not has_model and words.is_of_training(name))
+
+
+def looks_like(folder: CheckpointTree, path: str) -> bool | None:
+    """Whether the file begins as one of torch or pickle, or is an archive of such; None for an empty or unreadable one.
+    """
     try:
-        found = sorted(folder.names(path))
-    except OSError as error:
-        if not path:
-            raise
-        yield Candidate(path, None, "torch", refused=names.unlisted(error))
-        return
-    torch_files = []
-    for name in found:
-        inside = join(path, name)
-        if folder.is_dir(inside):
-            if depth < _DEEPEST and not names.is_temporary(name):
-                yield from _list_in(folder, inside, depth + 1)
-        elif names.is_temporary(name) and any(suffix in name.lower() for suffix in names.TORCH_SUFFIXES):
-            yield Candidate(inside, names.step_in(name), "torch", refused=names.UNFINISHED)
-        elif names.is_torch(name):
-            torch_files.append(name)
-    yield from _group(path, torch_files)
-
-
-def _group(path: str, torch_files: list[str]) -> Iterator[Candidate]:
-    """One candidate per step: a step folder's files belong together, and so do files that differ by their rank only."""
-    base = path.rpartition("/")[2]
-    if torch_files and names.is_step_folder(base):
-        parts = tuple(join(path, name) for name in torch_files)
-        yield Candidate(path, names.step_in(base), "torch", parts)
-        return
-    by_step: dict[str, list[str]] = {}
-    for name in torch_files:
-        by_step.setdefault(names.without_rank(name), []).append(name)
-    for group in by_step.values():
-        group.sort(key=lambda name: names.rank_in(name) or 0)
-        parts = tuple(join(path, name) for name in group)
-        yield Candidate(parts[0], names.step_in(group[0]), "torch", parts)
+        size = folder.size(path)
+        if not size:
+            return None
+        head = folder.read(path, 0, 2)
+        if head == archive.MAGIC[:2]:
+            return any(name.endswith(("data.pkl", *names.TORCH_SUFFIXES)) for name in archive.list_names(
+                folder, path, size))
+        return head[:1] == b"\x80" and head[1:] in _PICKLE_PROTOCOLS
+    except OSError:
+        return None
 
 
 def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with any of the candidate's files or with the set of ranks; None when whole."""
-    ranks = [rank for part in candidate.parts if (rank := names.rank_in(part.rpartition("/")[2])) is not None]
-    missing = names.missing_in(ranks) if len(ranks) > 1 else []
-    if missing:
-        return f"no file of rank {missing[0]} of {max(ranks) + 1}"
+    if missing := names.missing_ranks(candidate.parts):
+        return missing
     if candidate.parts == (candidate.path,):
         return judge_file(folder, candidate.path)
     return judge_files(folder, candidate.parts)

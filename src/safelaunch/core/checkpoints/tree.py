@@ -46,7 +46,7 @@ def walk(folder: CheckpointTree, deepest: int, top: str = "") -> Iterator[Folder
     yield from _below(folder, top, deepest, is_part=top != "")
 
 
-def _may_hold(path: str) -> bool:
+def may_hold(path: str) -> bool:
     """Whether a checkpoint may be that folder or lie in it, by its name, its parent's and how deep it is."""
     *above, name = path.split("/")
     return len(above) < _ANY_NAME_TO_LEVEL or names.is_step_folder(name) or any(
@@ -56,7 +56,7 @@ def _may_hold(path: str) -> bool:
 def _below(folder: CheckpointTree, path: str, deeper: int, is_part: bool) -> Iterator[FolderNames]:
     for name in sorted(folder.names(path)) if deeper > 0 else ():
         inside = join(path, name)
-        if not folder.is_dir(inside) or (not is_part and not _may_hold(inside)):
+        if not folder.is_dir(inside) or (not is_part and not may_hold(inside)):
             continue
         try:
             yield FolderNames(inside, tuple(sorted(folder.names(inside))))
@@ -65,6 +65,19 @@ def _below(folder: CheckpointTree, path: str, deeper: int, is_part: bool) -> Ite
             continue
         if not names.is_temporary(name):
             yield from _below(folder, inside, deeper - 1, is_part)
+
+
+def owner_of(path: str) -> str:
+    """The step's folder that the path lies in, the uppermost one; the path itself without one."""
+    words = path.split("/")
+    above = (number for number, word in enumerate(words, 1) if names.is_step_folder(word))
+    return "/".join(words[: next(above, len(words))])
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """The folders that the path lies in, the nearest first; without the one that is searched."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def is_within(path: str, taken: Container[str]) -> bool:
@@ -85,8 +98,13 @@ def read_json(folder: CheckpointTree, path: str) -> Any:
         if folder.read(path, -64, 64).rstrip()[-1:] not in (b"}", b"]"):
             raise ValueError("truncated: its last byte does not end a JSON text")
         return None
+    return parse_json(folder.read(path, 0, size))
+
+
+def parse_json(text: bytes) -> Any:
+    """The value of a JSON text; raises ValueError when it is torn."""
     try:
-        return json.loads(folder.read(path, 0, size))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"truncated: {error}") from None
 
