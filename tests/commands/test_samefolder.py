@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -140,3 +141,27 @@ def test_of_two_at_once_one_is_refused() -> None:
     both = [subprocess.Popen([sys.executable, "-m", "safelaunch", "submit", f"{name}.yaml"], stderr=subprocess.DEVNULL)
             for name in ("one", "two")]
     assert sorted(one.wait() for one in both) == [0, 2]
+
+
+def test_lost_folder_is_told_and_its_job_is_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", "one.yaml"]) == 0
+    run_id = json.loads(Path("runs/one/run.json").read_text())["run_id"]
+    Path("runs").rename("runs.old")
+    Path("bin/scancel").write_text('#!/bin/sh\ncd "$HOME"; echo "$*" >>cancelled\n>jobs\n')
+    Path("bin/scancel").chmod(0o755)
+    capsys.readouterr()
+    for which in ("one", run_id, "1", "runs/one"):
+        assert run(["status", which]) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path}/runs/one of one is gone" in said and "job 1" in said and "scancel 1" in said, which
+    Path("runs/one").mkdir(parents=True)   # a supervisor that writes can be quicker than rm
+    assert run(["status", "one"]) == 2
+    assert "emptied" in capsys.readouterr().err
+    shutil.rmtree("runs")
+    assert run(["stop", "one"]) == 0
+    assert f"--name=one.{run_id}" in Path("cancelled").read_text()
+    assert run(["stop", "one"]) == 0
+    assert "knows no job" in capsys.readouterr().err
+    assert not Path("runs").exists()
