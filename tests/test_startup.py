@@ -19,7 +19,7 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (255, 40),
+    "safelaunch.loop": (260, 40),
     "safelaunch.commands.submit": (80, 1),
     "safelaunch.commands.status": (79, 7),
     "safelaunch.commands.logs": (93, 13),

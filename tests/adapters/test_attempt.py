@@ -83,3 +83,12 @@ def test_a_pump_that_is_told_to_leave_says_by_its_code_that_all_is_copied(tmp_pa
 
     assert process.pump.wait() == 0
     assert (tmp_path / "main.log").read_bytes() == process.spool.read_bytes()
+
+
+def test_a_log_that_nobody_copies_gives_its_oldest_part_back_to_the_disk(tmp_path: Path) -> None:
+    process = AttemptProcess(tmp_path, 1)
+    process.spool.write_bytes(b"old\n" * (1 << 18) + b"new\n")
+    before = process.spool.stat().st_blocks
+    subprocess.run(process.forget_before(1 << 20), check=True)
+    assert process.spool.stat().st_blocks < before
+    assert process.size() == (1 << 20) + 4 and process.tail(4) == b"new\n"

@@ -460,3 +460,23 @@ def test_an_outbox_that_went_back_to_its_start_is_read_right_by_a_new_courier(ro
     outbox.mark_done(10)
     outbox.seek_undelivered()
     assert [(frame.seq, frame.data) for frame in outbox.undelivered()] == [(11, record(11))]
+
+
+def test_a_folder_that_is_gone_takes_nothing_and_holds_nobody_until_it_is_there_again(
+    root: Path, spool_dir: Path
+) -> None:
+    with opened(root, spool_dir) as folder:
+        assert folder.append(JOURNAL, record(0), DEADLINE_S)
+        old = root.rename(root.with_name("old"))
+        folder.append(JOURNAL, record(1), 0.0)
+        wait_for_trouble(folder, "No such file")
+        folder.abandon()
+        for number in range(2, 200):
+            assert folder.append(JOURNAL, record(number), 0.0)
+        assert folder.publish("claims/1", b"mine", 0.0)
+        assert folder.is_delivered and not folder.is_frozen and not folder.courier_pid
+        assert not root.exists() and (old / JOURNAL).read_bytes() == record(0)
+        old.rename(root)
+        folder.take_up()
+        assert folder.append(JOURNAL, record(200), DEADLINE_S)
+    assert (root / JOURNAL).read_bytes() == record(0) + record(1) + record(200)

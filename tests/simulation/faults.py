@@ -318,6 +318,27 @@ def _step_ended(sim: Sim, fault: Fault) -> None:
             task.rank_ends(143, 15)
 
 
+def _busy(sim: Sim, fault: Fault) -> None:
+    """No step starts: what they ask for is not free on the nodes of the job."""
+    sim.busy_until_t = fault.end_t
+
+
+def _removed(sim: Sim, fault: Fault) -> None:
+    """A person removes or renames what holds the run folder, and puts it back later where the fault has a length.
+    `words`: hosts that see it all the same.
+    """
+    sim.still_sees = frozenset(fault.words)
+    server = sim.folder / "server"
+    (server / "run").rename(server / "run.old")
+    sim.run_dir = server / "run.old"   # where this simulation reads; nothing of the run's own knows that name
+
+    def put_back() -> None:
+        (server / "run.old").rename(server / "run")
+        sim.run_dir = sim.folder / "run"
+    if fault.length_s:
+        sim.clock.after(fault.length_s, put_back)
+
+
 def _touch(name: str) -> Callable[[Sim, Fault], None]:
     def touch(sim: Sim, fault: Fault) -> None:
         person.touch(sim, name)
@@ -390,6 +411,6 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "kill": _touch("kill"), "kill-now": _touch("kill-now"),
     "checkpoint": _touch("checkpoint"), "release": _touch_kept("release"),
     "extend": _touch_kept("extend"), "hold": _hold,
-    "away": _freeze, "lies_links": _lies_links, "flaky": _flaky,
+    "removed": _removed, "busy": _busy, "away": _freeze, "lies_links": _lies_links, "flaky": _flaky,
     "scancel": _scancel, "scancel_successor": _scancel_successor, "step_ended": _step_ended,
 }

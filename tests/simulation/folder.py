@@ -119,7 +119,7 @@ class SimFolder(SharedFolder):
         self._frames: deque[tuple[int, bytes, str, bytes]] = deque()
         self._stuck = 0
         self._is_delivering = False
-        self._courier_dead = False
+        self._courier_dead = self._is_abandoned = False
         self.on_outside: Callable[[str], None] = lambda what: None
         self.on_append: Callable[[bytes], None] | None = None   # for the timeline
         mount.couriers.append(self)
@@ -134,6 +134,8 @@ class SimFolder(SharedFolder):
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
         """As the real one; the local disk takes no time."""
+        if self._is_abandoned:
+            return self._done
         self.on_outside(f"write {name}")
         self._last += 1
         self._frames.append((self._last, kind, name, data))
@@ -156,8 +158,8 @@ class SimFolder(SharedFolder):
             ticket, kind, name, data = self._frames[0]
             if kind == PUT and any(other[1:3] == (PUT, name) for other in list(self._frames)[1:]):
                 pass   # an hour of frozen pulses is one pulse
-            elif self._mount.refuses:
-                self.trouble = os.strerror(self._mount.refuses)
+            elif self._mount.refuses or not self.root.exists():   # a folder that was removed stays so
+                self.trouble = os.strerror(self._mount.refuses or errno.ENOENT)
                 self._clock.after(RETRY_S, self._deliver)
                 return
             else:
@@ -173,9 +175,18 @@ class SimFolder(SharedFolder):
         self._is_delivering = False
         self._process.wake()
 
+    def abandon(self) -> None:
+        """As the real one."""
+        self._is_abandoned, self.trouble, self._done = True, "", self._last
+
+    def take_up(self) -> None:
+        """As the real one."""
+        self._is_abandoned, self._stalled_since_s = False, self._clock.t
+        self._done = self._frames[0][0] - 1 if self._frames else self._last
+
     def kill_courier(self) -> None:
         """Slurm ends everything of the job, or the host dies: a line may be torn."""
-        if not self._courier_dead and self._frames and self._mount.rng.random() < 0.3:
+        if not self._courier_dead and self._frames and self.root.exists() and self._mount.rng.random() < 0.3:
             _, kind, name, data = self._frames[0]
             if kind == APPEND and self._is_delivering and not self._mount.is_frozen and not self._mount.refuses:
                 apply(self.root, kind, name, data[:len(data) // 2])
@@ -183,6 +194,8 @@ class SimFolder(SharedFolder):
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
         """As the real one, by its own code; frozen, or with an answer that is lost, None."""
+        if self._is_abandoned:
+            return True
         self.on_outside(f"publish {name}")
         mount, path = self._mount, self.root / name
         if mount.is_frozen:
@@ -191,8 +204,8 @@ class SimFolder(SharedFolder):
             self._process.sleep(deadline_s)
             return None
         self._nap(mount.delay_s())
-        if mount.refuses or (mount.flaky and mount.fails()):
-            self.trouble = os.strerror(mount.refuses or mount.flaky)
+        if mount.refuses or not self.root.exists() or (mount.flaky and mount.fails()):
+            self.trouble = os.strerror(mount.refuses or mount.flaky or errno.ENOENT)
             return None
         with mount.link_lies():
             won = shared._publish(self.root, path, data)

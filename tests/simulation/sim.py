@@ -74,6 +74,9 @@ class Sim:
         self.scenario, self.folder, self.until = scenario, folder, until
         self.rng = random.Random(f"run {scenario.seed}")
         self.told: list[str] = []   # what messages to people have told
+        self.busy_until_t = 0.0          # no step of an attempt starts before
+        self.still_sees: frozenset[str] = frozenset()   # hosts that find the run folder, which others do not
+        self.left: list[tuple[float, str]] = []   # lines where sbatch's output would lie: the run folder is gone
         self.clock = Clock()
         self.net = Net(self.clock, random.Random(f"net {scenario.seed}"), scenario.net_latency_s)
         self.work_dir = folder / "work"

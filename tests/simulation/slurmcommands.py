@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from safelaunch.core import nodefold, nodeset, slurmtext
+from safelaunch.core.decide.vanished import ELSEWHERE_GONE, ELSEWHERE_THERE
 from tests.simulation.batch import Step
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
@@ -326,6 +327,8 @@ class Slurm(Controller):
             return
         if argv[-1] == "true":
             command.end(0, "", "")
+        elif "vanished" in argv:
+            command.end(ELSEWHERE_THERE if node.name in self.sim.still_sees else ELSEWHERE_GONE, "", "")
         elif "sweep" in argv:
             mark = argv[argv.index("sweep") + 1]
             self._sweep(command, node, mark)

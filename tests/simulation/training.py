@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KILL_WAIT_S = 30.0        # slurm.conf(5), KillWait
 SRUN_LAUNCH_S = 15.0      # srun asks a dead node for so long before it gives its step up (11 s measured)
+BUSY_AGAIN_S = 60.0       # srun asks for its step so often, at last (src/api/step_ctx.c)
 MOST_READ = 1000          # steps: a leader that is born again reads the last 64 KiB
 COLLECTIVE_S = 90.0       # NCCL's own time-out: 600 s by default, shorter here to keep scenarios short
 
@@ -70,6 +71,13 @@ class Attempt:
             self.lines.append(f"srun: error: {why}")
             self.sim.clock.after(1.0, lambda: self._end_srun(1))
             return
+        if self.sim.clock.t < self.sim.busy_until_t:
+            word = f"step creation {'still' if self.lines else 'temporarily'} disabled"
+            self.lines.append(f"srun: Job {self.job} {word}, retrying (Requested nodes are busy)")
+            self.sim.clock.after(BUSY_AGAIN_S, self._start)
+            return
+        if self.lines:
+            self.lines.append(f"srun: Step created for StepId={self.job}.{self.number}")
         missing = [task for task in self.tasks if not self._reaches(task.host)]
         if missing:   # the tasks of the others wait for it, and are ended when srun gives up
             self.sim.clock.after(SRUN_LAUNCH_S, lambda: self._give_up(missing))

@@ -167,6 +167,10 @@ class AttemptProcess:
             return self.spool.stat().st_size
         return 0
 
+    def forget_before(self, end: int) -> list[str]:
+        """The command that gives the blocks of its output before this byte back to the local disk."""
+        return ["fallocate", "--punch-hole", "--offset=0", f"--length={end}", str(self.spool)]
+
     def tail(self, length: int = TAIL_BYTES) -> bytes:
         """The last bytes of its output."""
         with contextlib.suppress(OSError), self.spool.open("rb") as spool:

@@ -51,13 +51,17 @@ def _check_apart(points: list[Resolved]) -> list[Resolved]:
     """
     if own := points[0].config.get("own"):   # one for all points
         own["path"] = str(Path(own["path"]).absolute())
-    folders = [one.config["resume"]["dir"] and f"{one.config['slurm'].get('chdir', '')}/{one.config['resume']['dir']}"
-               for one in points]
+    if len(points) == 1:
+        return points
+    from safelaunch.adapters import resumefolder  # of one run alone nothing is asked
+
+    folders = [resumefolder.of_config(one.config, str(Path.cwd())) for one in points]
     if (pair := shared_folders(folders)) is not None:
         place = points[0].origins["resume.dir"]
         raise ConfigError([Problem(
             place.file, place.line, place.column, "resume.dir", f"points {pair[0]} and {pair[1]} of the sweep would "
-            "write their checkpoints into one folder; write a folder for each, such as ckpt/${name}")])
+            "write their checkpoints into one folder; write a folder for each, such as ckpt/${name}, or resume.shared: "
+            "true")])
     folders = [one.config["run_dir"] for one in points]
     if (pair := shared_folders(folders)) is not None:
         place = points[0].origins["run_dir"]

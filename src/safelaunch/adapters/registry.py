@@ -23,7 +23,7 @@ COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines
 KEPT_RUNS = 1000
 JOBS_OF_RUNS = 200         # how many runs' journals are searched for a job id, newest first
 LOCK_S = 1.0
-_START = b'{"v":'
+_START, _RESUME = b'{"v":', b'"resume":'
 
 
 class RegisteredRun(NamedTuple):
@@ -38,6 +38,7 @@ class RegisteredRun(NamedTuple):
     # Its line of `status`, once a reader has seen its end: its folder need not be read any more.
     brief: Mapping[str, Any] | None = None
     sweep: Mapping[str, Any] | None = None   # id, name and point, of a run of a sweep
+    resume: str = ""    # the real path of its resume.dir; "" = none, or it is said to be shared
 
     @property
     def ended_t(self) -> float | None:
@@ -70,11 +71,12 @@ def others_file() -> Path:
 
 
 def register(
-    run_dir: Path, name: str, run_id: str, job: str, cluster: str = "", sweep: Mapping[str, Any] | None = None
+    run_dir: Path, name: str, run_id: str, job: str, cluster: str = "", sweep: Mapping[str, Any] | None = None,
+    resume: str | None = None,
 ) -> bool:
     """Whether the run is on the list now; a full or read-only home must not fail an accepted submission."""
     return _add(file, RegisteredRun(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster,
-                                    sweep=sweep))
+                                    sweep=sweep, resume=resume or ""))
 
 
 def sweep_of(known: Sequence[RegisteredRun], text: str) -> list[RegisteredRun]:
@@ -123,6 +125,21 @@ def entries() -> Iterator[RegisteredRun]:
 def listed(where: Callable[[], Path] = file) -> list[RegisteredRun]:
     """All entries, newest first, the last one of each folder. It touches no run folder: any of them may hang."""
     return parse(raw(where))
+
+
+def with_resume(folder: str) -> list[RegisteredRun]:
+    """The runs that write their checkpoints to this folder, newest first. Only their lines are parsed."""
+    mark = _RESUME + json.dumps(folder).encode()
+    try:
+        content = file().read_bytes()
+    except OSError:
+        return []
+    lines = content.splitlines() if mark in content else []
+    dirs = {b'"dir":' + json.dumps(str(entry.dir)).encode() for entry in _parse_all(
+        b"\n".join(line for line in lines if mark in line))}
+    # A later line of the same folder may say that the run has ended, or be another run's.
+    known = _parse_all(b"\n".join(line for line in lines if any(one in line for one in dirs)))
+    return [entry for entry in known if entry.resume == folder]
 
 
 def raw(where: Callable[[], Path] = file) -> str:
@@ -248,7 +265,7 @@ def _entry(raw: dict[str, Any]) -> RegisteredRun | None:
                              float(raw["t"]),
                              str(raw.get("cluster") or ""),
                              brief if isinstance(brief := raw.get("brief"), dict) else None,
-                             _sweep(raw.get("sweep")))
+                             _sweep(raw.get("sweep")), str(raw.get("resume") or ""))
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -283,5 +300,6 @@ def _line(entry: RegisteredRun) -> bytes:
     ended = {"brief": entry.brief} if entry.brief is not None else {}
     row = {"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
            "dir": str(entry.dir), "cluster": entry.cluster, **ended,
-           **({"sweep": entry.sweep} if entry.sweep is not None else {})}
+           **({"sweep": entry.sweep} if entry.sweep is not None else {}),
+           **({"resume": entry.resume} if entry.resume else {})}
     return json.dumps(row, separators=(",", ":")).encode() + b"\n"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePath
@@ -22,7 +23,7 @@ from typing import NoReturn, TypeVar
 from safelaunch.adapters import durable
 from safelaunch.adapters.courier import UMASK, Courier, make_folder
 from safelaunch.adapters.outbox import APPEND, PUT, Outbox
-from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
+from safelaunch.adapters.probe import REAP_WITHIN_S, ChildAnswer, is_gone_within, run_in_child, stuck_children
 from safelaunch.errors import RunFolderError
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class SharedFolder:
         self._heard = b""
         self._last = self._done = 0
         self._stalled_since_s = 0.0
+        self._is_abandoned = False
         self.courier_pid = 0
         self._courier_from_s = 0.0
         self._start_courier(time.monotonic())
@@ -71,6 +73,8 @@ class SharedFolder:
         Never queued: nobody would wait for a claim that appears after the thaw.
         """
         path = self.root / _checked(name)
+        if self._is_abandoned:
+            return True
         answer = self.ask(lambda: _publish(self.root, path, data), deadline_s)
         if not answer.late:
             self.trouble = answer.error
@@ -84,6 +88,8 @@ class SharedFolder:
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
         """A ticket for a write (APPEND, PUT); it waits for the local disk only."""
+        if self._is_abandoned:
+            return self._done
         try:
             self._last = self._outbox.add(kind, _checked(name), data)
         except OSError as error:
@@ -94,12 +100,30 @@ class SharedFolder:
             os.write(self._doorbell[1], b"!")
         return self._last
 
+    def abandon(self) -> None:
+        """The folder is gone: what waits is kept back, every write counts as done, and every claim as won: nobody else
+        can publish one.
+        """
+        self._is_abandoned, self.trouble, self._done = True, "", self._last
+        if self.courier_pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.courier_pid, signal.SIGKILL)
+            is_gone_within(self.courier_pid, REAP_WITHIN_S)
+            self.courier_pid = 0
+
+    def take_up(self) -> None:
+        """It is there again: deliver what waited before, and write as ever."""
+        self._is_abandoned, self._done, self._stalled_since_s = False, self._outbox.done, time.monotonic()
+        self._start_courier(self._stalled_since_s)
+
     def is_durable(self, ticket: int) -> bool:
         """True once the write with this ticket is durable on the shared folder."""
         return ticket <= self._done
 
     def poll(self, now_s: float) -> None:
         """Read what the courier says, and start a new one where it died. `now_s` is monotonic. Never waits."""
+        if self._is_abandoned:
+            return
         with contextlib.suppress(BlockingIOError):
             self._heard += os.read(self._answers[0], 1 << 16)
         *lines, self._heard = self._heard.split(b"\n")

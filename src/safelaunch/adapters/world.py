@@ -193,6 +193,12 @@ class World:
         """A message to people on its way (adapters.notify); poll it."""
         return Delivery(targets, message, smtp, env)
 
+    def leave_line(self, path: str, line: str) -> bool:
+        """Whether the line stands at the end of that file now."""
+        from safelaunch.adapters import joboutput  # few lose their run folder
+
+        return joboutput.leave_line(path, line)
+
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
         return address_of(node)

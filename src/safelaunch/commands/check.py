@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from safelaunch.adapters import registry, resumefolder
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.launchers import LAUNCHERS
@@ -42,10 +44,21 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
     if as_json:
         talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"]})
     else:
-        for note in resolved.notes:
+        for note in (*resolved.notes, *_shared_with(config)):
             talk.say(note)
         click.echo(talk.clean(f"{file}: ok, {summarise(config)}"))
     return 0
+
+
+def _shared_with(config: dict[str, Any]) -> list[str]:
+    """A warning where another living run writes to the same resume.dir."""
+    folder = resumefolder.of_config(config, str(Path.cwd()))
+    if folder is None or not registry.with_resume(folder):
+        return []
+    from safelaunch.views import samefolder  # few share one
+
+    found = samefolder.find(folder, config)
+    return [] if found is None else [found.warning]
 
 
 def summarise(config: dict[str, Any]) -> str:

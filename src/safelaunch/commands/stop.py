@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from safelaunch.views import runs, stopping, talk
+from safelaunch.views import lostfolder, runs, stopping, talk
 
 
 @click.command()
@@ -21,4 +21,8 @@ def command(which: str | None, now: bool, checkpoint: bool, within_s: float | No
         from safelaunch.views import sweeps
 
         return sweeps.stop(points, name, within_s, talk.say)
-    return stopping.stop(runs.find_folder(which), name, within_s, talk.say)   # also one that may not be read
+    try:
+        folder = runs.find_folder(which)   # also one that may not be read
+    except lostfolder.LostFolderError as lost:
+        return lostfolder.stop(lost, talk.say)
+    return stopping.stop(folder, name, within_s, talk.say)

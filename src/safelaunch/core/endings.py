@@ -79,6 +79,7 @@ JOB_ENDS: dict[str, JobEndRow] = {
 # Why an attempt is ended, for people; the keys are the rows of core.decide that end one.
 ENDED_BY = {
     "task_failed": "a task of it has failed", "node_lost": "a node of it is lost", "hung": "it hangs",
+    "step_stuck": "its job step cannot start",
     "limit_near": "the job's time limit is near", "ending": "Slurm is ending the job", "srun_gone": "srun has ended",
     "took_over": "its supervisor was silent, and another one has taken over",
     "unconfirmed": "its supervisor could not know whether another one leads",

@@ -40,6 +40,7 @@ from safelaunch.supervisor import (
     overlap,
     resuming,
     suspectchecks,
+    vanished,
 )
 from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
@@ -264,6 +265,7 @@ def close_attempt(lead: Leader) -> None:
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     })
+    vanished.save_tail(lead, tail)
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
     resuming.find_resume(lead)   # while these are written
@@ -275,6 +277,8 @@ def close_attempt(lead: Leader) -> None:
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
     """How the attempt ended, and the time before which nothing is launched: Slurm may be the cause."""
     live = lead.attempt
+    if live.stuck is not None:   # its srun has said enough
+        return how, None
     no_step = how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(text)
     # no attempt starts in a job that is over (simulated: test_found "a job of which srun says that it is over gets no
     # further attempt")
@@ -340,7 +344,7 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
     # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen).
-    culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
+    culprits = verdict.suspects or (() if live.hung or live.lost or live.stuck else blamed_nodes(live))
     if live.is_hook:   # no node is to blame for what the user's own code says
         verdict, culprits = replace(verdict, summary=f"before_resize: {verdict.summary}"), ()
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
@@ -362,7 +366,7 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
     is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job reached the pump, too
     process.kill()   # srun would wait for a silent node without end
     copied = process.finish_pump() and is_over and (yield from _has_copied_all(lead, process))
-    while not copied:
+    while not copied and lead.folder.gone is None:
         process.finish_pump()
         result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
         copied = result is not None and result.is_ok

@@ -50,6 +50,8 @@ def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) ->
     asked = seen.asked(*STOPS)
     has_lost = how in BAD_ENDS and live.end_row == "lost_progress" and live.lost is not None
     told = ("config", 0.95, str(live.lost)) if has_lost else None   # we ended its ranks: their messages are no cause
+    if how in BAD_ENDS and live.end_row == "step_stuck":
+        told = ("config", 0.9, str(live.stuck))
     if how in BAD_ENDS and live.end_row == "nan":
         told = ("numerical", 0.95, "its loss was no finite number in three step lines in a row")
     return EndFacts(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,

@@ -99,13 +99,16 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
         lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.folder.requests)))
     if lead.state.ended is None:
         yield from _write_end(lead, action)
-    lead.tell(row, f"the run has ended: {action.how}: {action.why}")
+    ended, was_gone = f"the run has ended: {action.how}: {action.why}", lead.folder.gone is not None
+    lead.tell(row, ended)
     yield from _empty_queue(lead)
     yield from tell_followers(lead, None)
     yield from notifying.last_words(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
+    if lead.folder.gone is not None and not was_gone:
+        lead.say(ended)   # the other line went with the folder
     lead.course.ends(action.exit_code)
 
 
@@ -129,7 +132,8 @@ def _empty_queue(lead: Leader) -> Step:
     while (is_empty := (yield from _cancel_waiting(lead))) is not True:
         refused += is_empty is False
         is_ending = lead.ending is not None or lead.term_s is not None
-        if passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=lead.now_s >= patience_s,
+        is_late = lead.now_s >= patience_s and not lead.folder.missing.looks   # it is known soon whether that is gone
+        if passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=is_late,
                                     is_very_late=lead.now_s >= away_s):
             return
         yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S

@@ -36,7 +36,7 @@ from safelaunch.supervisor.nextjob import (
 )
 from safelaunch.supervisor.state.tasks import Step, Work
 
-AGAIN_S = 5.0
+AGAIN_S, GONE_S = 5.0, 5.0   # GONE_S: for what is under way where nothing can be brought to a run folder that is gone
 OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
 CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
 # From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
@@ -75,10 +75,10 @@ def learn_why_it_ends(lead: Leader) -> Step:
 
 def drain(lead: Leader) -> Step:
     """Wait for the last lines of log and journal, DRAIN_S at most where the folder is frozen or takes no writes."""
-    end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
+    end_s = lead.now_s + (GONE_S if lead.folder.gone is not None else DRAIN_S if lead.ending is None else 20.0)
     while lead.now_s < end_s and (lead.tasks.has_unfinished_work or not lead.shared.is_delivered):
         yield 0.05
-    if lead.now_s >= end_s:
+    if lead.now_s >= end_s and lead.folder.gone is None:
         (lead.local / "keep").touch()
 
 

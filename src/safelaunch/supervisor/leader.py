@@ -241,7 +241,14 @@ class Leader(LeaderParts):
         """A line in the job's output, which people read first."""
         # One line: a name with a line end could imitate slurmstepd's messages, which are read here.
         line = f"safelaunch {clock(self.now)} {self.job.host}: {clean(text)}\n"
+        if self.folder.gone is not None:
+            self.say_there(line)
+            return
         self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
+
+    def say_there(self, lines: str) -> None:
+        """Lines in the folder of the submission, where sbatch's own output would lie: the run folder is gone."""
+        self.world.leave_line(f"{self.job.cwd}/{'job' if self.job.is_local else f'slurm-{self.job.id}'}.out", lines)
 
     def lose(self, node: str, why: str) -> None:
         """Count a node as lost."""

@@ -33,6 +33,8 @@ Asking = Generator[Command | float, Result | None, Fate]
 
 def secure_next(lead: Leader) -> None:
     """See to the next job from the start of this one, and to the runs before it; also after a restart of the leader."""
+    if lead.folder.gone is not None:
+        return
     if passing.waits_for_others(lead.plan, lead.state):
         lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
     match passing.secure(lead.plan, lead.state, is_local=lead.job.is_local):
@@ -232,7 +234,8 @@ def watch_successor(lead: Leader) -> Step:
             return
         if fate is Fate.LOST and lead.state.successor == job and not lead.tasks.is_leaving:
             note_lost(lead, job)
-            lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
+            if lead.folder.gone is None:
+                lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
             return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Generator
 from functools import partial
@@ -11,6 +12,7 @@ from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.control import STANDBY_TASK
+from safelaunch.adapters.folderroute import route
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
@@ -26,7 +28,19 @@ from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
-from safelaunch.supervisor import hangs, listening, lostprogress, metering, notifying, overlap, slowing, slurmends, thaw
+from safelaunch.supervisor import (
+    hangs,
+    listening,
+    lostprogress,
+    metering,
+    notifying,
+    overlap,
+    slowing,
+    slurmends,
+    stepstart,
+    thaw,
+    vanished,
+)
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.state.clock import Timer
@@ -59,6 +73,7 @@ def observe(lead: Leader) -> None:
     has_asked = lead.clock.is_due(Timer.REQUESTS, REQUESTS_S)
     if has_asked:
         read_requests(lead)
+        vanished.follow(lead)
     keep_standby(lead)
     if lead.standbys.is_contested and not has_asked and lead.clock.is_due(Timer.CLAIMS, CONTESTED_S):
         see_who_leads(lead)
@@ -171,16 +186,18 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
     answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.journal.claim_number),
-                 ownership.others_may_write(lead.run_dir)), 1.0)
+                 ownership.others_may_write(lead.run_dir),
+                 [] if lead.folder.route else _way_to(lead)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
-        return lead.folder.refuses(answer.late)
-    found, folder, claims, is_open = answer.value
+        return lead.folder.refuses(answer.late, answer.errno)
+    found, folder, claims, is_open, places = answer.value
     lead.find_other(claims)
     if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
     before = {request.name for request in lead.folder.requests}
     lead.folder.is_read(folder, runfolder.requests_of(found), asked_s)
+    lead.folder.lies_at(places)
     if is_open and lead.clock.is_due(Timer.PERMISSIONS, CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
@@ -188,6 +205,13 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
     return True
+
+
+def _way_to(lead: Leader) -> list[tuple[str, int, int]]:
+    """The names on the way to the run folder; without them a kill switch is read all the same."""
+    with contextlib.suppress(OSError):
+        return route(str(lead.run_dir))
+    return []
 
 
 def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
@@ -209,6 +233,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         find_lost(lead)
         find_missing(lead, lead.attempt)
         overlap.detect_blocked_attempt(lead)
+        stepstart.follow(lead, process)
 
 
 def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:

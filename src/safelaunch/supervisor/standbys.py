@@ -19,6 +19,9 @@ def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
     if not lead.wants_standby or lead.course.final is not None:
         return
+    if lead.folder.gone is not None:   # in which nobody can claim to lead
+        lead.standbys.is_doubted(False)
+        return
     for node, quiet_s in _silences_s(lead).items():
         if quiet_s >= CALM_AFTER_S:
             lead.server.forget_standby(node)   # before the pulse says so: what he hears from then on is a new greeting

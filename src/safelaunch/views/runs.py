@@ -183,6 +183,11 @@ def find_folder(which: str | None) -> Path:
         from safelaunch.views import teamruns  # few ask about other people's runs
 
         found["dirs"] = teamruns.find(which)
+    if which and not found["dirs"]:
+        from safelaunch.views import lostfolder  # few lose a folder
+
+        if (lost := lostfolder.find(which)) is not None:
+            raise lostfolder.LostFolderError(lost)
     if len(found["dirs"]) == 1:
         return Path(found["dirs"][0])
     if found["dirs"]:

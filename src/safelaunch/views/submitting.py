@@ -42,6 +42,7 @@ from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageEr
 from safelaunch.version import __version__
 
 if TYPE_CHECKING:
+    from safelaunch.adapters.resumefolder import Turns
     from safelaunch.views.talk import Say
 
 GIT_FILE = "git.json"
@@ -88,7 +89,12 @@ ALONE = Lane()
 def open_submission(say: Say, questions: Questions | None = None) -> Iterator[Sending]:
     """What all runs of one submission share; git and Slurm are asked from now on, unless they have been."""
     with contextlib.closing(questions or Questions(os.environ, str(Path.cwd()))) as asked, runmaking.Mark() as mark:
-        yield Sending(asked, say, mark)
+        sending = Sending(asked, say, mark)
+        try:
+            yield sending
+        finally:
+            if sending.turns is not None:
+                sending.turns.close()
 
 
 class Surroundings(NamedTuple):
@@ -158,6 +164,7 @@ class Sending:
         self._told: dict[tuple[str, ...], Result] = {}
         self._rules: list[dict[str, Any]] | None = None
         self._given: Surroundings | None = None
+        self.turns: Turns | None = None
         self._lock = threading.Lock()   # of git's answer: the points of a sweep are sent by several threads
 
     def _say(self, text: str) -> None:
@@ -195,6 +202,7 @@ class Sending:
             lane.is_there(unfinished.plan)
             return partial(_go_on, unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say,
                            waits, lane)
+        resume = self._take_folder(config)
         run_id = registry.new_id()
         name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
         self._given = self._given or read_surroundings()
@@ -204,7 +212,22 @@ class Sending:
         meta = self._meta(resolved, plan, name, sweep)
         new = runmaking.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed, mark=self._mark)
         lane.is_there(plan)
-        return partial(self._send, new, waits, lane)
+        return partial(self._send, new, waits, lane, resume)
+
+    def _take_folder(self, config: Mapping[str, Any]) -> str | None:
+        """The folder of the run's checkpoints, which no other living run has; raises UsageError."""
+        if config["resume"]["dir"] is None:
+            return None
+        from safelaunch.adapters import resumefolder  # a run without one has no use for it
+
+        if (folder := resumefolder.of_config(config, self._cwd)) is not None:
+            self.turns = self.turns or resumefolder.Turns()
+            self.turns.take(folder)
+            if registry.with_resume(folder):
+                from safelaunch.views import samefolder  # few share one
+
+                samefolder.refuse(folder, config, self._say)
+        return folder
 
     def _meta(self, resolved: Resolved, plan: Plan, cluster: str, sweep: Mapping[str, Any] | None) -> dict[str, Any]:
         """What run.json holds."""
@@ -240,7 +263,7 @@ class Sending:
         if shown is not None and (now := git.collect(GIT_AGREED_S)) is not None and now != shown:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
-    def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane) -> Submitted:
+    def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane, resume: str | None) -> Submitted:
         run = new.run
         submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
                                 lane.is_sent, self._told, new)
@@ -252,7 +275,7 @@ class Sending:
                 if not submission.may_be_in:
                     runmaking.unmake(run.dir)
                 raise
-        registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta["sweep"])
+        registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta["sweep"], resume)
         if run.meta["git"] == GIT_FILE:
             self._keep_git(run, job)
         return Submitted(run, job)
@@ -315,7 +338,10 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
         job = submission.submit()
     else:
         lane.is_sent(job)
-    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"))
+    from safelaunch.adapters import resumefolder  # few submissions are cut off
+
+    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"),
+                      resumefolder.of_config(run.meta["config"], str(run.meta.get("cwd", cwd))))
     return Submitted(run, job)
 
 

@@ -92,6 +92,11 @@ def test_an_end_that_is_written_down_is_final() -> None:
     assert rows.decide(state, what, PLAN) == Decision("ended", Finish("gave_up", 11, "spent"))
 
 
+def _with_code(code: int) -> State:
+    state = history("failed")
+    return replace(state, attempts=(replace(state.attempts[0], exit_code=code),))
+
+
 @each(
     ("state", "more", "expected"),
     [
@@ -103,11 +108,19 @@ def test_an_end_that_is_written_down_is_final() -> None:
             "stopped", 12, "bob touched kill-now")),
         (history("failed", "failed", "failed"), {"ending": "cancelled"}, Finish(
             "stopped", 12, "the job was cancelled by a person (scancel)")),
+        (history("completed"), {"gone": "its run folder /r is gone"}, Finish(
+            "completed", 0, "attempt 1 ended with exit code 0")),
+        (_with_code(3), {"gone": "its run folder /r is gone", "limit_near": True, "frozen": True}, Finish(
+            "gave_up", 3, "its run folder /r is gone, and without its journal no attempt can be started")),
+        (history("interrupted"), {"gone": "its run folder /r is gone", "ending": "time_limit"}, Finish(
+            "gave_up", 10, "its run folder /r is gone, and without its journal no attempt can be started")),
         (history("failed", "failed", "failed"), {"ending": "time_limit"}, Finish(
             "gave_up", 10, "3 attempts in a row failed without a new checkpoint; last: task 1 on n1: exit code 1")),
     ],
     ids=["what is complete stays complete", "a person's request before the budget", "... and before a frozen folder",
-         "scancel before the budget", "the budget before the successor"],
+         "scancel before the budget", "a training that ended well, without its folder",
+         "a failed one, without its folder: its own exit code", "an interrupted one, without its folder",
+         "the budget before the successor"],
 )
 def test_what_is_final_comes_before_what_goes_on(state: State, more: dict[str, Any], expected: Finish) -> None:
     assert action(state, seen(**more)) == expected

@@ -29,7 +29,7 @@ def run(*attempts: Facts) -> State:
         said.append(("verdict", {"attempt": number, "summary": "boom", **{
             key: given[key] for key in ("category", "confidence", "fingerprint", "suspects")}}))
         said.append(("attempt_ended", {"attempt": number, "how": given.get("how", "failed"),
-                                       "exit_code": given.get("code", 1)}))
+                                       "exit_code": given.get("code", 1), "asked": given.get("asked")}))
         if "checkpoint" in given:
             said.append(("checkpoint", {"attempt": number, "step": given["checkpoint"], "path": "/c"}))
     return fold(Event(1000.0 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
@@ -41,6 +41,21 @@ def reason(state: State, **own: str) -> GiveUp | None:
 
 def with_policy(**own: str) -> Plan:
     return PLAN._replace(restart=PLAN.restart._replace(policy=tuple(own.items())))
+
+
+_STUCK: Facts = {"category": "config", "suspects": [], "asked": "step_stuck", "fingerprint": "stuck"}
+
+
+@each(("attempts", "row"), [
+    ((_STUCK,), None),
+    ((_STUCK, _STUCK), "step_stuck"),
+    ((_STUCK, {"step": 40, "checkpoint": 40}, _STUCK), None),
+    (({"category": "config", "step": 3}, _STUCK), None),
+    ((_STUCK, {**_STUCK, "how": "interrupted"}), None),
+], ids=["once", "twice in a row", "a training between", "another mistake before", "the job ended under it"])
+def test_a_step_that_cannot_start_is_tried_once_more(attempts: tuple[Facts, ...], row: str | None) -> None:
+    found = reason(run(*attempts))
+    assert (found.row if found is not None else None) == row
 
 
 @each("how", ["failed", "interrupted", "lost"])

@@ -155,6 +155,9 @@ KEYS: dict[str, Key] = {
         "Who loads the checkpoint. With command, ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH stands in command or setup. "
         "With training, the training finds its newest one in dir by itself, or a script reads those variables.",
     ),
+    "resume.shared": Key(
+        Flag(), "false", "Whether another living run, or another point of the sweep, may have the same dir."
+    ),
     "resume.keep_trying": Key(
         Integer(0), "2", "How many older checkpoints to fall back to when attempts die while they load the newest."
     ),

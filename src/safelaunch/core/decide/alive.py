@@ -152,6 +152,12 @@ def _hung(state: State, seen: Observation, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, f"the attempt hangs: {live.hung}")
 
 
+def _step_stuck(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """srun said each minute that the nodes are busy; nobody read it until the hang check after an hour."""
+    live = seen.attempt
+    return None if live.stuck is None or live.killed_t is not None else Kill(FAILED_GRACE_S, live.stuck)
+
+
 def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
     """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now, or after
     srun.wait. A rank that ends well ends nobody: another may still export the model, for longer than any limit.
@@ -167,5 +173,5 @@ def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 ALIVE: tuple[Row, ...] = (
     _over, _kill_now, _unconfirmed, _lost_progress, _nan, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
-    _checkpoint, _hung, _hook_late, _ending, _limit_near, _slow_restart,
+    _checkpoint, _hung, _step_stuck, _hook_late, _ending, _limit_near, _slow_restart,
 )

@@ -58,6 +58,17 @@ def _cancelled(state: State, seen: Observation, plan: Plan) -> Action | None:
         seen.ending == JobEnd.CANCELLED) else None
 
 
+def _vanished(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Without its folder a run has no journal, no claims and no kill switch. Nothing is started any more; a job whose
+    folder a `git clean` had removed kept its nodes for as long as its time limit said.
+    """
+    if seen.gone is None:
+        return None
+    last = state.attempt
+    code = (last.exit_code if last is not None else None) or FAILED_FOR_GOOD
+    return Finish(RunEnd.GAVE_UP, code, f"{seen.gone}, and without its journal no attempt can be started")
+
+
 def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Chains burn through their budget in minutes: look before anything is started."""
     reason = reason_to_give_up(state, plan)
@@ -244,7 +255,7 @@ def _size(seen: Observation, plan: Plan, size: int) -> str:
 
 
 BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _follows, _no_full_set,
-    _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off, _check_nodes,
-    _bench_nodes, _launch,
+    _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _held, _job_ends, _follows,
+    _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off,
+    _check_nodes, _bench_nodes, _launch,
 )

@@ -38,6 +38,8 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
         return _nan(nan) if plan.on_nan == "stop" else _nan_again(state, last, nan) or _run_budgets(state, plan)
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
+    if last.asked_row == "step_stuck":
+        return _stuck_again(state, last) or _run_budgets(state, plan)
     if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
         return _do_not_restart(state, last, plan) or _run_budgets(state, plan)
     for row in (_do_not_restart, _proven, _policy_says_stop, _category_budget):
@@ -53,6 +55,15 @@ def _lost_progress(last: Attempt) -> GiveUp:
                   f"a restart would start too low again, and overwrite newer checkpoints: {last.lost}. See that the "
                   "training loads $SAFELAUNCH_RESUME_PATH or takes ${RESUME_ARGS}, and submit it again; if these steps "
                   "mean something else: restart.on_lost_progress: warn")
+
+
+def _stuck_again(state: State, last: Attempt) -> GiveUp | None:
+    """One more try: what held the nodes may have gone with the attempt. The same again is the job's own shape."""
+    before = state.attempts[-2] if len(state.attempts) > 1 else None
+    if before is None or before.asked_row != last.asked_row:
+        return None
+    return GiveUp("step_stuck", FAILED_FOR_GOOD,
+                  f"{last.summary} (attempts {before.number} and {last.number}): a restart would wait as well")
 
 
 def _nan(found: ToldFigure) -> GiveUp:

@@ -28,6 +28,7 @@ class Live:
     saved: str | None = None              # the checkpoint that has become complete since
     saved_t: float | None = None
     killed_t: float | None = None
+    stuck: str | None = None              # its job step never starts: srun's words, and likely causes
     hung: str | None = None               # two witnesses say so: what they saw
     is_hook: bool = False                 # it runs before_resize
     lost: str | None = None               # it has surely started below all its checkpoints (core.progress.lost): why
@@ -73,6 +74,7 @@ class Observation:
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
     trouble: str | None = None                 # what keeps the run's folders from being written
+    gone: str | None = None                    # the run folder was removed or renamed, in words
     unconfirmed: bool = False                  # for a lease nothing has shown that no other supervisor leads by now
     alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)

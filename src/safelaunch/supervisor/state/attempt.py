@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
+from safelaunch.core.hangs.stepstart import Waiter
 from safelaunch.core.model import Exit
 from safelaunch.core.slow.oddfigures import FigureWatch
 from safelaunch.core.slow.pace import LogPace
@@ -21,6 +22,14 @@ class ReadLog(NamedTuple):
     size: int
     evidence: OutsideEvidence
     found: dict[str, Any] | None
+
+
+class StepStart(NamedTuple):
+    """An srun that waits, in its own words, since then (monotonic seconds)."""
+
+    place: Waiter
+    why: str
+    since_s: float
 
 
 class Counted(NamedTuple):
@@ -44,6 +53,7 @@ class RunningAttempt:
         self.counted = Counted()            # what the log counts (supervisor.lostprogress)
         self.pace: LogPace | None = None    # how fast steps are; None = not read yet, then the journal's level counts
         self.figures = FigureWatch()        # its losses and norms, and those of the attempts before
+        self.step_start: StepStart | None = None   # an srun that waits for its step
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
 
     @property
@@ -58,7 +68,7 @@ class RunningAttempt:
 
     def is_launched(self, process: AttemptProcess, now_s: float) -> None:
         """It runs."""
-        self.process, self.size, self.heard_bytes = process, 0, 0
+        self.process, self.size, self.heard_bytes, self.step_start = process, 0, 0, None
         self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
 
     def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
@@ -84,6 +94,14 @@ class RunningAttempt:
     def hangs(self, what: str) -> None:
         """Two witnesses agree on a hang."""
         self.live = replace(self.now, hung=what)
+
+    def starts(self, waits: StepStart | None) -> None:
+        """Its srun waits; None: it does not."""
+        self.step_start = waits
+
+    def is_stuck(self, why: str) -> None:
+        """Its step never starts."""
+        self.live = replace(self.now, stuck=why)
 
     def has_lost_progress(self, why: str) -> None:
         """It has surely started below all its checkpoints."""

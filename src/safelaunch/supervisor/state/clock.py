@@ -23,6 +23,7 @@ class Timer(Enum):
     RULES = auto()           # prepare the rules of `why`
     PROGRESS = auto()        # read the log's new lines
     OVERDUE_LOG = auto()     # the same, when a step is overdue
+    STEP_START = auto()      # read whether srun waits for its step
     JOURNAL_STEP = auto()    # write a step to the journal
     STEP_TIME = auto()       # write the level of seconds per step to the journal
     LOST_NODES = auto()      # find silent guards

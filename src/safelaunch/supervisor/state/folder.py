@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from safelaunch.adapters.shared import SharedFolder
+from safelaunch.core.decide.vanished import Missing, Spot
 from safelaunch.core.model import Request
 
 PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
 
 
 class FolderState:
-    """`is_frozen`: it does not answer; `trouble`: what keeps the run's folders from being written."""
+    """`is_frozen`: it does not answer; `trouble`: what keeps the run's folders from being written; `gone`: it has been
+    removed or renamed, in words.
+    """
 
     shared: SharedFolder
 
     def __init__(self) -> None:
         self.is_frozen = False
         self.trouble: str | None = None
+        self.gone: str | None = None
+        self.missing = Missing()        # looks that have not found it, so far
+        self.route: tuple[Spot, ...] = ()   # the names on the way to it, as they were
+        self.refused = 0                # the errno of the last read of the requests; 0: they were read
         self.requests: tuple[Request, ...] = ()
         self.read_s = -math.inf         # before they were read last
         self._id: list[int] | None = None
@@ -50,8 +59,9 @@ class FolderState:
         """It has answered: the next question is worth its wait."""
         self._late_s = -1.0
 
-    def refuses(self, is_late: bool) -> bool:
+    def refuses(self, is_late: bool, number: int = 0) -> bool:
         """The read of the requests was late, or ended in an error; whether that has lasted for long."""
+        self.refused = number or errno.EIO
         self._refusals += not is_late
         return self._refusals > PATIENCE
 
@@ -62,6 +72,25 @@ class FolderState:
     def is_read(self, folder: list[int], requests: Sequence[Request], asked_s: float) -> None:
         """What people ask now, from an answered read that began at `asked_s`."""
         self._refusals, self._id, self.requests, self.read_s = 0, folder, tuple(requests), asked_s
+        self.refused, self.missing = 0, Missing()
+
+    def lies_at(self, route: Sequence[Sequence[Any]]) -> None:
+        """The names on the way to it, as long as it is there."""
+        self.route = self.route or tuple(Spot(str(path), int(device), int(inode)) for path, device, inode in route)
+
+    def is_missed(self, missing: Missing) -> None:
+        """A look has not found it, or another node was asked."""
+        self.missing = missing
+
+    def vanishes(self, gone: str) -> None:
+        """It is gone for good: nothing is written any more, and nothing of it is waited for."""
+        self.gone, self.is_frozen, self.requests = gone, False, ()
+        self.shared.abandon()
+
+    def returns(self) -> None:
+        """It is there again, under its name."""
+        self.gone = None
+        self.shared.take_up()
 
     def has_trouble(self, trouble: str | None) -> None:
         """Whether it takes writes."""

@@ -181,8 +181,11 @@ class LeaderParts:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Another one may lead by now: no standby is heard, and the folder does not answer."""
-        return self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
+        """Another one may lead by now: no standby is heard, and the folder does not answer. In one that is gone nobody
+        can claim to.
+        """
+        is_silent = self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
+        return is_silent and self.folder.gone is None
 
     def own_address(self) -> str:
         """The addresses at which other nodes reach this one, by name or network, to be tried in turn.
@@ -207,6 +210,7 @@ class LeaderParts:
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
             limit_near=self.course.limit_near, partition=self.nodes.partition, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
+            gone=self.folder.gone,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
             missing=self.nodes.missing, before=self.next.before, unconfirmed=self.is_unconfirmed,
             measuring=self.tasks.is_running(Work.BENCH_NODES), ran_s=self.now_s - self.running.launched_s,

@@ -31,10 +31,13 @@ class Work(Enum):
     TICKET = "write a text for the administrators"         # one a node
     COPY_REST = "copy the rest of a log"                   # one an attempt
     CHECK_RANKS = "sample silent ranks"
+    FORGET_LOG = "keep a log that nobody copies from filling the disk"
+    LOOK_ELSEWHERE = "ask another node whether the run folder is gone"
     THAW = "wait for a filesystem that ranks sleep on"
     PROBE = "test a silent node by a helper step"          # one a node
     PROBE_MISSING = "test a node of which no guard has connected by a helper step"   # one a node
     ASK_ALONE = "ask Slurm whether this node is cut off"
+    ASK_STEPS = "ask which steps run while one cannot start"   # one an attempt
     COUNT_STEPS = "count the steps of this job"
     OLD_HOST = "wait for the guards of the leader before"
     ASK_ADDRESSES = "ask for the addresses of nodes"

@@ -24,7 +24,8 @@ def judge_end(end: EndFacts) -> Verdict | None:
     """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
     if end.how == AttemptEnd.COMPLETED:
         return _verdict("none", 0.95, "every task ended with exit code 0")
-    is_known = end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row in ("lost_progress", "nan")
+    is_known = end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row in (
+        "lost_progress", "nan", "step_stuck")
     if end.told is not None and is_known:
         return _verdict(*end.told)
     if end.how == AttemptEnd.STOPPED:
