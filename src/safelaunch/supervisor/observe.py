@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Generator
 from functools import partial
@@ -12,7 +11,6 @@ from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.control import STANDBY_TASK
-from safelaunch.adapters.folderroute import route
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
@@ -187,7 +185,7 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.journal.claim_number),
                  ownership.others_may_write(lead.run_dir),
-                 [] if lead.folder.route else _way_to(lead)), 1.0)
+                 [] if lead.folder.route else vanished.way_to(lead)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
         return lead.folder.refuses(answer.late, answer.errno)
@@ -205,13 +203,6 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
     return True
-
-
-def _way_to(lead: Leader) -> list[tuple[str, int, int]]:
-    """The names on the way to the run folder; without them a kill switch is read all the same."""
-    with contextlib.suppress(OSError):
-        return route(str(lead.run_dir))
-    return []
 
 
 def observe_attempt(lead: Leader, process: AttemptProcess) -> None:

@@ -5,6 +5,8 @@ Two witnesses: this node, for a minute, and another node of the job, where there
 
 from __future__ import annotations
 
+import contextlib
+
 from safelaunch.adapters import folderroute
 from safelaunch.core.decide import vanished
 from safelaunch.core.decide.vanished import Look, Next
@@ -23,6 +25,13 @@ _ELSEWHERE = f"""
 ls -a -- "$1" >/dev/null 2>&1 || exit 3
 [ -e "$2" ] || [ -L "$2" ] || exit {vanished.ELSEWHERE_GONE}
 exit {vanished.ELSEWHERE_THERE}"""
+
+
+def way_to(lead: Leader) -> list[tuple[str, int, int]]:
+    """The names on the way to the run folder; without them a kill switch is read all the same."""
+    with contextlib.suppress(OSError):
+        return folderroute.route(str(lead.run_dir))
+    return []
 
 
 def save_tail(lead: Leader, tail: bytes) -> None:
