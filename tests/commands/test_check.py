@@ -57,8 +57,18 @@ def test_json_lists_the_problems_with_their_fields(capsys: pytest.CaptureFixture
 def test_json_of_a_sound_file_says_what_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["check", write("t.yaml", "command: x\n"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "v": 1, "ok": True, "file": "t.yaml", "name": "t", "run_dir": f"{tmp_path}/runs/t",
+        "v": 1, "ok": True, "file": "t.yaml", "name": "t", "run_dir": f"{tmp_path}/runs/t", "notes": [],
     }  # fmt: skip
+
+
+def test_what_works_otherwise_in_a_script_is_said_on_stderr_and_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    file = write("job.slurm", "#!/bin/bash\n#SBATCH -N 1\nOUT=out/$(date +%F)\nsrun python a.py --dir $OUT\n")
+    assert run(["check", file]) == 0
+    printed = capsys.readouterr()
+    assert run(["check", file, "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert [note for note in notes if note not in printed.err] == [] and "ok, 1 node" in printed.out
+    assert any(note.startswith("job.slurm:3: the date") for note in notes)
 
 
 def test_overrides_and_flags_are_checked_with_the_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,23 @@ def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script
     assert "[n0:0]:mark kept on n0 of 1" in drill.log(1), drill.log(1)
 
 
+def test_tasks_and_gpus_of_the_whole_job_are_the_scripts_own_beside_a_spare_and_after_a_restart(script: Script) -> None:
+    drill = script("""\
+        #SBATCH -n 3 --gpus=4
+        echo "sees $SLURM_NTASKS $SLURM_NPROCS $SLURM_TASKS_PER_NODE $SLURM_GPUS ${SLURM_NTASKS_PER_NODE-none}"
+        srun bash -c 'IFS=,; set -- $CUDA_VISIBLE_DEVICES; echo "task of $SLURM_NTASKS with $# GPUs"
+          exit $((SAFELAUNCH_ATTEMPT == 1))'
+        """, 2, "slurm.ntasks_per_node=null", "spare_nodes=1", "restart.backoff=0s", shell="/bin/bash")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and state.ended.how == "completed", drill.story() + drill.log(1)
+    assert len(state.attempts) == 2, drill.story()
+    for number in (1, 2):
+        log = drill.log(number)
+        assert "sees 3 3 2,1 4 none" in log and log.count("task of 3 with 2 GPUs") == 3, log
+
+
 def test_a_script_that_hangs_is_seen_and_ended_and_its_standby_goes_on_when_the_batch_host_dies(
     script: Script, sandbox: Sandbox
 ) -> None:

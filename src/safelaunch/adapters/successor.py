@@ -55,8 +55,6 @@ class Successor:
     def ask_nodes_for(self, count: int, but: tuple[str, ...]) -> Command:
         """sbatch of a job of so many nodes, which submits nothing: when it could start without the nodes `but`."""
         options = ["--test-only", f"--nodes={count}", *self._excluding.options(but)]
-        if "ntasks" in dict(self._plan.sbatch):
-            options.append(f"--ntasks={count * self._plan.ntasks_per_node}")
         return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
 
     @staticmethod

@@ -10,6 +10,7 @@ import click
 from safelaunch.adapters import registry, resumefolder
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.config.notelines import note_lines
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.errors import ConfigError, UsageError
 from safelaunch.views import talk
@@ -42,9 +43,10 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
             talk.say(str(error))
         return error.exit_code
     if as_json:
-        talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"]})
+        talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"],
+                        "notes": [talk.clean(note) for note in resolved.notes]})
     else:
-        for note in (*resolved.notes, *_shared_with(config)):
+        for note in (*note_lines(resolved.notes, file), *_shared_with(config)):
             talk.say(note)
         click.echo(talk.clean(f"{file}: ok, {summarise(config)}"))
     return 0

@@ -52,8 +52,11 @@ def command(
 
     def read() -> list[Resolved]:
         found = read_each(file, overrides, raw_sbatch)
-        for note in found[0].notes:
-            _say(note)
+        if found[0].notes:
+            from safelaunch.core.config.notelines import note_lines  # most configs need no word
+
+            for note in note_lines(found[0].notes, file):
+                _say(note)
         return found
 
     if dry_run:

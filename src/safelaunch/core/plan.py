@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.config.jobnumbers import OwnNumbers, has_even_tasks, own_numbers, spread, tasks_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
 from safelaunch.core.ownscript import OwnScript
@@ -196,6 +197,7 @@ class Plan(NamedTuple):
     nodes_multiple_of: int = 1
     before_resize: str = ""
     after: tuple[AfterRun, ...] = ()
+    numbers: OwnNumbers = OwnNumbers()
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
     own: OwnScript = OwnScript()
 
@@ -240,6 +242,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
     slurm: Mapping[str, SbatchValue] = config["slurm"]
     launch = _launch(config["launch"])
     gpus, container = gpus_per_node(slurm) or None, _container(config.get("container"))
+    tasks, has_even = tasks_per_node(slurm, config["launch"]), has_even_tasks(config)
     return Plan(
         run_id=run_id,
         name=config["name"],
@@ -248,11 +251,12 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         command=config["command"] if LAUNCHERS[launch.by].is_script else array_form(config["command"]),
         setup=config["setup"] or "",
         env=tuple((key, str(value)) for key, value in config["env"].items()),
-        sbatch=_options(slurm),
+        sbatch=_options(spread(slurm, has_even)),
         nodes=_int(slurm.get("nodes")) or 1,
         gpus_per_node=gpus,
         cpus_per_task=_int(slurm.get("cpus-per-task")),
-        ntasks_per_node=_ntasks_per_node(slurm, launch, gpus),
+        ntasks_per_node=tasks,
+        numbers=own_numbers(slurm, tasks, has_even) if LAUNCHERS[launch.by].is_script else OwnNumbers(),
         launch=launch,
         srun=Srun(config["srun"]["wait"], config["srun"]["kill_on_bad_exit"], tuple(config["srun"]["extra"])),
         resume=_resume(config["resume"]),
@@ -387,17 +391,3 @@ def _int(value: SbatchValue) -> int | None:
         return None
     text = str(value)
     return int(text) if text.isdigit() else None
-
-
-def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: LaunchPlan, gpus: int | None) -> int:
-    """Tasks a node: one launcher, or the user's own number, or what the launcher takes by default."""
-    launcher = LAUNCHERS[launch.by]
-    if launcher.starts_ranks or launcher.is_one_a_node:
-        return 1
-    given = _int(slurm.get("ntasks-per-node"))
-    if given:
-        return given
-    ntasks, nodes = _int(slurm.get("ntasks")), _int(slurm.get("nodes")) or 1
-    if ntasks:
-        return max(1, ntasks // nodes)
-    return launch.nproc_per_node or gpus or 1 if launcher.fills_gpus else 1

@@ -55,24 +55,16 @@ def directives(plan: Plan) -> list[str]:
         ("no-requeue", None),   # safelaunch restarts; a requeue would forget failed nodes and the queue's age
         ("no-kill", None),      # a dead node must not take the allocation with it
         ("signal", f"B:USR2@{warn_before_s(plan)}"),
-        *(_with_spares(row, plan) for row in plan.sbatch if row[0] not in FIRST_JOB_ONLY),
+        *(("nodes", str(plan.allocated_nodes)) if row[0] == "nodes" else row
+          for row in plan.sbatch if row[0] not in FIRST_JOB_ONLY),
     ]
     given = {name for name, _ in plan.sbatch}
     if "nodes" not in given:
         rows.append(("nodes", str(plan.allocated_nodes)))
     # Else the job gets one CPU a node, and srun is refused more tasks. A script has asked for what it needs itself.
-    if not plan.is_script and not given & {"ntasks", "ntasks-per-node"}:
+    if not plan.is_script and not given & {"ntasks-per-node", "ntasks-per-gpu"}:
         rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
     return [_directive(name, value) for name, value in rows]
-
-
-def _with_spares(row: tuple[str, str | None], plan: Plan) -> tuple[str, str | None]:
-    """An sbatch option that counts over all nodes, spares included."""
-    name, value = row
-    if name not in ("nodes", "ntasks", "gpus") or not plan.spare_nodes or value is None:
-        return row
-    head, colon, count = value.rpartition(":")   # gpus: a100:16
-    return (name, f"{head}{colon}{int(count) * plan.allocated_nodes // plan.nodes}") if count.isdigit() else row
 
 
 def _output(run_dir: str) -> str:
@@ -141,7 +133,9 @@ def _values(
 ) -> list[str]:
     scalars: list[tuple[str, str | int | None]] = [
         ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("CLUSTER", cluster), ("KILL_FILE", plan.kill_file),
-        ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
+        ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node),
+        ("TASKS", plan.numbers.tasks), ("LAYOUT", plan.numbers.layout),
+        ("CPUS_PER_TASK", plan.cpus_per_task),
         ("LAUNCHER", plan.launch.by), ("NPROC_PER_NODE", plan.launch.nproc_per_node or plan.gpus_per_node),
         ("TEE", plan.launch.tee), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
@@ -154,7 +148,7 @@ def _values(
     ]
     extra = plan.srun.words if plan.is_script else plan.srun.extra
     arrays = (("SRUN", srun), ("ARGS", plan.own.args), ("SRUN_EXTRA", (*extra, *_plugin_words(plan))),
-              ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
+              ("NUMBERS", plan.numbers.variables), ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
               ("ENV", _variables((*plan.env, *_inside(plan)))))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
             *(f"SL_{name}=({_words(words)})" for name, words in arrays)]

@@ -274,7 +274,7 @@ resume: {dir: c, args: "--load {path}"}
      "5:16: before_resize: needs resume.by: command"),
     ("min_nodes: 8\nlaunch: {with: script}", ("train $", "'#!/bin/sh'  # $"),
      "4:12: min_nodes: has no meaning with a script"),
-    ("min_nodes: 8", ("nodes: 16", "nodes: 16, gpus: 8"), "4:12: min_nodes: needs slurm.gpus_per_node in place of"),
+    ("min_nodes: 8", ("nodes: 16", "nodes: 16, gpus: 8"), "2:26: slurm.gpus: 8 on 16 nodes is no even number"),
 ])
 def test_what_makes_no_sense_of_fewer_nodes_is_refused_with_its_place(
     text: str, change: tuple[str, ...], said: str

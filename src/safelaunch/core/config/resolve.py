@@ -8,10 +8,12 @@ Not by a library of models: importing one and building the models takes as long 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.config.handed import BASHS_OWN
+from safelaunch.core.config.jobnumbers import settle_numbers
 from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS, Key
 from safelaunch.core.config.kinds import WrongValue, expected, handed
 from safelaunch.core.config.layers import (
@@ -100,13 +102,23 @@ def resolve_each(
         faulty = frozenset(problem.key for problem in found)
         found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
                           find_plugin=find_plugin)
+        if not found and MAY_LAUNCH.search(f"{reading.config['setup'] or ''}\n{reading.config['command']}"):
+            from safelaunch.core.config.innerlaunchers import inner_problems  # few commands have one
+
+            texts = {source.name: source.text for source in sources}
+            found += inner_problems(reading.config, reading.origins, texts)
         if problems or found:
             raise _config_error([*problems, *found], sources)
         if point is not None:
             reading.config["sweep"] = point.texts
         if own:
             reading.config["own"] = own
-        yield Resolved(reading.config, reading.origins, tuple(notes), point)
+        settled = settle_numbers(reading.config, reading.origins)
+        if reading.config["launch"]["with"] == "script" and (point is None or point.number == 1):
+            from safelaunch.core.config.scripthints import script_hints  # few configs are scripts
+
+            settled += script_hints(reading.config["command"], reading.origins["command"].file, reading.config["slurm"])
+        yield Resolved(reading.config, reading.origins, (*settled, *notes), point)
 
 
 def _read_point(
@@ -138,11 +150,10 @@ def _read_layers(
     for source in sources:
         tree: MappingNode | None
         if source.layer == "file" and is_script(source.text):
-            from safelaunch.core.config.scriptcodes import hidden_codes  # few configs are scripts
-            from safelaunch.core.config.scriptlayer import RESTARTS, read_script
+            from safelaunch.core.config.scriptlayer import RESTARTS, read_script  # few configs are scripts
 
             tree, faults, said, own = read_script(source.text, source.layer, source.name)
-            notes += [*said, *hidden_codes(source.text, source.name), RESTARTS]
+            notes += [*said, RESTARTS]
         else:
             parse = parse_json if source.is_json else parse_document
             tree, faults = parse(source.text, layer=source.layer, file=source.name)
@@ -244,6 +255,8 @@ class _ConfigReading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
+# A piece of each name in innerlaunchers.INNER.
+MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b")
 # (path, section or "", name, key)
 _TABLE = tuple((path, path.rpartition(".")[0], path.rpartition(".")[2], key) for path, key in KEYS.items())
 _TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))

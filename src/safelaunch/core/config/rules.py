@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
+from safelaunch.core.config.jobnumbers import number_faults
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.pluginnames import look_up
 from safelaunch.core.config.resumeway import missing_way
@@ -43,7 +44,7 @@ def complete(
     rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules, _resize_rules, _sweep_rules)
     found: list[Fault] = look_up(config, find_plugin)
     found += [fault for rule in rules for fault in rule(config, origins)]
-    found += _paths(config, environ, base_dir) + _way_rules(config)
+    found += _paths(config, environ, base_dir) + _way_rules(config) + number_faults(config)
     problems = []
     for key, needs, text in found:
         if not faulty.isdisjoint((key, *needs)):
@@ -182,9 +183,6 @@ def _resize_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
                if isinstance(count, int) and count % step]
     if LAUNCHERS[config["launch"]["with"] or "none"].is_script:
         faults.append(("min_nodes", ("launch.with",), "has no meaning with a script, which counts its nodes itself"))
-    if "gpus" in config["slurm"]:
-        faults.append(("min_nodes", ("slurm.gpus",), "needs slurm.gpus_per_node in place of slurm.gpus, which counts "
-                       "over all nodes"))
     if config["before_resize"] is not None and resume["dir"] is None:
         faults.append(("before_resize", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
     if config["before_resize"] is not None and resume["by"] == "training":

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.scriptcodes import hidden_codes
-from safelaunch.core.config.scripthints import find_hints
+from safelaunch.core.config.scripthints import script_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
 from safelaunch.core.config.scriptlayer import read_script
 from safelaunch.core.config.scriptpath import is_script, why_no_script
@@ -48,7 +48,7 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
         statements = split_statements(text)
     except Unclosed as at:   # bash itself has found no fault
         return _wrap(text, file, path, slurm, [(at.number, "a text that is hard to read")], [], [*notes, *settled])
-    hints = [*find_hints(statements, file), *hidden_codes(text, file)]
+    hints = script_hints(text, file, {name.replace("_", "-"): value for name, value in slurm.items()})
     draft = _convert(file, layer, slurm, statements, options, [*notes, *settled])
     if isinstance(draft, Draft) and "sweep" in layer.entries:
         draft = [(layer.entries["sweep"].origin.line, "a job array, whose tasks are runs of the script as it is")]
@@ -111,8 +111,8 @@ def _passes(draft: Draft) -> bool:
 
 
 def _convert(
-    file: str, layer: MappingNode, slurm: dict[str, str | int | bool], statements: list[Statement], options: list[str],
-    notes: list[str],
+    file: str, layer: MappingNode, slurm: dict[str, str | int | bool], statements: Sequence[Statement],
+    options: list[str], notes: list[str],
 ) -> Draft | list[Fault]:
     """The draft, or each line for which the script must be kept as it is."""
     faults: list[Fault] = []
@@ -147,7 +147,7 @@ def _convert(
 
 
 def _launch_of(
-    launches: list[Statement], slurm: dict[str, str | int | bool], statements: list[Statement], faults: list[Fault],
+    launches: list[Statement], slurm: dict[str, str | int | bool], statements: Sequence[Statement], faults: list[Fault],
 ) -> Start | None:
     """The one that starts the training; None, and why not, where there is no such one."""
     if not launches and not faults:
@@ -198,8 +198,7 @@ def _wrap(
     notes: list[str],
 ) -> Draft:
     """A train.yaml around the script; raises ConfigError where even that does not pass."""
-    said_of = {int(hint.split(":")[1]) for hint in hints if "an argument" in hint}
-    first = {number: why for number, why in reversed(faults) if not (number in said_of and "an argument" in why)}
+    first = dict(reversed(faults))
     reasons = [f"{file}:{number}: not converted: {first[number]}" for number in sorted(first)[:_REASONS_MAX]]
     if len(first) > _REASONS_MAX:
         reasons.append(f"{file}: {len(first) - _REASONS_MAX} more lines are not converted")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(?:ba|da|z|k|mk|c|tc)?sh(?:\s|\Z)")
 _CODE = re.compile(r"\$\{?\?|PIPESTATUS|pipestatus|\$\{?status\b|\btrap\b.*\b(?:ERR|EXIT)\b")
 _FUNCTION = re.compile(r"(?:function\s+)?([\w:-]{1,80})\s*\(\)|function\s+([\w:-]{1,80})")
-_ASKS = re.compile(r"(?:if|elif|while|until|!)\s|.*(?:&&|\|\|)", re.DOTALL)
+_ASKS = re.compile(r"(?:if|elif|while|until|!)\s")
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _STARTS = re.compile(
     r"(?:(?:then|do|else|time|nohup|\{) +){0,4}(?:\w{1,60}=\S{0,400} +){0,40}"
     r"(?:srun|torchrun|accelerate|deepspeed|mpirun|ft_launcher|python[\d.]{0,5}(?! +-(?:c|V|m +pip)\b))\s")
+_NAMED = re.compile("run|accelerate|deepspeed|launcher|python")   # in each that starts one; quickly said
 _BRANCH = re.compile(r"(?:else|elif)\b|[^\s()]{1,200}\)")   # another one than that before it
 _OPENS, _CLOSES = re.compile(r"(?:if|case|for|while|until|select)\b"), re.compile(r"(?:fi|esac|done)\b")
 _NO_COMMAND = re.compile(r"(?:fi|esac|done|then|do|\}|\))\W*\Z")
@@ -31,13 +33,21 @@ def looks_at_codes(text: str) -> bool:
         return True
     if not _SHELL.match(text.partition("\n")[0]) or any(_CODE.search(one.text) for one in statements):
         return True
-    functions = [name for one in statements for pair in _FUNCTION.findall(one.text) for name in pair if name]
+    functions = _functions(statements)
     starts = re.compile("|".join((r"(?i:srun)\b", *(rf"\b{re.escape(name)}\b" for name in functions))))
     return any(_asks(one) for one in statements if starts.search(one.text))
 
 
+def _functions(statements: Iterable[Statement]) -> set[str]:
+    return {name for one in statements if "()" in one.text or "function" in one.text
+            for pair in _FUNCTION.findall(one.text) for name in pair if name}
+
+
 def _asks(one: Statement) -> bool:
-    return one.is_background or _ASKS.match(_QUOTED.sub("", one.text)) is not None
+    if one.is_background:
+        return True
+    code = _QUOTED.sub("", one.text)
+    return "&&" in code or "||" in code or _ASKS.match(code) is not None
 
 
 def hidden_codes(text: str, file: str) -> list[str]:
@@ -52,9 +62,11 @@ def hidden_codes(text: str, file: str) -> list[str]:
     ends = any(re.search(r" -\w*e|errexit", line) for line in [first, *sets])
     is_seen = ends or looks_at_codes(text)
     is_whole = any("pipefail" in line for line in sets) or any("PIPESTATUS" in one.text for one in statements)
-    functions = {name for one in statements for pair in _FUNCTION.findall(one.text) for name in pair if name}
+    functions = _functions(statements)
     found = []
     for index, one in enumerate(statements):
+        if not _NAMED.search(one.text):
+            continue
         code = _QUOTED.sub("''", one.text)
         if not _STARTS.match(f"{code} ") or one.is_background:
             continue
@@ -65,7 +77,7 @@ def hidden_codes(text: str, file: str) -> list[str]:
     return found
 
 
-def _goes_on(behind: list[Statement], functions: set[str]) -> bool:
+def _goes_on(behind: Iterable[Statement], functions: set[str]) -> bool:
     """Whether a command runs behind a statement; those of other branches do not."""
     depth = 0   # within another branch: 1, and 1 more for each command that opens there
     for one in behind:

@@ -108,7 +108,7 @@ def read_launch(text: str, job: Numbers) -> Start:
     if re.search(r"[|;&<>]", re.sub(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", "", text)):
         raise Unfit("more than one command")
     if re.search(r"\$(?:[0-9@*#]|\{[0-9@*#])", re.sub(r"'[^']*'", "", text)):
-        raise Unfit("an argument of the script; safelaunch gives none, so write its value here")
+        raise Unfit("an argument of the script")
     if not _is_whole(text):
         raise Unfit("quotes that are hard to read")
     if differs(text):

@@ -35,6 +35,7 @@ REFUSALS: tuple[Refusal, ...] = (
             "srun by its path goes past safelaunch, which could then not end its ranks before the next attempt; "
             "write srun alone"),
 )
+_NAMED = re.compile("requeue|sbatch|-group|multi-prog|/srun")   # in each of them; quickly said of a line
 
 
 def find_refusals(text: str, file: str) -> list[Problem]:
@@ -42,7 +43,9 @@ def find_refusals(text: str, file: str) -> list[Problem]:
     found = [Problem(file, line.number, 1, "#SBATCH", _HET) for line in read_sbatch_lines(text)
              if line.words[:1] in (("hetjob",), ("packjob",))]
     name = re.escape(file.rpartition("/")[2]) or r"\Z."
-    for number, line in _code(text):
+    for number, line in _code(text) if _NAMED.search(text) else ():
+        if not _NAMED.search(line):
+            continue
         for refusal in REFUSALS:
             if re.search(refusal.pattern.replace("{name}", name), line):
                 found.append(Problem(file, number, 1, "", refusal.text))
@@ -55,10 +58,11 @@ def _code(text: str) -> Iterator[tuple[int, str]]:
     lines = split_lines(text)
     index = 0
     while index < len(lines):
-        first, line = index + 1, lines[index]
-        while line.endswith("\\") and index + 1 < len(lines):
+        first, parts = index + 1, [lines[index]]
+        while parts[-1].endswith("\\") and index + 1 < len(lines):
             index += 1
-            line = f"{line[:-1]} {lines[index]}"
+            parts[-1:] = parts[-1][:-1], lines[index]
         index += 1
+        line = " ".join(parts)
         if not line.lstrip().startswith("#"):
-            yield first, re.sub(r"(?:^|\s)#.*", "", line)
+            yield first, re.sub(r"(?:^|\s)#.*", "", line) if "#" in line else line

@@ -1,0 +1,90 @@
+"""What check and submit say of a script, line by line, and what they do not."""
+
+from __future__ import annotations
+
+from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.core.config.scripthints import script_hints
+from tests.tables import each
+
+
+def hints(code: str, **slurm: object) -> list[str]:
+    return script_hints(f"#!/bin/bash\n{code}\n", "job.slurm", {"nodes": 1, **slurm})
+
+
+@each(("code", "line", "said"), [
+    ('OUT=out/$(date +%Y%m%d)\nsrun python a.py --dir "$OUT"', 2, "the date is in the name of a folder"),
+    ("srun python a.py --output_dir=out/`date +%F`", 2, "the date"),
+    ("STAMP=$(date +%s)\nEXP=runs/$STAMP\nsrun python a.py --save-to $EXP", 2, "the date"),
+    ("D=$(date +%F)\nmkdir -p ckpt/$D\nsrun python a.py", 2, "the date"),
+    ("export CKPT_DIR=ckpt_$RANDOM\nsrun python a.py --ckpt $CKPT_DIR", 2, "a new number"),
+    ("OUT=$(mktemp -d -p runs)\nsrun python a.py --out $OUT", 2, "a new name"),
+    ("OUT=/scratch/me/run_$SLURM_JOB_ID\nsrun python a.py $OUT", 2, "after the next job of the run it is a new one"),
+    ("RUN_NAME=lm-$SLURM_JOBID\nsrun python a.py run_name=$RUN_NAME", 2, "after the next job"),
+    ("srun python a.py hydra.run.dir=out/$(date +%F)", 2, "the date"),
+    ("printf -v OUT 'out/%(%F)T'\nmkdir -p out/$$\nsrun a.py", 3, "the shell's pid"),
+    ("for h in $HOSTS; do\n  ssh $h \"cd $PWD && python train.py\" &\ndone", 3, "outside of Slurm's steps"),
+    ("pdsh -w $HOSTS python train.py", 2, "outside of Slurm's steps"),
+    ("parallel-ssh -H $HOSTS 'torchrun a.py'\npssh -i bash run.sh", 3, "outside of Slurm's steps"),
+    ("deepspeed --hostfile=hosts a.py", 2, "by ssh"),
+    ("mpirun -np 8 python a.py", 2, "srun --mpi=pmix"),
+    ("srun --output=logs/%j_%t.log python a.py", 2, "leave --output out"),
+    ("srun -N2 -o logs/a.log python a.py", 2, "leave --output out"),
+    ("srun python a.py > train.log 2>&1", 2, "2>&1 | tee FILE"),
+    ("nohup srun --label bash run.sh &> out.txt", 2, "leave the redirection out"),
+    ("module load slurm\nsrun a", 2, "an srun that is Slurm's own"),
+    ("source env.sh\nexec srun python a.py", 3, "write srun alone"),
+    ("export PATH=/opt/bin:/usr/bin\ntimeout 1h srun python a.py", 3, "write srun alone"),
+    ('[ "$CLEAN" ] || exec env -i CLEAN=1 HOME="$HOME" bash "$0"\nsrun a', 2, "leave -i out"),
+    ("export HF_TOKEN=hf_abcdefghijklmnop\nsrun a", 2, "a secret"),
+    ("srun python a.py | tee log", 2, "set -o pipefail"),
+    ("srun python a.py\necho done", 2, "|| exit $?"),
+])
+def test_what_works_otherwise_is_said_with_its_line(code: str, line: int, said: str) -> None:
+    found = [one for one in hints(code) if one.startswith(f"job.slurm:{line}: ")]
+    assert len(found) == 1 and said in found[0], hints(code)
+
+
+@each("code", [
+    "START=$(date +%s)\nsrun python a.py || exit 1\necho took $(($(date +%s) - START)) s",
+    "echo started $(date)\nsrun python a.py",
+    "MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))\nexport MASTER_PORT\nsrun python a.py",
+    "export TMPDIR=/tmp/$SLURM_JOB_ID\nmkdir -p $TMPDIR\nsrun python a.py",
+    "LOGDIR=logs/$(date +%F)\nmkdir -p $LOGDIR\nsrun python a.py",
+    "HOSTFILE=hostfile.$SLURM_JOB_ID\nscontrol show hostnames > $HOSTFILE\nsrun python a.py",
+    "srun torchrun --rdzv_id=$SLURM_JOB_ID --rdzv_endpoint=$H:1 a.py",
+    "OUT=out/${SAFELAUNCH_RUN_ID:-$(date +%F)}\nsrun python a.py --dir $OUT",
+    "OUT=out/$(date +%F)\nsrun python a.py --dir $OUT ${SAFELAUNCH_RESUME_PATH:+--load $SAFELAUNCH_RESUME_PATH}",
+    "ssh login01 touch done\nsrun python a.py", "ssh -N -L 8080:localhost:80 login &\nsrun python a.py",
+    "srun hostname > hosts.txt\nsrun python a.py", "python prepare.py > data.json\nsrun python a.py",
+    "srun python a.py 2>/dev/null", "echo 'srun --output=x'\nsrun python a.py", "srun python a.py --output model",
+    "exec srun python a.py", "trap 'echo bye' USR1\nsrun python a.py", "echo $1 $SLURM_ARRAY_JOB_ID\nsrun a",
+    "MAX_TOKEN=4096\nUSE_API_KEY=true\nTOKEN=$(cat ~/.token)\nsrun a", "# ssh $h python a.py\nsrun a",
+    "export PATH=/opt/bin:$PATH\ntimeout 1h srun a", "cat <<END\nssh h python a.py\nEND\nsrun a",
+])
+def test_what_is_as_under_sbatch_is_not_spoken_of(code: str) -> None:
+    assert [one for one in hints(code) if "exit code" not in one] == []
+
+
+@each(("code", "slurm", "is_said"), [
+    ("srun torchrun --nproc_per_node 4 a.py", {"ntasks-per-node": 4}, True),
+    ("srun torchrun --nproc_per_node 4 a.py", {"nodes": 2, "ntasks": 8}, True),
+    ("srun --ntasks-per-node=2 accelerate launch a.py", {}, True),
+    ("srun bash -c 'torchrun --nproc_per_node 4 a.py'", {"ntasks-per-node": 4}, True),
+    ("srun --ntasks-per-node=1 torchrun a.py", {"ntasks-per-node": 4}, False),
+    ("srun -N 2 -n 2 torchrun a.py", {"nodes": 2, "ntasks-per-node": 4}, False),
+    ("srun torchrun --node_rank $SLURM_NODEID a.py", {"ntasks-per-node": 4}, False),
+    ("srun torchrun a.py", {"nodes": 4}, False),
+    ("srun python a.py torchrun", {"ntasks-per-node": 4}, False),
+])
+def test_a_launcher_in_each_task_of_a_node_is_said_of_a_script_and_not_refused(
+    code: str, slurm: dict[str, object], is_said: bool
+) -> None:
+    found = hints(code, **slurm)
+    assert any("starts once for each of" in one and "--ntasks-per-node=1" in one for one in found) == is_said, found
+
+
+def test_check_and_submit_say_all_that_init_says() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 1\nOUT=out/$(date +%F)\nsrun -o x.log python a.py --dir $OUT\n"
+    found = resolve([ConfigLayer("file", "job.slurm", text)], ["cluster=slurm"], {"HOME": "/h"}, (), "/work").notes
+    assert [one for one in script_hints(text, "job.slurm", {}) if one not in found] == []
+    assert sum("job.slurm:3: " in one or "job.slurm:4: " in one for one in found) == 2, found
