@@ -19,8 +19,8 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (261, 40),
-    "safelaunch.commands.submit": (81, 1),
+    "safelaunch.loop": (262, 40),
+    "safelaunch.commands.submit": (85, 1),
     "safelaunch.commands.status": (80, 7),
     "safelaunch.commands.logs": (94, 13),
     "safelaunch.commands.why": (100, 14),

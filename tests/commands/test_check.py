@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,9 +77,9 @@ def test_overrides_and_flags_are_checked_with_the_file(capsys: pytest.CaptureFix
     file = write("t.yaml", "command: x\n")
     assert run(["check", file, "slurm.nodes=3", "--", "--qos", "high", "-N4"]) == 0
     assert ": ok, 4 nodes, srun" in capsys.readouterr().out
-    assert run(["check", file, "slurm.nodes=x", "--", "--frob"]) == 2
+    assert run(["check", file, "slurm.nodes=x", "--", "-Z"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[:2] for line in said] == [["command line", "--frob"], ["command line", "slurm.nodes"]]
+    assert [line.split(": ")[:2] for line in said] == [["command line", "-Z"], ["command line", "slurm.nodes"]]
 
 
 @pytest.mark.parametrize(
@@ -148,3 +150,48 @@ def test_what_a_container_lacks_on_this_host_is_said_and_is_no_error(capsys: pyt
 def test_every_example_of_the_docs_is_sound(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = run(["check", write("t.yaml", text)])
     assert (code, capsys.readouterr().err) == (0, "")
+
+
+def test_flags_of_sbatch_stand_before_the_file_behind_it_or_in_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write("job.slurm", "#!/bin/bash\n#SBATCH -N 1\ntrue\n")
+    assert run(["config", "-N", "2", "--qos=high", "--origin", file, "a", "--", "-p", "debug", "b", "--", "c"]) == 0
+    shown = capsys.readouterr().out
+    assert all(line in shown for line in (
+        "  nodes: 2 ", "  qos: high ", "  partition: debug ", 'args: [a, b, "--", c] '))
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
+    assert run(["check", file, "--", "-N", "2"]) == 0
+    printed = capsys.readouterr()
+    assert "ok, 2 nodes" in printed.out and "SBATCH_TIMELIMIT=7 in your environment: slurm.time\n" in printed.err
+    assert run(["config", "--origin", file]) == 0
+    assert "  time: 7  # SBATCH_TIMELIMIT (environment)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["job.slurm", "-N", "2"], "FILE -- --qos=high"), (["--wrap", "hostname"], "safelaunch submit -"),
+    (["--wrap=hostname"], "safelaunch submit -"), (["--frob", "job.slurm"], "No such option")],
+    ids=["behind", "wrap", "wrap=", "unknown"])
+def test_words_that_sbatch_would_take_and_check_does_not_are_answered(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("job.slurm", "#!/bin/bash\n#SBATCH -N 1\ntrue\n")
+    assert run(["check", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_script_is_taken_from_standard_input(tmp_path: Path) -> None:
+    script = write("job.slurm", "#!/bin/bash\n#SBATCH -N 2\necho $1\n")
+    checked = [sys.executable, "-m", "safelaunch", "check"]
+    for words, text, code, said in ((["-", "a"], "", 0, "arguments of the script: a"), ([], "", 0, "ok, 2 nodes"),
+                                    ([], "\n", 2, "stdin:1:1: holds nothing"),
+                                    ([], "echo\n", 2, "stdin:1:1: does not begin with #!")):
+        Path("given").write_text(text or Path(script).read_text())
+        with Path("given").open() as stream:
+            done = subprocess.run([*checked, *words], stdin=stream, capture_output=True, text=True, check=False)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+
+
+@pytest.mark.parametrize(("size", "said"), [(400_000, "ok, 1 node"), (5 << 20, "Slurm takes no larger job script")])
+def test_a_script_may_be_as_long_as_slurm_takes_it(size: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write("job.slurm", "#!/bin/bash\n#SBATCH -N 1\ncat <<X\n" + "x" * size + "\nX\n")
+    run(["check", file])
+    assert said in "".join(capsys.readouterr())

@@ -74,6 +74,20 @@ def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarde
     assert not drill.ranks()
 
 
+def test_a_long_script_has_its_arguments_in_every_attempt(script: Script) -> None:
+    typed = ["a b", "it's", "", "$HOME ${X}", "two\nlines", "ünï"]
+    drill = script(f"""\
+        cat >/dev/null <<'END'
+        {'x' * 99}
+        """ + f"{'x' * 99}\n" * 2_000 + """\nEND
+        printf '%s|' "$#" "$@" >>args.out
+        [[ $SAFELAUNCH_ATTEMPT == 2 ]]
+        """.replace("        ", ""), 1, "restart.backoff=0s", *typed, "--", "--", "-x", shell="/bin/bash")
+
+    assert drill.wait_end().ended is not None, drill.story()
+    assert (drill.folder / "args.out").read_text() == "|".join(["7", *typed, "-x", ""]) * 2, drill.log(1)
+
+
 def cmdline(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safelaunch.core.config.handed import SCRIPT_MAX_BYTES
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
-from safelaunch.core.config.scriptpath import is_script, script_path, why_no_script
+from safelaunch.core.config.scriptpath import STDIN, is_script, script_path, why_no_script
 from safelaunch.core.config.sweeps import shared_folders
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.containers import RUNTIMES, split_mount
@@ -50,7 +52,7 @@ def _check_apart(points: list[Resolved]) -> list[Resolved]:
     """The points, a script's path absolute; raises ConfigError where two would write their checkpoints into one folder.
     """
     if own := points[0].config.get("own"):   # one for all points
-        own["path"] = str(Path(own["path"]).absolute())
+        own["path"] = str(Path(own["path"]).absolute()) if own["path"] else ""
     if len(points) == 1:
         return points
     from safelaunch.adapters import resumefolder  # of one run alone nothing is asked
@@ -113,7 +115,7 @@ def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLay
     problems: list[Problem] = []
     for layer, name, must_exist in wanted:
         try:
-            source = ConfigLayer(layer, name, read_text(name))
+            source = ConfigLayer(layer, name if name != "-" else STDIN, read_text(name))
             if layer == "file":
                 sources += _read_script_of(source, Path(name).absolute().parent, environ)
             sources.append(source)
@@ -168,15 +170,29 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 
 def read_text(name: str) -> str:
-    """A file's text. A pipe or device could block for ever and has no folder for run_dir to start at."""
+    """A file's text; `-` is standard input. A pipe could block for ever, and has no folder for run_dir to start at.
+    """
+    if name == "-":
+        return _decode(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), STDIN)
     if not stat.S_ISREG(Path(name).stat().st_mode):
         raise ConfigError([Problem(name, 0, 0, "", "not a regular file")])
     with Path(name).open("rb") as stream:
-        data = stream.read(TEXT_MAX_BYTES + 1)
-    if len(data) > TEXT_MAX_BYTES:
+        return _decode(stream.read(SCRIPT_MAX_BYTES + 1), name)
+
+
+def _decode(data: bytes, name: str) -> str:
+    """The text; raises ConfigError where there is too much of it, or it is none."""
+    if data.startswith(b"#!") and len(data) > SCRIPT_MAX_BYTES:
+        raise ConfigError([Problem(name, 0, 0, "", f"larger than {SCRIPT_MAX_BYTES >> 10} KiB; Slurm takes no larger "
+                                   "job script (slurm.conf(5), max_script_size); put its data into a file beside it")])
+    if not data.startswith(b"#!") and len(data) > TEXT_MAX_BYTES:
         raise ConfigError(
             [Problem(name, 0, 0, "", f"larger than {TEXT_MAX_BYTES >> 20} MiB; a config is a page or two")]
         )
+    if name == STDIN and not data.startswith(b"#!"):
+        why = (why_no_script(data.decode(errors="replace")) if data.strip() else
+               "holds nothing; give the name of a file, or a script: safelaunch submit < job.slurm")
+        raise ConfigError([Problem(name, 1, 1, "", why)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

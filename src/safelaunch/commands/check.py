@@ -14,10 +14,10 @@ from safelaunch.core.config.notelines import note_lines
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.errors import ConfigError, UsageError
 from safelaunch.views import talk
-from safelaunch.views.trainfile import split_rest, train_file_arguments
+from safelaunch.views.trainfile import TrainFileCommand, split_rest, train_file_arguments
 
 
-@click.command()
+@click.command(cls=TrainFileCommand)
 @train_file_arguments
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
 @click.option("--site", is_flag=True, help="FILE is a folder: measure whether run folders are safe in it.")

@@ -14,10 +14,10 @@ from safelaunch.core.config.resolve import Origin, Resolved
 from safelaunch.core.config.starter import render_value
 from safelaunch.core.config.values import render_duration
 from safelaunch.core.plaintext import clean_json, clean_lines
-from safelaunch.views.trainfile import split_rest, train_file_arguments
+from safelaunch.views.trainfile import TrainFileCommand, split_rest, train_file_arguments
 
 
-@click.command()
+@click.command(cls=TrainFileCommand)
 @train_file_arguments
 @click.option("--origin", is_flag=True, help="Show the origin of each value.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with origins.")
@@ -62,6 +62,6 @@ def _line(path: str, key: str, value: object, resolved: Resolved, with_origin: b
 
 
 def _place(origin: Origin) -> str:
-    if not origin.line:
-        return origin.layer
+    if not origin.line:   # of a variable its name is the file's
+        return origin.layer if origin.layer != "environment" else f"{origin.file} (environment)"
     return f"{origin.file}:{origin.line}:{origin.column} ({origin.layer})"

@@ -9,10 +9,10 @@ import click
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core.config.debugpresets import debug_overrides
 from safelaunch.views.submitting import render
-from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
+from safelaunch.views.trainfile import TrainFileCommand, debug_option, split_rest, train_file_arguments
 
 
-@click.command()
+@click.command(cls=TrainFileCommand)
 @train_file_arguments
 @debug_option
 def command(file: str, rest: tuple[str, ...], debug: tuple[str, ...]) -> int:

@@ -23,14 +23,14 @@ from safelaunch.core.plan import Plan
 from safelaunch.views import submitting, sweeping, talk
 from safelaunch.views.submitting import Submitted, Waits
 from safelaunch.views.sweeping import SubmittedSweep
-from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
+from safelaunch.views.trainfile import TrainFileCommand, debug_option, split_rest, train_file_arguments
 
 if TYPE_CHECKING:
     from safelaunch.adapters.provenance import GitFacts
     from safelaunch.views.firststart import FirstStart
 
 
-@click.command()
+@click.command(cls=TrainFileCommand)
 @train_file_arguments
 @debug_option
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")

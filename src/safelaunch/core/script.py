@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from safelaunch.core import containers
-from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
+from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES, SCRIPT_MAX_BYTES, unfit, unfit_for_output
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.core.lastcommand import find_last
 from safelaunch.core.plan import RESIZED, Plan
@@ -41,7 +41,7 @@ def render(
     start an attempt; "" = not known. Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     blocks = {"directives": directives(plan),
-              "values": _values(plan, python, library, srun, umask, _last(plan.command, is_complete), cluster)}
+              "values": _values(plan, python, library, srun, umask, is_complete, cluster)}
     return "".join("".join(f"{line}\n" for line in blocks[part]) if number % 2 else part
                    for number, part in enumerate(_split(template)))
 
@@ -128,9 +128,10 @@ def time_limit_s(text: str | None) -> int | None:
 
 
 def _values(
-    plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None, last: str,
-    cluster: str,
+    plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None,
+    is_complete: Callable[[str], bool], cluster: str,
 ) -> list[str]:
+    last = "" if plan.is_script else _last(plan.command, is_complete)
     scalars: list[tuple[str, str | int | None]] = [
         ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("CLUSTER", cluster), ("KILL_FILE", plan.kill_file),
         ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node),
@@ -143,14 +144,15 @@ def _values(
         ("UMASK", "" if umask is None else f"{umask:04o}"),
         *_container(plan),
         ("JOB_NAME", plan.own.job_name or plan.name),
-        ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
+        ("COMMAND", plan.command), ("LAST", last), ("SETUP", plan.setup),
         ("BEFORE_RESIZE", plan.before_resize),
     ]
     extra = plan.srun.words if plan.is_script else plan.srun.extra
     arrays = (("SRUN", srun), ("ARGS", plan.own.args), ("SRUN_EXTRA", (*extra, *_plugin_words(plan))),
               ("NUMBERS", plan.numbers.variables), ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
               ("ENV", _variables((*plan.env, *_inside(plan)))))
-    return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
+    most_bytes = {"COMMAND": SCRIPT_MAX_BYTES} if plan.is_script else {}   # a script's text lies in a file
+    return [*(f"SL_{name}={_scalar(value, most_bytes.get(name, MAX_VALUE_BYTES))}" for name, value in scalars),
             *(f"SL_{name}=({_words(words)})" for name, words in arrays)]
 
 
@@ -210,9 +212,9 @@ def _directive(name: str, value: str | None) -> str:
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}"
 
 
-def _check(value: str) -> None:
+def _check(value: str, most_bytes: int = MAX_VALUE_BYTES) -> None:
     """Raise TemplateError for what no script can hold."""
-    if fault := unfit(value):
+    if fault := unfit(value, most_bytes):
         raise TemplateError(f"a script cannot hold {_shown(value)}: it {fault}")
 
 
@@ -225,16 +227,16 @@ def _octal(char: str) -> str:
     return f"\\{code if code < 0x80 else code - 0xDC00:03o}"
 
 
-def _scalar(value: str | int | None) -> str:
-    return str(value) if isinstance(value, int) else _quote(value or "")
+def _scalar(value: str | int | None, most_bytes: int) -> str:
+    return str(value) if isinstance(value, int) else _quote(value or "", most_bytes)
 
 
 def _words(words: Iterable[str]) -> str:
     return " ".join(map(_quote, words))
 
 
-def _quote(value: str) -> str:
-    _check(value)
+def _quote(value: str, most_bytes: int = MAX_VALUE_BYTES) -> str:
+    _check(value, most_bytes)
     return quote_bash(value)
 
 

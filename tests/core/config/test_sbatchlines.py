@@ -13,7 +13,7 @@ WORDS = [
     (" --nodes=2  # as many as Trainer(num_nodes=…)", ["--nodes=2"]),
     (' --comment="a b#c" -q x', ["--comment=a b#c", "-q", "x"]),
     (" --comment='a\\'b'", ["--comment=a'b"]),
-    (' --comment=a\\ b ""', ["--comment=a b", ""]),
+    (' --comment=a\\ b ""', ["--comment=a\\", "b", ""]),
     (" --comment=a#b", ["--comment=a"]),
     ("", []),
 ]

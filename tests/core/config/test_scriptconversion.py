@@ -71,7 +71,7 @@ TABLE = (
     Row("requeue_trap", "refused", {6: "scontrol requeue"}),
     Row("hetjob", "refused", {4: "submit it with sbatch", 6: "heterogeneous"}),
     Row("srun_by_path", "refused", {3: "write srun alone"}),
-    Row("export_none", "refused", {3: "use env:"}),
+    Row("export_none", "refused", {3: "-- --export=ALL"}),
     Row("unclosed_quote", "refused", {4: 'the quote " has no end'}),
     Row("unclosed_directive", "refused", {3: "has no end"}),
     Row("dos_lines", "refused", {1: "dos2unix"}),

@@ -7,7 +7,7 @@ import pytest
 from safelaunch.core import plan as plans
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
 from safelaunch.core.ownscript import OwnScript
-from safelaunch.core.script import directives
+from safelaunch.core.script import directives, render
 from safelaunch.errors import ConfigError
 from tests.tables import each
 
@@ -52,6 +52,84 @@ def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> Non
     assert found.config["kill_switch"]["signal"] == "SIGUSR1"
     assert [note.split(" ")[0] for note in found.notes[:3]] == [f"/work/job.slurm:{line}:" for line in (3, 4, 5)]
     assert "must load its newest checkpoint itself" in found.notes[-1]
+
+
+@each(("lines", "slurm"), [
+    ("-N 1 --tasks-per-node=2 --cpus-per-task 2", {"nodes": 1, "ntasks-per-node": 2, "cpus-per-task": 2}),
+    ("-N2-2 --context=x --ntasks-per-tres=1", {"nodes": 2, "context": "x", "ntasks-per-tres": 1}),
+    ("-N 1 --image=docker:a/b:1", {"nodes": 1, "image": "docker:a/b:1"}),
+    ("-N 1 --image docker:a/b:1 --uenv=x/1 --view", {"nodes": 1, "image": "docker:a/b:1", "uenv": "x/1", "view": True}),
+    ("-N 1 --input=/dev/null --wrap=x --dependency=afterok:1 --hold -b now+1hour",
+     {"nodes": 1, "dependency": "afterok:1", "hold": True, "begin": "now+1hour"}),
+    ("-N 1 --comment='lr=${LR} $HOME'", {"nodes": 1, "comment": "lr=${LR} $HOME"}),
+    ("-N 1 --export=ALL", {"nodes": 1}),
+], ids=lambda value: str(value))
+def test_options_are_taken_as_sbatch_takes_them(lines: str, slurm: dict[str, object]) -> None:
+    assert read(HEAD + f"#SBATCH {lines}\n").config["slurm"] == slurm
+
+
+@each(("option", "way_out"), [
+    ("--container-image=x", "at srun in a script"), ("--environment=x", "container: in train.yaml"),
+    ("--container=x", "at srun in a script"), ("--singularity-container=x", "at srun in a script"),
+    ("--export=NONE", "-- --export=ALL"), ("--export=A=1", "env.NAME=VALUE"), ("--export-file=x", "env.NAME=VALUE"),
+    ("--wait", "submit --wait FILE"), ("--test-only", "submit --dry-run FILE"), ("--input=x", "`< FILE`"),
+    ("--gpu-per-node=8", "write slurm.--gpu-per-node=VALUE behind the file"), ("-N 1-2", "a range of nodes"),
+    ("--cluster=x", "login node"), ("--time", "needs a value"), ("foo", "not a flag of sbatch"),
+])
+def test_what_is_refused_names_a_way_out_that_a_script_has(option: str, way_out: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(HEAD + f"#SBATCH -N 1\n#SBATCH {option}\n")
+    assert [(one.line, way_out in one.text) for one in refused.value.problems] == [(3, True)], refused.value.problems
+
+
+@each("option", ["container-image", "environment", "container_mounts", "container"])
+def test_train_yaml_refuses_containers_of_the_whole_job_too(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"container: in train\.yaml"):
+        read(f"command: x\nslurm: {{{option}: y}}\n", file="train.yaml")
+
+
+def test_a_typed_way_out_can_be_followed() -> None:
+    refused = HEAD + "#SBATCH -N 1 --export=NONE -o x\n"
+    found = resolve([ConfigLayer("file", "job.slurm", refused)], ["cluster=slurm", "slurm.--gpu-per-node=8"], {},
+                    ["--export=ALL", "-J", "later", "-o", "y"])
+    assert found.config["slurm"] == {"nodes": 1, "gpu-per-node": 8} and found.config["name"] == "later"
+    assert (found.config["own"]["job_name"], found.config["own"]["output"]) == ("later", "y")
+
+
+def test_variables_of_export_are_set() -> None:
+    found = read(HEAD + "#SBATCH -N 1 --export=ALL,LR=3e-4,HOME,OPTS=a=${b}\n")
+    assert found.config["env"] == {"LR": "3e-4", "OPTS": "a=${b}"}
+    assert any(":2: --export=ALL,LR=3e-4,HOME,OPTS=a=${b} sets env.LR, env.OPTS" in note for note in found.notes)
+
+
+@each(("lines", "said"), [
+    ("set -e\n#SBATCH --nodes=2\n",
+     ":3: #SBATCH behind the first command (line 2), where sbatch reads no option: --nodes=2"),
+    ("# SBATCH --nodes=2\n", ":2: '# SBATCH --nodes=2' is a comment"),
+    (" #SBATCH --nodes=2\n", ":2: '#SBATCH --nodes=2' is a comment"),
+    ("#sbatch -N 2\n", ":2: '#sbatch -N 2' is a comment"), ("#SBTACH -N 2\n", "is a comment"),
+    ("#$ -N x\n", "Grid Engine"),
+    ("#SBATCH -o $HOME/x\n#SBATCH -J ${USER}\n", ":2: sbatch fills in no variable in a #SBATCH line: $HOME (line 2), "
+     "${USER} (line 3) stay as written"),
+    ("##SBATCH -N 2\n", None), ("# SBATCH options\n", None), ("set -e\ncat <<E\n#SBATCH -N 2\nE\n", None),
+    ("set -e\n#SBATCH\n", None), ("#SBATCH -o %u\n", None),
+], ids=lambda value: str(value))
+def test_what_only_looks_like_an_option_is_said(lines: str, said: str | None) -> None:
+    notes = [note for note in read(HEAD + lines).notes if "left out" not in note and "started again" not in note]
+    assert (notes == []) if said is None else any(said in note for note in notes), notes
+
+
+def test_a_long_script_is_taken_and_a_long_command_is_not() -> None:
+    text = HEAD + "#SBATCH -N 1\ncat <<X\n" + ("x" * 99 + "\n") * 4_000 + "X\n"
+    assert "SL_COMMAND='#!/bin/bash" in "\n".join(_values_of(text))
+    with pytest.raises(ConfigError, match="more than a process can be given"):
+        read(f"command: {'x' * 130_000}\n", file="train.yaml")
+
+
+def _values_of(text: str) -> list[str]:
+    plan = plans.make(read(text).config, "1234")
+    return render("# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n", plan, python="p",
+                  library=()).splitlines()
 
 
 @each(("lines", "overrides", "own"), [
@@ -103,7 +181,7 @@ def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
 @each(("text", "said"), [
     ("#SBATCH -N 1\n#SBATCH --array=1-x\n", r":3:.*no array of tasks"),
     ("#SBATCH -N 1\n#SBATCH --array=0-9999\n", r":3:.*at most 1000 tasks"),
-    ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*env:"),
+    ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*-- --export=ALL"),
     ("#SBATCH -N 1\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\n", r":3:.*scontrol requeue"),
     ("#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N 2\n", r":3:.*heterogeneous"),
     ("#SBATCH -N 1\nsrun --het-group=0 a\n", r":3:.*heterogeneous"),

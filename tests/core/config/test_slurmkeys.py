@@ -144,6 +144,11 @@ def test_flags_after_the_dashes_override_the_file() -> None:
         (["-HN2"], [("hold", None), ("nodes", "2")]),
         (["--comment", "-x"], [("comment", "-x")]),
         (["--comment=a=b c"], [("comment", "a=b c")]),
+        (["--tasks-per-node=2", "--cluster", "x"], [("ntasks-per-node", "2"), ("clusters", "x")]),
+        (["--task=3", "--ntasks-per-t=1", "--exclus"],
+         [("ntasks-per-node", "3"), ("ntasks-per-tres", "1"), ("exclusive", None)]),
+        (["--image=docker:a/b", "--uenv", "x", "--view", "-N2"],
+         [("image", "docker:a/b"), ("uenv", "x"), ("view", None), ("nodes", "2")]),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
@@ -154,7 +159,6 @@ def test_flags_are_read_as_sbatchs_getopt_reads_them(tokens: list[str], flags: l
 @each(
     ("token", "said"),
     [
-        ("--frobnicate=1", "unknown option of sbatch"),
         ("--parition=x", 'did you mean "--partition"?'),
         ("-Z", "unknown option of sbatch"),
         ("--qos", "needs a value"),

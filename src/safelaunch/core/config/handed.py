@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # execve(2): one argument or variable holds at most 128 KiB (MAX_ARG_STRLEN), our few words around the value included.
 MAX_VALUE_BYTES = 120_000
+# Of a job script Slurm takes 4 MiB (slurm.conf(5), max_script_size), of which safelaunch's own part takes some.
+SCRIPT_MAX_BYTES = (4 << 20) - (128 << 10)
 # Every bash on the way to the training sets these itself or does not pass them on (each tried with bash 5.2).
 BASHS_OWN = frozenset(
     ("_", "BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS",
@@ -12,7 +14,7 @@ BASHS_OWN = frozenset(
      "OPTIND", "PPID", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID"))
 
 
-def unfit(value: str) -> str | None:
+def unfit(value: str, most_bytes: int = MAX_VALUE_BYTES) -> str | None:
     """Why no process can be given this text, in words that follow "key: "; None = it can."""
     if "\0" in value:
         return "holds a NUL character, which no process can be given"
@@ -20,8 +22,8 @@ def unfit(value: str) -> str | None:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:   # surrogates: bytes of a command line, variable or folder in another encoding
         return "holds bytes that are not UTF-8"
-    if size_bytes > MAX_VALUE_BYTES:
-        return (f"has {size_bytes} bytes, more than a process can be given ({MAX_VALUE_BYTES}); put it into a file, "
+    if size_bytes > most_bytes:
+        return (f"has {size_bytes} bytes, more than a process can be given ({most_bytes}); put it into a file, "
                 "and name the file here")
     return None
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-from safelaunch.core.config.handed import unfit
+from safelaunch.core.config.handed import MAX_VALUE_BYTES, SCRIPT_MAX_BYTES, unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
 from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
@@ -58,9 +58,9 @@ def read_line(node: Node, what: str = "text") -> str:
     return handed(node.text)
 
 
-def handed(text: str, name: str = "") -> str:
+def handed(text: str, name: str = "", most_bytes: int = MAX_VALUE_BYTES) -> str:
     """The text, which a process can be given, behind the name of its variable if it has one."""
-    if fault := unfit(f"{name}={text}" if name else text):
+    if fault := unfit(f"{name}={text}" if name else text, most_bytes):
         raise WrongValue(fault)
     return text
 
@@ -115,7 +115,7 @@ class Shell:
             raise WrongValue("expected one text, as you would type it in a shell, got a list")
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             raise expected("text, as you would type it in a shell", node)
-        return handed(node.text)
+        return handed(node.text, most_bytes=SCRIPT_MAX_BYTES if node.text.startswith("#!") else MAX_VALUE_BYTES)
 
 
 class OneOf(NamedTuple):

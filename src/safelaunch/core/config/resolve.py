@@ -26,19 +26,20 @@ from safelaunch.core.config.layers import (
 )
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
-from safelaunch.core.config.sbatchoptions import OPTIONS
-from safelaunch.core.config.scriptpath import is_script, why_no_script
-from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
+from safelaunch.core.config.sbatchoptions import OPTIONS, GivenOption
+from safelaunch.core.config.sbatchvariables import read_environment, told_variables
+from safelaunch.core.config.scriptpath import STDIN, is_script, why_no_script
+from safelaunch.core.config.slurmkeys import canonical_slurm, literal, parse_flags, read_slurm, told_unknown
 from safelaunch.core.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
 from safelaunch.core.config.values import expand
-from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
+from safelaunch.core.config.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
 from safelaunch.core.plugins import no_plugins
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from safelaunch.core.pluginvalues import FindPlugin
+        from safelaunch.core.pluginvalues import FindPlugin
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
@@ -86,14 +87,17 @@ def resolve_each(
     find_plugin: FindPlugin = no_plugins,
 ) -> Iterator[Resolved]:
     """The config of each point of the sweep, else the one that there is; raises ConfigError as `resolve` does."""
-    layers, problems, notes, readable, own = _read_layers(sources, overrides, raw_sbatch)
+    layers, problems, notes, own, own_name, is_readable = _read_layers(sources, overrides, raw_sbatch, environ)
     environ = dict(environ)   # decoded once: each point adds its own to it
     file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
-    if not readable:
+    if not is_readable:
         raise _config_error(problems, sources)
     merged = merge_layers(default_layer(name_from_file(file)), layers)
-    if own and merged.entries["name"].origin.file != own["path"]:
-        del own["job_name"]   # named elsewhere
+    notes = [*told_variables(layers, merged, environ), *notes]
+    if own:
+        notes += _unread_arguments(merged, own["path"] or STDIN)
+        if merged.entries.get("name") != own_name:
+            del own["job_name"]   # named elsewhere
     points: list[SweepPoint | None] = [*sweep_points(merged, _TOP_KEYS)]
     known: dict[str, tuple[Node, Any]] = {}
     for point in points or [None]:
@@ -136,41 +140,103 @@ def _read_point(
     return [*faults, *unresolved, *reading.problems]
 
 
+class _Layers(NamedTuple):
+    """All layers' trees, lowest first, one spelling of slurm: each; what is wrong in them, and what is to be said."""
+
+    trees: list[MappingNode]
+    problems: list[Problem]
+    notes: list[str]
+    own: dict[str, str]          # what a script asks of its own job (core.ownscript)
+    own_name: Node | None        # its name, unless a layer above has another one
+    is_readable: bool
+
+
 def _read_layers(
-    sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str]
-) -> tuple[list[MappingNode], list[Problem], list[str], bool, dict[str, str]]:
-    """The layers' trees, lowest first, their problems, what is to be said, whether all could be read at all, and what
-    a script has asked of its own job.
-    """
-    trees: list[MappingNode] = []
-    problems: list[Problem] = []
-    notes: list[str] = []
-    own: dict[str, str] = {}
-    readable = True
+    sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str], environ: Mapping[str, str]
+) -> _Layers:
+    script = next((source.text for source in sources if source.layer == "file" and is_script(source.text)), None)
+    if script is not None:   # few configs are scripts
+        is_typed = not any(source.is_json for source in sources)
+        read = _read_with_script(script, sources, overrides, raw_sbatch, environ, is_typed)
+    else:
+        read = _read_files(sources)
+        from_environment, faults, said = read_environment(environ)
+        override_trees, override_faults = parse_overrides(overrides)
+        flag_tree, flag_faults = parse_flags(raw_sbatch, COMMAND_LINE)
+        read.trees.extend([from_environment, *override_trees, flag_tree])
+        read.problems.extend([*faults, *override_faults, *flag_faults])
+        read.notes.extend([*said, *told_unknown(flag_tree)])
+    layers = []
+    for tree in read.trees:
+        layer, faults = canonical_slurm(tree)
+        layers.append(layer)
+        read.problems.extend(faults)
+    return read._replace(trees=layers)
+
+
+def _read_with_script(script: str, sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str],
+                      environ: Mapping[str, str], is_typed: bool) -> _Layers:
+    """`is_typed`: on a command line, where words are arguments, too."""
+    from safelaunch.core.config import scriptarguments, scriptgiven
+
+    words = scriptarguments.CommandWords(list(overrides), list(raw_sbatch), [])
+    if is_typed:
+        words = scriptarguments.sort_words(overrides, raw_sbatch)
+    above = scriptgiven.read_above(script, environ, words.flags)
+    read = _read_files(sources, above.options)
+    override_trees, faults = parse_overrides(words.keys)
+    name, own = read.own_name, read.own
+    for layer in (above.environment, above.command_line):
+        read.problems.extend(layer.problems)
+        read.notes.extend(layer.notes)
+        own, name = own | layer.own, layer.layer.entries.get("name", name)
+    read.problems.extend(faults)
+    read.notes.extend(scriptarguments.describe_words(words, scriptarguments.first_reading(script) is not None))
+    arguments = [_arguments(words.arguments)] if words.arguments else []
+    return read._replace(own=own, own_name=name, trees=[
+        above.kept, *read.trees, above.environment.layer, *override_trees, above.command_line.layer, *arguments])
+
+
+def _read_files(sources: Sequence[ConfigLayer], above: Sequence[GivenOption] = ()) -> _Layers:
+    """The layers of the files alone. `above`: options that count more than a script's own."""
+    read = _Layers([], [], [], {}, None, True)
     for source in sources:
         tree: MappingNode | None
         if source.layer == "file" and is_script(source.text):
             from safelaunch.core.config.scriptlayer import RESTARTS, read_script  # few configs are scripts
 
-            tree, faults, said, own = read_script(source.text, source.layer, source.name)
-            notes += [*said, RESTARTS]
+            tree, faults, said, own = read_script(source.text, source.layer, source.name, above)
+            read = read._replace(own=own, own_name=tree.entries["name"])
+            read.notes.extend([*said, RESTARTS])
         else:
             parse = parse_json if source.is_json else parse_document
             tree, faults = parse(source.text, layer=source.layer, file=source.name)
             if faults and source.layer == "file" and "\n#SBATCH " in f"\n{source.text}":   # YAML's words would not help
                 tree, faults = None, [Problem(source.name, 1, 1, "", why_no_script(source.text))]
-        problems += faults
-        readable = readable and tree is not None
-        trees += [tree] if tree is not None else []
-    override_trees, faults = parse_overrides(overrides)
-    flag_tree, flag_faults = parse_flags(raw_sbatch, COMMAND_LINE)
-    problems += faults + flag_faults
-    layers = []
-    for tree in (*trees, *override_trees, flag_tree):
-        layer, faults = canonical_slurm(tree)
-        layers.append(layer)
-        problems += faults
-    return layers, problems, notes, readable, own
+        read.problems.extend(faults)
+        if tree is None:
+            read = read._replace(is_readable=False)
+        else:
+            read.trees.append(tree)
+    return read
+
+
+def _arguments(words: Sequence[str]) -> MappingNode:
+    return put(MappingNode({}, COMMAND_LINE), "args",
+               ListNode(tuple(literal(word, COMMAND_LINE) for word in words), COMMAND_LINE))
+
+
+def _unread_arguments(merged: MappingNode, file: str) -> list[str]:
+    """What is to be said where a script reads its arguments, and none are given."""
+    from safelaunch.core.config.scriptarguments import first_reading
+
+    args, command = merged.entries.get("args"), merged.entries.get("command")
+    if (isinstance(args, ListNode) and args.items) or not isinstance(command, Scalar):
+        return []
+    if (found := first_reading(command.text)) is None:
+        return []
+    return [f"{file}:{found[0]}: reads {found[1]}, an argument of the script, and none are given: safelaunch submit "
+            f"{file} -- VALUE …"]
 
 
 def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -> ConfigError:

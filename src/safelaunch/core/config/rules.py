@@ -68,7 +68,9 @@ def _command_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> lis
         return [("command", (), "missing; it says what to train with, such as command: python train.py")]
     if not command.strip():
         return [("command", (), "empty; it says what to train with")]
-    if config["launch"]["with"] != "script":
+    if config["launch"]["with"] != "script":   # a script's text lies in a file; a command is given to a process
+        if fault := unfit(command):
+            return [("command", ("launch.with",), fault)]
         return [("args", ("launch.with",), "are those of a script; write them into command:")] if config["args"] else []
     faults: list[Fault] = []
     if not command.startswith("#!"):

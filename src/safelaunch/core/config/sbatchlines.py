@@ -2,7 +2,8 @@
 
 - A line counts when it begins with `#SBATCH`, blanks before it forbidden: `##SBATCH` and ` #SBATCH` are comments.
 - sbatch stops at the first line that holds a command, and never reads on.
-- Quotes group, a backslash takes the next character as it is (within quotes, too), an unquoted # starts a comment.
+- Quotes group, a backslash takes the next character as it is (within quotes, too; without them it
+  does not keep a blank), an unquoted # starts a comment.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def split_words(text: str) -> list[str]:
     while index < len(text):
         char = text[index]
         index += 1
-        if char == "\\" and index < len(text):
+        if char == "\\" and index < len(text) and (quote or not text[index].isspace()):
             word, is_open, index = word + text[index], True, index + 1
         elif quote and char == quote:
             quote = ""

@@ -6,7 +6,12 @@ manual pages since. An option that is missing here still passes: see core/config
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from safelaunch.core.records import NamedTuple
+
+if TYPE_CHECKING:   # the supervisor reads this table, and no config
+    from safelaunch.core.config.yamlnodes import Origin
 
 
 class Option(NamedTuple):
@@ -15,6 +20,18 @@ class Option(NamedTuple):
     takes: str
     letter: str = ""
     is_list: bool = False  # sbatch wants a,b,c: a YAML list is joined so
+
+
+class GivenOption(NamedTuple):
+    """One option from wherever sbatch reads it: a line of the script, the environment, the command line. `name` is its
+    long one, `value` None where it has none, `shown` as its writer knows it; `fault`: why sbatch would not take it.
+    """
+
+    place: Origin
+    shown: str
+    name: str
+    value: str | None
+    fault: str = ""
 
 
 _NONE = Option("none")
@@ -38,6 +55,7 @@ OPTIONS: dict[str, Option] = {
     "comment": _REQUIRED,
     "consolidate-segments": _NONE,  # 25.11
     "constraint": Option("required", "C"),
+    "context": _REQUIRED,  # SELinux; on no page
     "container": _REQUIRED,
     "container-id": _REQUIRED,  # 23.02
     "contiguous": _NONE,
@@ -96,6 +114,7 @@ OPTIONS: dict[str, Option] = {
     "ntasks-per-gpu": _COUNT,
     "ntasks-per-node": _COUNT,
     "ntasks-per-socket": _COUNT,
+    "ntasks-per-tres": _COUNT,  # on no page
     "oom-kill-step": _OPTIONAL,  # 24.05
     "open-mode": _REQUIRED,
     "output": Option("required", "o"),
@@ -141,6 +160,14 @@ OPTIONS: dict[str, Option] = {
     "wrap": _REQUIRED,
 }
 
+# Other names that sbatch takes, on no page: each is found by `sbatch --c`, "is ambiguous; possibilities: …".
+ALIASES: dict[str, str] = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node"}
+
+# Plugins of sites that start the whole batch script in a container: pyxis, CSCS's container engine, singularity-exec.
+_INTO_CONTAINER = ("container-", "singularity-", "apptainer-", "environment")
+_BOX = ("it would put the batch script, and so safelaunch itself, into the container; a training is put into one by "
+        "container: in train.yaml (docs/containers.md), or by the same option at srun in a script")
+
 _LOG = "safelaunch keeps the log in the run folder (run_dir), one for each attempt; see `safelaunch logs`"
 _RESTART = "safelaunch restarts the run itself, and two restarts of one run would meet; see restart:"
 _ENV = "use env: for variables; the environment of the submit is kept for every job of the run"
@@ -167,8 +194,8 @@ REFUSED: dict[str, str] = {
     "export": _ENV,
     "export-file": _ENV,
     "get-user-env": _ENV,
-    "container": "the supervisor would run inside; use container: instead",
-    "container-id": "the supervisor would run inside; use container: instead",
+    "container": _BOX,
+    "container-id": _BOX,
     "external": "such a job has no script, and so nobody to supervise it",
     "ignore-pbs": "the script holds no #PBS lines",
     "parsable": _TALK,
@@ -181,6 +208,13 @@ REFUSED: dict[str, str] = {
     "usage": _ONE_RUN,
     "version": _ONE_RUN,
 }
+
+
+
+def why_refused(name: str) -> str | None:
+    """Why this option is not a user's to set, or None; also of options that plugins of sites have."""
+    return REFUSED.get(name) or (_BOX if name.startswith(_INTO_CONTAINER) and name not in OPTIONS else None)
+
 
 LETTERS: dict[str, str] = {option.letter: name for name, option in OPTIONS.items() if option.letter}
 

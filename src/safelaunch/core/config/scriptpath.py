@@ -9,6 +9,8 @@ from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import MappingNode, Scalar
 from safelaunch.core.config.yamltext import parse_document
 
+STDIN = "stdin"   # the name of a script from standard input
+
 
 def is_script(text: str) -> bool:
     """Whether it is a script, as sbatch tells: by its first two characters."""
