@@ -19,11 +19,11 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (262, 40),
-    "safelaunch.commands.submit": (85, 1),
-    "safelaunch.commands.status": (80, 7),
-    "safelaunch.commands.logs": (94, 13),
-    "safelaunch.commands.why": (100, 14),
+    "safelaunch.loop": (275, 40),
+    "safelaunch.commands.submit": (90, 1),
+    "safelaunch.commands.status": (85, 7),
+    "safelaunch.commands.logs": (98, 13),
+    "safelaunch.commands.why": (105, 14),
 }
 COUNT = """
 import importlib, json, sys

@@ -46,7 +46,19 @@ def test_json_is_one_object(bloom: Made, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["wait", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"v": 1, "name": "bloom", "run_dir": str(bloom.dir), "state": "completed", "exit_code": 0,
-                    "why": "attempt 1 ended with exit code 0", "t": told["t"]}
+                    "why": "attempt 1 ended with exit code 0", "t": told["t"], "ended_early": None}
+
+
+def test_an_end_far_before_the_total_is_told(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    reach = {"unit": "step", "step": 47, "total": 400, "early": True, "lines": ["step 47/400"]}
+    bloom.event("attempt_ended", attempt=1, how="completed", exit_code=0, reach=reach)
+    bloom.event("completed", exit_code=0, why="attempt 1 ended with exit code 0. It completed at step 47 of 400")
+    early = {"unit": "step", "step": 47, "total": 400, "lines": ["step 47/400"]}
+    for verb in (["wait", "--json"], ["status", "--json", str(bloom.dir)]):
+        assert run(verb) == 0
+        assert json.loads(capsys.readouterr().out)["ended_early"] == early
+    assert run(["wait"]) == 0
+    assert "completed at step 47 of 400" in capsys.readouterr().err
 
 
 def test_waiting_in_vain_ends_with_124(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,19 @@ def test_a_log_is_explained_without_any_run(log: Path, why: Said) -> None:
     assert "cuda_oom" in out and "train.out:4" in out and "n1" in out and err == ""
 
 
+def test_a_log_that_ends_far_before_its_total_is_told_with_its_lines(here: Path, why: Said) -> None:
+    log = here / "short.log"
+    log.write_text("max_steps: 400\n" + "".join(f"step {number} loss 2\n" for number in range(40, 48)) + "bye\n")
+    out, _ = why(str(log), "--json")
+    verdict = json.loads(out)["verdict"]
+    assert (verdict["category"], verdict["confidence"]) == ("none", 0.5)
+    assert "47 of 400 (11.8 %)" in verdict["summary"]
+    assert [(one["line_number"], one["text"]) for one in verdict["evidence"]] == [
+        (9, "step 47 loss 2"), (1, "max_steps: 400"), (10, "bye")]
+    log.write_text(log.read_text() + "early stopping: no improvement\n")
+    assert json.loads(why(str(log), "--json")[0])["verdict"]["confidence"] > 0.5
+
+
 def test_several_logs_are_one_story(log: Path, here: Path, why: Said) -> None:
     (here / "other.out").write_bytes(b"[n2:0]:RuntimeError: Connection closed by peer [10.0.0.1]:2000\n")
     assert verdict_of(why("other.out", "train.out", "--json")[0])["category"] == "cuda_oom"

@@ -31,7 +31,8 @@ def wait_for(run: RunHandle, timeout_s: float | None, as_json: bool = False) -> 
     ended = run.wait(timeout_s, say=talk.say)
     if as_json:
         talk.emit_json({"v": 1, "name": run.name, "run_dir": str(run.dir), "state": ended.how,
-                        "exit_code": ended.exit_code, "why": ended.why, "t": ended.t})
+                        "exit_code": ended.exit_code, "why": ended.why, "t": ended.t,
+                        "ended_early": runs.load(str(run.dir)).state().ended_early})
     else:
         talk.say(runs.describe_end(ended))
     return ended.exit_code

@@ -23,7 +23,7 @@ _WORD = re.compile(rb"[A-Za-z_]{3,}")
 _AFTER = re.compile(rb"\s{0,8}(/\s{0,8}\d{1,12})|[\s,:|]{0,16}([A-Za-z_]{3,})")
 _BAR_OF = re.compile(rb"\b\d{1,12}/(\d{1,12}) \[")
 # Steps that are not the training's: of an evaluation, a start, a search for the resume point.
-_NO_TRAINING = re.compile(
+NO_TRAINING = re.compile(
     rb"(?i)valid|eval|\btest|sanity|predict|load|resum|restor|\bskipping\b|fast.?forward|replay|warm.?up|warming|compil"
     rb"|profil|dummy|dry.?run|benchmark|calibrat|download|prepar|build|init|setup|\btotal\b|\bmax")
 
@@ -81,8 +81,12 @@ def _go_on(before: Counter, number: int, resume_step: int | None) -> Counter:
     if number > before.last:
         below = before.below + (resume_step is not None and number < resume_step)
         return before._replace(last=number, grown=before.grown + 1, below=below)
-    is_anew = before.last - number > _LAG and number < before.last / 2
-    return before._replace(fell=True) if is_anew else before
+    return before._replace(fell=True) if is_anew(before.last, number) else before
+
+
+def is_anew(highest: int, number: int) -> bool:
+    """Whether a counter that has been so high begins again: not one of ranks that lag behind."""
+    return highest - number > _LAG and number < highest / 2
 
 
 def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
@@ -91,11 +95,13 @@ def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
         end = text.find(b"\n", one.start + 1)
         line = text[begin:end if end >= 0 else len(text)]
         prefix = _PREFIX.match(line)
+        if prefix is not None and one.start - begin < prefix.end() - 1:
+            prefix = None   # "[step 100/400] loss": the step itself
         source = prefix[1].strip().decode(errors="replace") if prefix else ""
         words = line[prefix.end() if prefix else 0:]
         at = _place(words, one.step, max(0, one.start - begin - (len(line) - len(words))))
         before, after = words[max(0, at - _NEAR_BYTES):at], words[at + len(str(one.step)):][:_NEAR_BYTES]
-        if _NO_TRAINING.search(before) or _NO_TRAINING.search(after[:24]):
+        if NO_TRAINING.search(before) or NO_TRAINING.search(after[:24]):
             continue
         yield Step(source, _form(before, after, words, pattern), one.step)
 

@@ -20,7 +20,7 @@ from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
 from safelaunch.core.slow.search import begins
-from safelaunch.core.state import Attempt, Ended, Intent, Job, Resize, State
+from safelaunch.core.state import Attempt, Ended, Intent, Job, Resize, State, TrainingReach
 
 MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
@@ -185,7 +185,7 @@ def _attempt_ended(state: State, event: Event) -> State:
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"),
                             is_log_read=event.data.get("log_read") is not False,
-                            asked_row=known.asked_row or event.data.get("asked"))
+                            asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")))
     if how in BAD_ENDS:
         category = known.category or "unknown"
         state = replace(
@@ -193,6 +193,15 @@ def _attempt_ended(state: State, event: Event) -> State:
             failures_without_progress=state.failures_without_progress + (category not in BAD_NODE),
         )
     return state
+
+
+def _reach(found: Any) -> TrainingReach | None:
+    """As the supervisor wrote it; another form is none."""
+    if not isinstance(found, dict):
+        return None
+    step, total = (None if found.get(key) is None else int(found[key]) for key in ("step", "total"))
+    return TrainingReach(str(found["unit"]), step, total, found.get("all") is True, found.get("early") is True,
+                 tuple(line[:LINE_CHARS] for line in names_of(found.get("lines", ()))))
 
 
 def _verdict(state: State, event: Event) -> State:

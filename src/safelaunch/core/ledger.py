@@ -26,6 +26,7 @@ from safelaunch.core.plan import Suspects
 # fails first is only suspected lightly, and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
 SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
+HELD = 1.1                # excluded at once, for 23 h by default; inferred, so void where other nodes show it alone
 BLAME_HALF_LIFE_S = 7 * 86400.0   # of what a verdict is told: suspects.forget_after's default
 MOST_COMPARED = 200       # different sets of blamed nodes; a run has some dozens of failures
 MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is back after three half-lives
@@ -57,6 +58,8 @@ KINDS: dict[str, EvidenceKind] = {
     "gpu": EvidenceKind(SURE, "GPU hardware failed",
                         "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
     "gpu_maybe": EvidenceKind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
+    "held": EvidenceKind(HELD, "what it needs is held by another process",
+                         "the node is healthy: what was left there ends, or is ended, within a day"),
     "network": EvidenceKind(MEDIUM, "network failed at it",
                             "links flap and come back: from the second time on it is the node"),
     "hang": EvidenceKind(MEDIUM, "its ranks stood apart in a hang",

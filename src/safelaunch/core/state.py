@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from safelaunch.core.endings import BAD_ENDS
+from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.notify.notices import Notices
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
@@ -21,6 +21,27 @@ class Resize(NamedTuple):
     to_nodes: int
     output: str = ""
     is_removed: bool = False
+
+
+class TrainingReach(NamedTuple):
+    """How far the training of an attempt came, as its log says (core.progress.reach)."""
+
+    unit: str                       # "step" | "epoch"
+    step: int | None                # the last one
+    total: int | None               # None = the log names none
+    is_all: bool = False            # nothing was left to train
+    is_early: bool = False          # far before the total, and nothing says that this was meant
+    lines: tuple[str, ...] = ()     # that say so
+
+    @property
+    def share(self) -> str:
+        """For people: "47 of 400 (11.8 %)"."""
+        return f"{self.step} of {self.total} ({100 * (self.step or 0) / (self.total or 1):.3g} %)"
+
+    @property
+    def told_early(self) -> str:
+        """What people are told of an end with exit code 0 far before the total."""
+        return f"completed at {self.unit} {self.share}: the log names {self.total} {self.unit}s"
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,7 @@ class Attempt:
     waits_for: str | None = None        # and for what: core.decide.patience
     resize: Resize | None = None        # it runs before_resize, for this
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
+    reach: TrainingReach | None = None          # how far its training came, as its log says; None = that is not known
 
     @property
     def made_steps(self) -> bool:
@@ -213,6 +235,14 @@ class State:
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def ended_early(self) -> dict[str, Any] | None:
+        """What `--json` says of a run that has completed far before its total; None = it has not."""
+        reach = self.attempt.reach if self.attempt is not None else None
+        if self.ended is None or self.ended.how != RunEnd.COMPLETED or reach is None or not reach.is_early:
+            return None
+        return {"unit": reach.unit, "step": reach.step, "total": reach.total, "lines": list(reach.lines)}
 
     def had_nan(self, number: int) -> ToldFigure | None:
         """The report that the loss of this attempt was no finite number."""

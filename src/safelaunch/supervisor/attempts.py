@@ -22,13 +22,15 @@ from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live, Observation
+from safelaunch.core.decide.trained import reach_of, tell_behind
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
+from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
-from safelaunch.core.state import State
+from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import (
@@ -241,12 +243,14 @@ def close_attempt(lead: Leader) -> None:
     if how == AttemptEnd.COMPLETED and lead.plan.is_script and (failed := let_pass(lead)):
         lead.tell("let_pass", f"{len(failed)} rank(s) of the script's last srun failed, and the script went on: "
                               f"{failed[0].text}", attempt=live.number)
+    reach = None if live.is_hook or lead.process is None else _reach(lead, lead.process)
     if how != AttemptEnd.COMPLETED:
         now_seen = replace(seen, ending=lead.ending)
-        events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
+        events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how, reach=reach)
     word = ended.of_hook(how) if live.is_hook else how
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=word, exit_code=code, asked=live.end_row,
-                                    not_before=not_before, ending=lead.ending, log_read=lead.process is not None))
+                                    not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
+                                    reach=None if reach is None else reach_of(reach)))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
@@ -327,6 +331,13 @@ def _last_progress(lead: Leader, live: Live, tail: bytes) -> list[Event]:
     return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
 
+def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
+    """How far its training came, by its log's begin and end."""
+    tail = process.tail(TAIL_BYTES)
+    head = process.read(0, min(HEAD_BYTES, max(0, process.size() - len(tail))))
+    return listening.read(lead, b"\n".join(filter(None, (head, tail))), read_reach, None)
+
+
 def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request]) -> list[Event]:
     """The events of an attempt's end, with the verdict and what the policy makes of it."""
     state = fold(events, before)
@@ -337,12 +348,15 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation, is_refused: bool) -> list[Event]:
+def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation, *, is_refused: bool,
+               reach: TrainingReach | None) -> list[Event]:
     verdict = judge_attempt(lead, live, seen, how, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
+    if how == AttemptEnd.FAILED and reach is not None and reach.is_all:
+        verdict = replace(verdict, summary=f"{verdict.summary} ({tell_behind(reach)})")
     # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen).
     culprits = verdict.suspects or (() if live.hung or live.lost or live.stuck else blamed_nodes(live))
     if live.is_hook:   # no node is to blame for what the user's own code says

@@ -70,6 +70,7 @@ def overview(
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
                   "t": state.ended.t} if state.ended else None,
+        "ended_early": state.ended_early,
         "job": _job(state, word, now),
         "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),

@@ -70,6 +70,7 @@ def gather(run: Run, now: float) -> ReportFacts:
         "since_t": spans[0].start_t if spans else until, "until_t": until,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
                   "t": state.ended.t} if state.ended else None,
+        "ended_early": state.ended_early,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
         "restarts": state.restarts,
         "seconds": {kind: round(seconds, 3) for kind, seconds in shares.totals(spans).items()},

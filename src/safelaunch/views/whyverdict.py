@@ -41,6 +41,10 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
     if subject.layout is not None:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
+    if found.category == "none":
+        from safelaunch.views import whyearly  # logs of failures, which are most, need none of it
+
+        found = whyearly.doubt(found, subject)
     return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
 
 

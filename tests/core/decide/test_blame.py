@@ -96,6 +96,19 @@ def test_only_nodes_of_the_attempt_are_blamed(culprits: tuple[str, ...], blamed:
     assert tuple(kinds(FAILURE._replace(culprits=culprits))) == blamed
 
 
+def test_the_only_node_is_not_blamed_for_an_end_that_nobody_can_explain() -> None:
+    assert kinds(EARLY) != {} and kinds(EARLY._replace(nodes=("n1",))) == {}   # exit 3, since a file is not there
+
+
+def test_a_node_whose_gpu_another_process_holds_is_out_at_once_and_for_a_day() -> None:
+    held = FAILURE._replace(category="node_failure", confidence=0.88, fingerprint="node_failure:gpu.memory_held:x")
+    assert kinds(held) == {"n1": "held"} and kinds(held._replace(culprits=NODES)) == {}
+    (out,) = exclusions(blame(held), held.t, Suspects(), nodes=4)
+    assert out.node == "n1" and 20 * 3600 < out.until_t - held.t < 30 * 3600
+    other = blame(held._replace(culprits=("n2",), attempt=2, t=held.t + 60))
+    assert exclusions((*blame(held), *other), held.t + 61, Suspects(), nodes=4) == ()   # the same on other nodes
+
+
 # --- black holes --------------------------------------------------------------------------------------------------
 
 EARLY = FAILURE._replace(lived_s=4.0, steps=0)
@@ -110,7 +123,7 @@ EARLY = FAILURE._replace(lived_s=4.0, steps=0)
         (EARLY._replace(lived_s=SHORT_CYCLE_S + 1), "first_to_fail"),
         (EARLY._replace(lived_s=None), "first_to_fail"),
         (EARLY._replace(steps=3), "first_to_fail"),
-        (EARLY._replace(nodes=("n1",)), "first_to_fail"),
+        (EARLY._replace(nodes=("n1",), category="native_crash"), "first_to_fail"),
         (EARLY._replace(culprits=("n1", "n2")), "first_to_fail"),
         (EARLY._replace(category="network", confidence=0.9), "network"),
         (EARLY._replace(category="gpu_hardware", confidence=0.9), "gpu"),

@@ -29,7 +29,8 @@ def run(*attempts: Facts) -> State:
         said.append(("verdict", {"attempt": number, "summary": "boom", **{
             key: given[key] for key in ("category", "confidence", "fingerprint", "suspects")}}))
         said.append(("attempt_ended", {"attempt": number, "how": given.get("how", "failed"),
-                                       "exit_code": given.get("code", 1), "asked": given.get("asked")}))
+                                       "exit_code": given.get("code", 1), "asked": given.get("asked"),
+                                       "reach": given.get("reach")}))
         if "checkpoint" in given:
             said.append(("checkpoint", {"attempt": number, "step": given["checkpoint"], "path": "/c"}))
     return fold(Event(1000.0 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
@@ -268,3 +269,14 @@ def test_a_checkpoint_that_was_written_anew_under_its_old_name_is_another_one() 
     worked: Facts = {"step": 25, "path": "/c/last.ckpt", "from": 10}
     later: Facts = {"path": "/c/last.ckpt", "from": 20}
     assert rejects_checkpoint(run(worked, later, later), PLAN) is not None
+
+
+def test_a_gpu_that_is_held_on_one_node_after_the_other_is_the_programs() -> None:
+    def held(node: str, **more: Any) -> Facts:
+        return {"category": "node_failure", "fingerprint": "node_failure:gpu.memory_held:x", "suspects": [node], **more}
+
+    assert reason(run(held("n0"), held("n1"))) is None
+    found = reason(run(held("n0"), held("n1"), held("n2")))
+    assert found is not None and found.row == "proven" and "share a GPU" in found.why
+    assert reason(run(held("n0"), held("n1"), held("n2", step=7))) is None
+    assert reason(run(held("n0"), held("n0"), held("n0"))) is None   # it cannot be left out

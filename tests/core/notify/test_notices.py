@@ -132,3 +132,13 @@ def test_text_of_logs_brings_neither_secrets_nor_control_characters_into_a_messa
     shown = message.title + message.text
     assert "Evidence" in shown and "7aZk3Lm9" not in shown and "hunter22" not in shown
     assert "\x1b" not in shown and "\r" not in shown and "\nNext: rm" not in shown and "\nBcc" not in shown
+
+
+def test_an_early_end_is_a_warning_with_its_step_in_the_title() -> None:
+    reach = {"unit": "step", "step": 47, "total": 400, "early": True}
+    for early, title, severity in ((True, "safelaunch: run has completed at step 47 of 400", "warning"),
+                                   (False, "safelaunch: run has completed", "success")):
+        pen = started().write("attempt_ended", attempt=1, how="completed", exit_code=0, reach=reach if early else None)
+        pen.write("completed", exit_code=0, why="attempt 1 ended")
+        message = compose("run", "/run", pen.state, pen.state.notices.waiting)
+        assert (message.title, message.severity) == (title, severity)

@@ -25,9 +25,9 @@ def seen(**changes: Any) -> dict[str, Any]:
     """A running run of which nothing much is known."""
     return {
         "name": "bloom", "run_id": "1a2b3c4d", "run_dir": "/r", "state": "running", "sentence": "it runs",
-        "since_t": 60.0, "now_t": 100.0, "ended": None, "job": JOB, "attempt": ATTEMPT, "step": None,
-        "step_total": None, "loss": None, "step_time_s": None, "typical_step_time_s": None, "pace_s": None,
-        "pace_trend": None, "relaunch_t": None, "time": None,
+        "since_t": 60.0, "now_t": 100.0, "ended": None, "ended_early": None, "job": JOB, "attempt": ATTEMPT,
+        "step": None, "step_total": None, "loss": None, "step_time_s": None, "typical_step_time_s": None,
+        "pace_s": None, "pace_trend": None, "relaunch_t": None, "time": None,
         "eta_t": None, "throughput": None, "checkpoint_step": None, "checkpoint": FOUND, "restarts": 0,
         "max_restarts": 30, "failures_without_progress": 0, "max_without_progress": 3, "lost": NONE, "suspects": [],
         "excluded": [], "left_out": [], "standby": None, "successor": None, "next_cancelled": None, "via": None,
@@ -256,3 +256,8 @@ def test_reasons_of_the_queue_are_told_in_words(reason: str, said: str) -> None:
 ])
 def test_an_attempt_says_what_is_not_usual_about_its_nodes(more: dict[str, Any], expected: str) -> None:
     assert row("attempt", attempt={**ATTEMPT, **more}) == expected
+
+
+@each(("early", "style"), [(None, ""), ({"unit": "step", "step": 47, "total": 400}, "yellow")], ids=["well", "early"])
+def test_an_early_end_stands_out(early: dict[str, Any] | None, style: str) -> None:
+    assert [shown for _, text, shown in rows(seen(ended_early=early), SPEECH) if text == "it runs"] == [style]

@@ -39,7 +39,8 @@ def _completed(state: State, seen: Observation, plan: Plan) -> Action | None:
     last = state.attempt
     if last is None or last.ended != AttemptEnd.COMPLETED:
         return None
-    return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0")
+    early = f". It {last.reach.told_early}" if last.reach is not None and last.reach.is_early else ""
+    return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0{early}")
 
 
 def _killed_by_person(state: State, seen: Observation, plan: Plan) -> Action | None:

@@ -14,6 +14,8 @@ from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 CONFIDENT = 0.6
+# Rules of `why` about what another process holds. The node is healthy, and of use again when that process has ended.
+HELD = frozenset({"gpu.memory_held", "gpu.busy", "gpu.in_use"})
 # A black hole ends a job at its start: no mount, no driver, no GPU. Imports of 64 nodes from a parallel file system
 # take up to a minute; no step was made by then.
 SHORT_CYCLE_S = 120.0
@@ -47,6 +49,8 @@ def blame(failure: Failure) -> tuple[NodeEvidence, ...]:
     lost = {node: why for name, why in failure.lost for node in _of_attempt([name], failure)}
     if lost:
         return _witnesses(failure, "lost", lost) if _is_minority(lost, failure) else ()
+    if failure.category == "unknown" and len(failure.nodes) == 1:   # nothing to compare with, and no sign of hardware
+        return ()
     if failure.fingerprint == UNEXPLAINED_KILL:   # a lack of memory, a person, the site: no node's fault, mostly
         return ()
     culprits = _of_attempt(failure.culprits, failure)
@@ -55,10 +59,17 @@ def blame(failure: Failure) -> tuple[NodeEvidence, ...]:
     return _witnesses(failure, _kind(failure, against, culprits), dict.fromkeys(culprits, failure.why))
 
 
+def is_held(fingerprint: str) -> bool:
+    """Whether the cause of that mark is what another process holds on the node."""
+    return fingerprint.partition(":")[2].partition(":")[0] in HELD   # core.why.fingerprint
+
+
 def _kind(failure: Failure, against: Blame, culprits: tuple[str, ...]) -> str:
     kind = against.sure if failure.confidence >= CONFIDENT else against.doubtful
+    if is_held(failure.fingerprint):
+        return "held"
     is_early = failure.lived_s is not None and failure.lived_s <= SHORT_CYCLE_S and not failure.steps
-    # On one node alone there is nothing to compare with: a bug of the program looks the same.
+    # On one node alone a bug of the program looks the same.
     if kind == "first_to_fail" and is_early and len(culprits) == 1 and len(failure.nodes) > 1:
         return "short_cycle"
     return kind

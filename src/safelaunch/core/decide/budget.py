@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
 from safelaunch.core.decide import nanback
+from safelaunch.core.decide.blame import is_held
 from safelaunch.core.decide.policy import response
+from safelaunch.core.decide.trained import behind_training, has_failed_again, tell_done
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State, ToldFigure
@@ -17,6 +19,7 @@ from safelaunch.core.state import Attempt, State, ToldFigure
 SURE = 0.8               # a verdict below this never stops a run by itself
 DO_NOT_RESTART = 93      # NVIDIA Resiliency Extension, ft_launcher: "workload should not be restarted"
 KILLED = (137, 143)      # SIGKILL, SIGTERM: never a program's own doing
+MOST_HELD = 3            # nodes on which a GPU is held: what was left of one job may have had two of them
 LONG_S = 300.0           # an attempt whose log names no steps, and that lived for so long, has come somewhere
 
 
@@ -42,7 +45,7 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
         return _stuck_again(state, last) or _run_budgets(state, plan)
     if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
         return _do_not_restart(state, last, plan) or _run_budgets(state, plan)
-    for row in (_do_not_restart, _proven, _policy_says_stop, _category_budget):
+    for row in (_do_not_restart, _trained, _held_everywhere, _proven, _policy_says_stop, _category_budget):
         found = row(state, last, plan)
         if found is not None:
             return found
@@ -85,6 +88,28 @@ def _do_not_restart(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
         return None
     return GiveUp("do_not_restart", FAILED_FOR_GOOD,
                   f"the launcher ended with exit code {DO_NOT_RESTART}, by which NVRx says: do not restart")
+
+
+def _trained(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    """A crash at exit trained the last part of a run three times more: what is trained is not trained again."""
+    row = response(plan, last.category)
+    if not has_failed_again(state, last) or (row.is_own and row.then not in ("once", "stop")):
+        return None
+    return GiveUp("trained", FAILED_FOR_GOOD,
+                  f"the training is complete ({tell_done(state, last)}), and what comes behind it has failed twice; "
+                  f"last: {last.category}: {last.summary}. Run that part by itself, or mend it and submit again: the "
+                  "training is not repeated")
+
+
+def _held_everywhere(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    """A GPU that another process holds is its node's matter, until one node after the other shows the same."""
+    nodes = tuple(dict.fromkeys(node for one in state.attempts if is_held(one.fingerprint) and not one.made_steps
+                                for node in one.blamed))
+    if not is_held(last.fingerprint) or last.made_steps or len(nodes) < MOST_HELD:
+        return None
+    return GiveUp("proven", FAILED_FOR_GOOD,
+                  f"{len(nodes)} nodes after each other ({', '.join(nodes[:4])}) failed alike before the first step: "
+                  f"the training's own processes may share a GPU ({last.summary})")
 
 
 def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
@@ -185,7 +210,10 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     last = state.attempt
     if last is None or not last.has_failed or last.resume_path is None or last.made_steps:
         return None
-    if response(plan, last.category).then == "fall_back":
+    is_loaders = response(plan, last.category).then == "fall_back"
+    if any(one is last for one in behind_training(state)) and not (is_loaders and last.confidence >= SURE):
+        return None   # no step was left to make
+    if is_loaders:
         return f"attempt {last.number} died while loading it: {last.summary}"
     same = [known for known in state.attempts
             if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]

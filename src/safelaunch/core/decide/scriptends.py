@@ -48,7 +48,7 @@ def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[],
     if bad and (has_failed or (not _not_needed(last) and hides())):
         return bad
     if has_failed:
-        return _told(own, words) if len(words.nodes) > 1 else own
+        return _told(own, words)
     # Only where srun's words can be of no other srun.
     is_last_alone = [word for word in words.sruns if word != GUARDED] == list(words.sruns[-1:])
     if not is_last_alone or not words.sruns or any(end.step and end.exit.code for end in told) or not hides():
@@ -81,7 +81,7 @@ def _not_needed(ends: Sequence[Exit]) -> tuple[Exit, ...]:
 
 def _told(own: tuple[Exit, ...], words: ScriptWords) -> tuple[Exit, ...]:
     """The ranks that srun names with the script's exit code, or all on the only node that it names. Else the script's
-    own end without a node: the failed process may have run on any.
+    own end without a node, also where it has one only: a file that is not there excluded a healthy node for two days.
     """
     named = _named(words)
     alike = tuple(exit for exit in named if exit.code in {one.code for one in own})

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from safelaunch.core import nodefold
+from safelaunch.core.endings import RunEnd
 from safelaunch.core.notify.notices import Notice
-from safelaunch.core.notify.words import ENDS, SEVERITIES, WORDS
+from safelaunch.core.notify.words import ENDS, SEVERITIES, WARNING, WORDS
 from safelaunch.core.plaintext import clean
 from safelaunch.core.secretmask import mask
 from safelaunch.core.state import Attempt, State
@@ -36,7 +37,9 @@ def compose(name: str, run_dir: str, state: State, told: Sequence[Notice]) -> Me
         more.append(f"Also: {len(others) - MOST_TOLD} more, see the events")
     lines = [f"{name} {_sentence(main)}", *_verdict(attempt), *more, *_where(state, attempt), f"Run folder: {run_dir}",
              f"Next: {_next(main.word, run_dir)}"]
-    return Message(name, _plain(f"safelaunch: {name} {WORDS[main.word].headline}"), WORDS[main.word].severity,
+    early = state.ended_early if main.word == RunEnd.COMPLETED else None
+    headline = WORDS[main.word].headline + (f" at {early['unit']} {early['step']} of {early['total']}" if early else "")
+    return Message(name, _plain(f"safelaunch: {name} {headline}"), WARNING if early else WORDS[main.word].severity,
                    tuple(one.word for one in told), "".join(f"{_plain(line)}\n" for line in lines))
 
 

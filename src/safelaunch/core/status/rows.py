@@ -31,7 +31,7 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield "run", f"{seen['name']} ({seen['run_id']}) in {seen['run_dir']}", "bold"
     since = f", since {speech.clock(seen['since_t'])} ({speech.span(now - seen['since_t'])})" if seen["since_t"] else ""
     yield "state", f"{seen['state'].replace('_', ' ')}{since}", STYLES.get(seen["state"], "")
-    yield "", seen["sentence"], ""
+    yield "", seen["sentence"], "yellow" if seen["ended_early"] else ""
     yield from _alarm_rows(seen, speech)
     yield from _job_rows(seen, speech)
     if seen["relaunch_t"] is not None and seen["relaunch_t"] > now:

@@ -27,11 +27,13 @@ from safelaunch.core.why.rules import (
     rendezvous,
     serving,
     slurm,
+    steps,
     storage,
 )
 
 RULES: tuple[Rule, ...] = (
-    *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *rendezvous.RULES, *launcher.RULES, *native.RULES,
+    *slurm.RULES, *steps.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *rendezvous.RULES, *launcher.RULES,
+    *native.RULES,
     *environment.RULES, *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES,
     *healthy.RULES, *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES,
     *accelerators.RULES, *fabric.RULES, *nodes.RULES, *generic.RULES,

@@ -9,6 +9,8 @@ _XID_SOURCE = "NVIDIA driver, NVRM kernel log; classes: NVIDIA Xid Errors guide"
 _XID = rb"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (?P<xid>%s)\b(?:, )?(?P<what>.*)"
 _CUDA = "CUDA runtime, cudaGetErrorString"
 _RETIRE = "Keep the node out, reset the GPU or reboot; give the line to the site's admins (`why --ticket`)."
+_HELD = ("Look for left-over processes on the node (nvidia-smi; fuser -v /dev/nvidia*), and have them ended; until "
+         "then keep the node out.")
 
 RULES = (
     # 48 double-bit ECC, 64 a row remap or page retirement that failed, 74 NVLink, 79 off the bus, 92 ECC rate, 94/95
@@ -132,13 +134,54 @@ RULES = (
     ),
     Rule(
         "gpu.busy", "gpu_hardware",
-        (b"CUDA-capable device(s) is/are busy or unavailable", b"all CUDA-capable devices are busy"),
-        rb"CUDA-capable devices?(?:\(s\))? (?:is/)?are busy or unavailable", "symptom", "node", 0.55,
-        summary="a GPU is busy or unavailable",
+        (b"CUDA-capable device(s) is/are busy or unavailable", b"all CUDA-capable devices are busy",
+         b"cudaErrorDevicesUnavailable", b"CUDA_ERROR_DEVICE_UNAVAILABLE", b"CUDA error: device busy",
+         b"exclusive-thread device already in use"),
+        rb"CUDA-capable devices?(?:\(s\))? (?:is/)?are busy or unavailable|cudaErrorDevicesUnavailable"
+        rb"|CUDA_ERROR_DEVICE_UNAVAILABLE|CUDA error: device busy|exclusive-thread device already in use",
+        "cause", "node", 0.7,
+        summary="a GPU is busy or unavailable: another process holds it",
         explain="Another process holds the card in exclusive mode, or a broken context has not been cleaned up.",
-        do="Look for left-over processes on the node's GPUs.", source=_CUDA, order=2,
+        do=_HELD, source=_CUDA, order=2,
         sample="RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         counter_sample="CUDA-capable device(s) is/are idle and available",
+    ),
+    Rule(
+        "gpu.in_use", "gpu_hardware",
+        (b"n use by another client", b"used by another client", b"in use by one or more other", b"NVML_ERROR_IN_USE",
+         b"in use by another process"),
+        rb"[Ii]n use by another client|used by another client|GPU\b.{0,60}in use by (?:one or more )?other"
+        rb"|GPU\b.{0,60}in use by another process|NVML_ERROR_IN_USE", "cause", "node", 0.7,
+        summary="a GPU is in use by another process",
+        explain="NVML refuses: somebody else's process has the card open.", do=_HELD, source="NVML; nvidia-smi",
+        order=2,
+        sample="Unable to set the mode for GPU 00000000:4E:00.0: In use by another client",
+        counter_sample="GPU 00000000:4E:00.0 is in use by this job alone",
+    ),
+    Rule(
+        "gpu.shared_exclusively", "config", (b"xclusive_Process mode", b"XCLUSIVE_PROCESS"),
+        rb"[Ee]xclusive_Process mode.{0,80}(?:one|single) (?:context|process)|EXCLUSIVE_PROCESS.{0,80}refused", "cause",
+        "job", 0.7, summary="several processes of the training ask for one GPU that takes one only",
+        explain="The cards are in exclusive mode, and more than one rank of a node uses the same.",
+        do="Give each rank a card of its own: torch.cuda.set_device(local_rank), --gpus-per-task=1.",
+        source="nvidia-smi, compute mode", order=2,
+        sample="the GPU is in Exclusive_Process mode, which allows one context only",
+        counter_sample="compute mode: Default, many contexts are allowed",
+    ),
+    Rule(
+        "gpu.memory_held", "node_failure", (b"this process has ", b" already allocated"),
+        rb"out of memory\..{0,300}?total capacity of (?P<all>[\d.]{1,8} GiB).{0,600}?this process has "
+        rb"(?P<own>[\d.]{1,8} MiB|\d(?:\.\d{1,3})? GiB) memory|out of memory\..{0,100}?(?P<total>[\d.]{1,8} GiB) "
+        rb"total capacity; (?P<part>[\d.]{1,8} MiB|\d(?:\.\d{1,3})? GiB) already allocated", "cause", "node", 0.88,
+        summary="another process holds the GPU's memory: this one has {own}{part} of {all}{total}, and it is full",
+        explain="The card is full, and this process has next to nothing of it. What is left of another job, or of an "
+                "attempt before, holds the rest.", do=_HELD, source="PyTorch, CUDACachingAllocator", order=4,
+        sample="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 3 has a total capacity of "
+               "79.10 GiB of which 11.38 MiB is free. Process 2505781 has 77.98 GiB memory in use. Including "
+               "non-PyTorch memory, this process has 1.08 GiB memory in use.",
+        counter_sample="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+                       "capacity of 79.10 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process "
+                       "has 77.98 GiB memory in use.",
     ),
     Rule(
         "gpu.fabric", "node_failure",

@@ -35,7 +35,8 @@ PROGRESS = (
     _sign(
         "progress.step_loss", (b"loss",),
         rb"(?i:\b(?:step|iter|iteration|global_step|batch|epoch"
-        rb"|it)s?\b)[ \[:=#]*(?P<step>\d+).{0,200}?(?i:loss)\w*['\"]?[\s:=(]+-?\d", "trainers' own lines",
+        rb"|it)s?\b)[ \[:=#]*(?P<step>\d{1,3}(?:,\d{3})+|\d+).{0,200}?(?i:loss)\w*['\"]?[\s:=(]+-?\d",
+        "trainers' own lines",
         sample="step 80: loss 2.31", counter_sample="the loss is computed at each step",
     ),
     _sign(

@@ -190,9 +190,10 @@ RULES = (
         "slurm.comm", "node_failure",
         (b"Communication connection failure", b"Unable to confirm allocation", b"Zero Bytes were transmitted",
          b"Invalid authentication credential", b"Munge decode failed", b"Invalid job credential",
-         b"Job credential expired", b"Job credential revoked"),
-        b"Communication connection failure|Zero Bytes were transmitted|Invalid authentication credential|Munge "
-        b"decode failed|(?:Invalid job|Job) credential(?: expired| revoked)?", "cause", "node", 0.65, action="restart",
+         b"Job credential expired", b"Job credential revoked", b"Protocol authentication error"),
+        b"Communication connection failure|Protocol authentication error|Zero Bytes were transmitted|Invalid "
+        b"authentication credential|Munge decode failed|(?:Invalid job|Job) credential(?: expired| revoked)?", "cause",
+        "node", 0.65, action="restart",
         summary="Slurm's daemons could not talk to each other",
         explain="A node's slurmd, its clock or its munge key is off.", do="Tell the admins; another node may do.",
         source="Slurm, src/common/slurm_protocol_api.c",
@@ -214,7 +215,8 @@ RULES = (
          b"More processors requested than permitted", b"Requested node configuration is not available",
          b"Invalid generic resource"),
         rb"(?:Batch job submission failed|Unable to allocate resources"
-        rb"|Unable to create step for job \d+): (?P<why>.*)|More processors requested than permitted"
+        rb"|Unable to create step for job \d+): (?!Unable to contact|Socket timed out|Zero Bytes|Unexpected message"
+        rb"|Job/step already|Transport endpoint|Protocol auth)(?P<why>.*)|More processors requested than permitted"
         rb"|Requested node configuration is not available", "cause", "job", 0.8, summary="Slurm refused: {why}",
         explain="The request does not fit the partition, the account or the allocation.",
         do="Correct the sbatch or srun options.", source="sbatch, srun", order=1,
@@ -234,7 +236,9 @@ RULES = (
         "slurm.options", "config",
         (b"srun: fatal: ", b"srun: error: ", b"sbatch: error: ", b"salloc: error: ", b"sbatch: fatal: "),
         b"(?:srun|sbatch|salloc): (?:fatal|error): (?P<why>.{0,300}?(?:mutually exclusive|can ?not be "
-        b"satisfied|[Ii]nvalid|not allowed|[Uu]nrecognized|ambiguous).*)", "cause", "job", 0.75,
+        b"satisfied|[Ii]nvalid|not allowed|[Uu]nrecognized|ambiguous|set by two different|must be greater|No command "
+        b"given|nothing to do|contains DOS line breaks|look like a batch script|[Bb]atch script is empty).*)",
+        "cause", "job", 0.75,
         summary="Slurm refuses an option: {why}", explain="The options do not fit each other or the cluster.",
         do="Correct the sbatch or srun options.", source="sbatch, srun",
         sample="srun: error: CPU count per node can not be satisfied", counter_sample="srun: error: something else",
@@ -247,9 +251,10 @@ RULES = (
         sample="slurmstepd: error: Failed to invoke spank plugin stack", counter_sample="spank plugins: 3",
     ),
     Rule(
-        "slurm.execve", "environment", (b"execve():", b"execve: "),
-        rb"execve\(\): (?P<path>.{0,400}?): (?P<why>No such file or directory|Permission denied)", "cause", "job", 0.8,
-        summary="{path} cannot be executed: {why}", explain="The command does not exist on the node.",
+        "slurm.execve", "environment", (b"execve():", b"execve: ", b"srun: fatal: Can not execute"),
+        rb"execve\(\): (?P<path>.{0,400}?): (?P<why>No such file or directory|Permission denied|Exec format error"
+        rb"|Text file busy)|srun: fatal: Can not execute (?P<command>\S{1,400})", "cause", "job", 0.8,
+        summary="{path}{command} cannot be executed: {why}", explain="The command does not exist on the node.",
         do="Check the path, the module and the virtual environment on the compute node.", source=_STEPD, order=2,
         sample="slurmstepd: error: execve(): pythn: No such file or directory",
         counter_sample="slurmstepd: execve(): python started",
@@ -307,7 +312,7 @@ RULES = (
     Rule(
         "slurm.node_words", "node_failure",
         (b"Node configuration differs from hardware", b"Prolog launch failure", b"is not ready", b"rolog failed",
-         b"slurmd is not ready"),
+         b"slurmd is not ready", b"Unable to create step"),
         rb"Node configuration differs from hardware|Prolog launch failure|job prolog failed|Unable to create "
         rb"step for job \d+: .{0,60}?(?:not ready|Zero Bytes|not respond)",
         "cause", "node", 0.76,

@@ -20,6 +20,9 @@ RAISED_COST = 0.12        # … although a rank that has died may leave the othe
 MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
 PLAYED_DOWN_COST = 0.35   # "falling back to …:" and a traceback, and nothing fell
 OUTLIVED_COST = 0.25      # Slurm ended what had failed before
+STEP_CANCELLED, WAIT_OVER, STEP_BUSY = "slurm.step_cancelled", "slurm.wait_over", "slurm.step_busy"
+_FAILED = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.slurm_task_oom")
+AFTER_A_FAILURE = 0.6     # what srun says of a step that had failed before, or has begun since, is no cause
 KILLED_COST = 0.4         # srun itself ends a step one of whose tasks has failed
 QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
 WENT_ON_COST = 0.2
@@ -45,6 +48,7 @@ class LogCourse(NamedTuple):
     failed_task: Moment | None   # when srun first reported a task that failed
     fell_before_end: bool     # a cause and a fall, and only then Slurm's line: the others hung until it came
     is_timed: bool
+    never_began: bool = False   # the step waited to the end for what it needs
 
 
 def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> LogCourse:
@@ -62,8 +66,17 @@ def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> 
     fell = end is not None and any(
         group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDS_OF_JOBS
         and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
-    failed = [order_of(one, timed) for one in episode.findings if one.rule == "slurm.task_exit"]
-    return LogCourse(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed)
+    failed = [order_of(one, timed) for one in episode.findings if one.rule in _FAILED]
+    return LogCourse(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed,
+                     _never_began(episode))
+
+
+def _never_began(episode: Episode) -> bool:
+    """Whether srun waited to the end for what its step needs: nothing has started since, and no step was made."""
+    busy = [order_of(one, episode.is_timed) for one in episode.findings if one.rule == STEP_BUSY]
+    begun = [order_of(one, episode.is_timed) for one in episode.findings if one.rule == "slurm.step_created"]
+    steps = [order_of(one, episode.is_timed) for one in episode.progress]
+    return bool(busy) and not any(one > busy[-1] for one in (*begun, *steps))
 
 
 def doubt(group: FindingGroup, course: LogCourse) -> FindingGroup:
@@ -75,11 +88,14 @@ def doubt(group: FindingGroup, course: LogCourse) -> FindingGroup:
 def cost_of(group: FindingGroup, course: LogCourse) -> float:
     """What speaks against the group as the cause."""
     rule = group.rule
-    if rule.id == "slurm.step_cancelled":
+    if rule.id in (STEP_CANCELLED, WAIT_OVER):
         failed = course.failed_task
-        return KILLED_COST if failed is not None and failed < order_of(group.first, course.is_timed) else 0.0
+        cost = KILLED_COST if rule.id == STEP_CANCELLED else AFTER_A_FAILURE
+        return cost if failed is not None and failed < order_of(group.first, course.is_timed) else 0.0
+    if rule.id == STEP_BUSY:
+        return 0.0 if course.never_began else AFTER_A_FAILURE
     if rule.category in ENDS_OF_JOBS:
-        return OUTLIVED_COST if course.fell_before_end and rule.id in _ENDED else 0.0
+        return OUTLIVED_COST if (course.fell_before_end or course.never_began) and rule.id in _ENDED else 0.0
     if rule.blames == "node":
         return 0.0
     at = order_of(group.last, course.is_timed)

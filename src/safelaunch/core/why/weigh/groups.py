@@ -13,7 +13,12 @@ from safelaunch.core.why.order.episodes import Episode, Moment, is_excused, is_p
 from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
 from safelaunch.core.why.weigh.exceptions import read_exception
+from safelaunch.core.why.weigh.holders import are_others
 
+# Rules of what another process holds → what it is where that process is the training's own.
+MEMORY_HELD = "gpu.memory_held"
+SHARED = {MEMORY_HELD: "gpu.out_of_memory", "gpu.busy": "gpu.shared_exclusively", "gpu.in_use":
+          "gpu.shared_exclusively"}
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
 THREAD_COST = 0.15
 SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
@@ -81,6 +86,9 @@ def gather(episode: Episode, log: Log) -> tuple[FindingGroup, ...]:
 
 def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, ends: dict[int, int]) -> FindingGroup:
     first = items[0]
+    hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
+    if rule.id in SHARED and not _is_anothers(rule, items, episode, log, hosts):
+        rule = episode.rules[SHARED[rule.id]]
     category, weight, action = rule.category, rule.weight, rule.action
     if rule.id in (EXCEPTION, LINE):
         reading = read_exception(first.groups.get("type", ""), first.groups.get("message", ""), first.block)
@@ -91,7 +99,6 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         weight -= THREAD_COST
     if not first.block and _SOURCE.match(first.text):
         weight -= SOURCE_COST
-    hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
     group = FindingGroup(rule, category, rule.role, weight, action or advice(category), first, items[-1],
                          max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
@@ -99,6 +106,16 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     late = excused and is_perhaps_late(items[-1], episode)
     is_near_end = items[-1].offset >= ends.get(items[-1].file, 0)
     return replace(group, is_excused=excused and not late, is_doubtful=late, is_fatal=not excused and is_near_end)
+
+
+def _is_anothers(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, hosts: tuple[str, ...]) -> bool:
+    """Whether somebody else's process holds what was asked for; the same on two nodes is the program's."""
+    if rule.id != MEMORY_HELD:
+        return len(hosts) < 2
+    offsets = {(found.file, found.offset) for found in items}
+    other = [found.text for found in episode.findings if found.rule != rule.id]
+    last = [line.text for line in log.last if (line.file, line.offset) not in offsets and " has " not in line.text]
+    return are_others((found.text for found in items), (*other, *last), hosts)
 
 
 def _unchained(episode: Episode) -> list[Finding]:

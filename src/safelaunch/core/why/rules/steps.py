@@ -1,0 +1,74 @@
+"""What srun and slurmstepd say of a step that does not start, is cut off, or has no place for its output."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.findings import Rule
+
+RULES = (
+    Rule(
+        "slurm.wait_over", "config", (b"First task exited",), rb"First task exited (?P<seconds>\d+)s ago", "cause",
+        "job", 0.78, summary="srun ended the step {seconds} s after its first task had ended: its own limit (--wait)",
+        explain="srun --wait, SLURM_WAIT, or WaitTime in slurm.conf: tasks that work longer than the first one are "
+                "killed. So is a rank that exports a model, merges shards or evaluates alone.",
+        do="Write `srun --wait=0`; in train.yaml `srun: {wait: 0}`.", source="srun(1), --wait", order=2,
+        sample="srun: First task exited 60s ago", counter_sample="srun: the first task exited, 3 others work",
+    ),
+    Rule(
+        "slurm.step_busy", "config", (b"step creation temporarily disabled", b"step creation still disabled"),
+        rb"step creation (?:temporarily|still) disabled, retrying \((?P<why>(?!Required node)[^)]{0,200})", "cause",
+        "job", 0.8, summary="no step could start: {why}",
+        explain="What this srun asks for is held by another step of the job, mostly by the srun that it runs in, or "
+                "the job has not got it at all.",
+        do="Start no srun inside srun; give steps that run side by side their share (--exact, --mem, --gres), or "
+           "--overlap; ask for no more than the job has.", source="srun, src/srun/libsrun/launch.c", order=9,
+        sample="srun: Job 171 step creation still disabled, retrying (Requested nodes are busy)",
+        counter_sample="srun: step creation is enabled again",
+    ),
+    Rule(
+        "slurm.step_no_node", "node_failure", (b"retrying (Required node not available",),
+        rb"retrying \(Required node not available", "cause", "nobody", 0.72,
+        summary="no step could start: a node of the job is down, drained or reserved",
+        explain="slurmctld gives no step to a node that it does not trust.", do="sinfo -R names the node and why.",
+        source="slurmctld", order=9,
+        sample="srun: Job 171 step creation still disabled, retrying (Required node not available (down, drained or "
+               "reserved))",
+        counter_sample="srun: retrying (Requested nodes are busy)",
+    ),
+    Rule(
+        "slurm.step_created", "none", (b"Step created for", b"ob step created"), rb"(?:Step|[Jj]ob step) created\b",
+        "context", "nobody", 0.1, summary="a step that had to wait has started",
+        explain="srun says so where it had to wait.", source="srun",
+        sample="srun: Step created for StepId=171.1", counter_sample="srun: no step was created",
+    ),
+    Rule(
+        "slurm.no_job", "config", (b"Unable to confirm allocation for job", b"Expired or invalid job",
+                                   b"already completing or completed"),
+        rb"Unable to confirm allocation for job \d+|Expired or invalid job \d+|Job/step already completing or "
+        rb"completed", "cause", "job", 0.55, summary="srun was started for a job that is over",
+        explain="SLURM_JOB_ID names a job that has ended, or that another cluster has.",
+        do="Start srun from inside the job; unset SLURM_JOB_ID where it was left in a shell.", source="srun", order=3,
+        sample="srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 171",
+        counter_sample="srun: the allocation of job 171 is confirmed",
+    ),
+    Rule(
+        "slurm.output_file", "config",
+        (b"Could not open stdout file", b"Could not open stderr file", b"Could not open stdin file",
+         b"Unable to open file "),
+        rb"(?:slurmstepd\S{0,80}|srun|sbatch): (?:error|fatal): (?:Could not open std(?:out|err|in) file|Unable to "
+        rb"open file) (?P<path>[^:\s]{1,400})(?:: (?P<why>No such file or directory|Permission denied|Is a directory"
+        rb"|Not a directory)|:?\s*$)", "cause", "job", 0.76, summary="Slurm cannot open {path}: {why}",
+        explain="A folder of --output, --error or --input does not exist where the task runs; Slurm makes none.",
+        do="Make the folder before (mkdir -p), on a file system that all nodes have.",
+        source="slurmstepd; srun; sbatch", order=1,
+        sample="slurmstepd: error: Could not open stdout file /scratch/logs/out_171.txt: No such file or directory",
+        counter_sample="slurmstepd: stdout file /scratch/logs/out_171.txt is open",
+    ),
+    Rule(
+        "slurm.io_setup", "node_failure", (b"could not connect IO", b"onnect io: "),
+        rb"Slurmd could not connect IO|[Cc]onnect io: ", "cause", "node", 0.6, action="restart",
+        summary="a node could not reach srun for the output of its tasks",
+        explain="A firewall between nodes, SrunPortRange, or a name that resolves to the wrong network.",
+        do="Tell the admins; another node may do.", source="slurmstepd, src/slurmd/slurmstepd",
+        sample="slurmstepd: error: IO setup failed: Slurmd could not connect IO", counter_sample="IO setup is done",
+    ),
+)

@@ -1,0 +1,100 @@
+"""Failures behind the last step of a training: one restart, no checkpoint, and words that say what is trained."""
+
+from __future__ import annotations
+
+from safelaunch.core.advice import what_follows
+from safelaunch.core.decide.between import BETWEEN
+from safelaunch.core.decide.budget import reason_to_give_up, rejects_checkpoint
+from safelaunch.core.decide.seen import Observation
+from safelaunch.core.decide.trained import behind_training
+from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.model import FAILED_FOR_GOOD
+from tests.core.decide.situations import NODES, NOW, PLAN
+from tests.core.decide.test_budget import Facts, run, with_policy
+from tests.tables import each
+
+ALL: Facts = {"unit": "step", "step": 20, "total": 20, "all": True}
+FROM_ZERO: Facts = {"unit": "step", "step": 399, "total": 400, "all": True}
+BY_WORDS: Facts = {"unit": "step", "step": 300, "total": None, "all": True}
+EPOCHS: Facts = {"unit": "epoch", "step": 3, "total": 3, "all": True}
+UNTIL_18: Facts = {"unit": "step", "step": 18, "total": 20}
+HALF: Facts = {"unit": "step", "step": 10, "total": 20}
+CRASH: Facts = {"category": "native_crash", "step": 20, "checkpoint": 20, "reach": ALL}
+AGAIN: Facts = {"category": "native_crash", "from": 20, "path": "/c/20"}
+GPU: Facts = {"category": "gpu_hardware"}
+
+
+@each(("attempts", "behind"), [
+    ((CRASH,), (1,)),
+    ((CRASH, AGAIN), (1, 2)),
+    ((CRASH, {**AGAIN, "from": 15}), (1,)),
+    ((CRASH, {**AGAIN, "from": 15, "step": 20, "reach": ALL}), (1, 2)),
+    ((CRASH, {**AGAIN, "step": 21}), (1,)),
+    (({**CRASH, "reach": FROM_ZERO}, {**AGAIN, "from": 399}), (1, 2)),
+    (({**CRASH, "reach": BY_WORDS}, {**AGAIN, "from": 300}), (1, 2)),
+    (({**CRASH, "reach": EPOCHS, "checkpoint": 900}, {**AGAIN, "from": 900}), (1, 2)),
+    (({**CRASH, "reach": EPOCHS, "checkpoint": 900}, {**AGAIN, "from": 600}), (1,)),
+    (({**CRASH, "reach": UNTIL_18}, AGAIN), (1, 2)),
+    (({**CRASH, "reach": UNTIL_18, "checkpoint": 15}, {**AGAIN, "from": 15}), ()),
+    (({"step": 20, "reach": ALL}, {}), (1, 2)),
+    (({"step": 20, "reach": ALL}, {"fingerprint": "another"}), (1,)),
+    (({"step": 10, "reach": HALF}, {}), ()),
+    (({"step": 10}, {"from": 5}), ()),
+], ids=["its log", "no step left", "from an older one", "the last part again", "further", "from zero", "by words",
+        "epochs", "an older epoch", "the final checkpoint", "no final checkpoint", "a script loads by itself",
+        "another failure", "half", "unknown"])
+def test_who_ended_behind_the_last_step(attempts: tuple[Facts, ...], behind: tuple[int, ...]) -> None:
+    assert tuple(one.number for one in behind_training(run(*attempts))) == behind
+
+
+@each(("attempts", "row"), [
+    ((CRASH,), None),
+    ((CRASH, AGAIN), "trained"),
+    ((CRASH, {**AGAIN, "how": "interrupted"}), None),
+    ((CRASH, {**AGAIN, **GPU}), None),
+    (({**CRASH, **GPU}, AGAIN), None),
+    (({**CRASH, "how": "lost"}, AGAIN), None),
+    ((CRASH, {**AGAIN, **GPU}, AGAIN), "trained"),
+    (({"step": 20, "reach": ALL}, {}), "trained"),
+    ((CRASH, {**AGAIN, "from": 15}), None),
+    (({"step": 10, "reach": HALF}, {"step": 11, "reach": HALF}), None),
+], ids=["once", "twice", "the job ended", "a GPU", "a GPU first", "a lost node first", "a GPU in between",
+        "without a checkpoint", "not there again", "half"])
+def test_a_run_restarts_once_behind_its_last_step(attempts: tuple[Facts, ...], row: str | None) -> None:
+    found = reason_to_give_up(run(*attempts), PLAN)
+    assert (found and found.row) == row
+
+
+def test_the_end_says_what_is_trained_and_what_failed() -> None:
+    state = run(CRASH, AGAIN)
+    found = reason_to_give_up(state, PLAN)
+    assert found is not None and found.exit_code == FAILED_FOR_GOOD
+    assert found.why.startswith("the training is complete (all 20 steps; checkpoint /c/20), and what comes behind it "
+                                "has failed twice; last: native_crash: boom.")
+    assert state.attempt is not None and what_follows(state, state.attempt, PLAN).startswith("not restarted")
+
+
+def test_a_policy_of_the_users_own_restarts_more_often() -> None:
+    assert reason_to_give_up(run(CRASH, AGAIN), with_policy(native_crash="restart 5")) is None
+
+
+@each(("last", "is_rejected"), [
+    (AGAIN, False), ({**AGAIN, "category": "checkpoint", "confidence": 0.5}, False),
+    ({**AGAIN, "category": "checkpoint", "confidence": 0.9}, True),
+], ids=["a crash", "perhaps the checkpoint", "surely the checkpoint"])
+def test_the_final_checkpoint_is_not_rejected_because_no_step_was_left(last: Facts, is_rejected: bool) -> None:
+    first: Facts = {"step": 15, "checkpoint": 15}
+    assert (rejects_checkpoint(run(first, CRASH, AGAIN, last), PLAN) is not None) == is_rejected
+    other = {**CRASH, "reach": None}
+    assert rejects_checkpoint(run(first, other, AGAIN, last), PLAN) is not None   # it may not load
+
+
+@each(("early", "said"), [
+    (True, "attempt 1 ended with exit code 0. It completed at step 47 of 400 (11.8 %): the log names 400 steps"),
+    (False, "attempt 1 ended with exit code 0"),
+], ids=["early", "well"])
+def test_an_early_end_is_told_with_the_runs_end(early: bool, said: str) -> None:
+    reach = {"unit": "step", "step": 47, "total": 400, "early": early}
+    state = run({"how": AttemptEnd.COMPLETED, "step": 47, "reach": reach})
+    found = next(filter(None, (row(state, Observation(now=NOW, nodes=NODES), PLAN) for row in BETWEEN)))
+    assert getattr(found, "why", None) == said

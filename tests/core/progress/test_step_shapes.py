@@ -1,0 +1,64 @@
+"""Shapes of lines that name a step: the step, the total beside it, and what counts it for lost progress."""
+
+from __future__ import annotations
+
+from safelaunch.core.counters import count
+from safelaunch.core.progress.steps import cut_lines, latest_of
+from tests.tables import each
+
+SHAPES: list[tuple[str, int | None, int | None]] = [
+    ("Step 1,000/10,000 | loss 0.1", 1000, 10000), ("Step 1,000 | loss 0.1", 1000, None),
+    ("step 1,234,567/2,000,000", 1234567, 2000000), ("step: 12,345 loss 2", 12345, None),
+    ("step=1,000 loss=2", 1000, None), ("iteration 1,000 of 10,000", 1000, 10000),
+    ("iteration   1,000/  10,000 | loss", 1000, 10000), ("iter 5,100: loss 2.1", 5100, None),
+    ("global_step 1,000", 1000, None), ("step 1'000/5'000", 1000, 5000), ("step 1_000/5_000", 1000, 5000),
+    ("step 1_000 of 5_000", 1000, 5000), ("step 1 000/10 000 loss 2", 1000, None), ("step 900/10,000", 900, 10000),
+    ("Step 1,00 loss", 1, None), ("step 1,000.5 loss", 1, None), ("step 1.000/5.000", None, None),
+    ('{"step": 100,"loss": 0.5}', 100, None), ('{"step":100,"total":200}', 100, None),
+    ('{"step": 1000, "lr": 1e-3}', 1000, None), ("step 1,2,3 loss", 1, None), ("step=5,lr=100", 5, None),
+    ("step 7, 100 tokens", 7, None), ("steps 1,000", None, None), ("timestep 1,000", None, None),
+    ("step 1.2k/10k", None, None), ("step 12k loss 2", None, None), ("step 1e4 loss", None, None),
+    ("\x1b[32mstep\x1b[0m \x1b[1m100\x1b[0m/5000", 100, 5000), ("\x1b[1mStep 1,000\x1b[0m/5,000", 1000, 5000),
+    ("\x1b[38;5;208miteration\x1b[0m: \x1b[36m12\x1b[0m", 12, None), ("\x1b[2K\rstep 12/400", 12, 400),
+    ("\x1b[34mINFO\x1b[0m step\x1b[90m=\x1b[0m12 loss\x1b[90m=\x1b[0m2", 12, None),
+    ("[\x1b[32m2026-01-01 10:00:00\x1b[0m] step 12/400", 12, 400),
+    ("\x1b[A\x1b[2K 12%|█▏ | 12/100 [00:01<00:11,  8.10it/s]", 12, 100),
+    ("[step 12] loss 2", 12, None), ("[Step 12/400] loss 2", 12, 400), ("(step=12)", 12, None),
+    ("(step 12/400) loss", 12, 400), ("step (12/400)", 12, 400), ("step [12/400]", 12, 400), ("step #12", 12, None),
+    ("| step           | 100      |", 100, None), ("| global_step | 1,000 | loss | 2", 1000, None),
+    ("train | step: 12 | loss: 2", 12, None), ("train/step=12", None, None),
+    ("2026-01-01 10:00:00 step 12/400", 12, 400),
+    ("INFO:root:step 12/400", 12, 400), ("[rank0]:step 12/400", 12, 400), ("0: step 12/400", 12, 400),
+    ("[n0:0]:step 1,000/5,000", 1000, 5000), ("step 0012/0400", 12, 400), ("step\t12", 12, None),
+    ("step 12/400\rstep 13/400\rstep 14/400", 14, 400), ("Step 12 / 400", 12, 400), ("STEP 12 OF 400", 12, 400),
+    (" 47%|████▋     | 47/100 [00:04<00:05, 10.0it/s]", 47, 100),
+    (" 47%|━━━━▋     | 47/100 [00:04<00:05, 10.0it/s]", 47, 100),
+    (" 47%|#### | 47/100 [1:00:04<1:10:05, 10.0s/it, loss=2]", 47, 100),
+    (" 12% 12/100 [00:01<00:11,  8.10it/s]", 12, 100),
+    ("Training:  47%|▍ | 47/100 [00:04<00:05]", 47, 100), ("Epoch 3:  47%|▍ | 47/100 [00:04<00:05]", 47, None),
+    ("Epoch 1/3 ━━━━━━━ 47/100 0:00:04", None, None), ("step 12 — loss 2", 12, None), ("step 12 → 13", 12, None),
+    ("*** STEP 42.0 ON n1 FAILED", None, None), ("step 12/400 (3.0%)", 12, 400), ("step 12/400, loss 2", 12, 400),
+    ("step 12/3.5", 12, None), ("step 400/12", 400, None), ("step 5 of a plan", 5, None),
+]
+
+
+@each(("line", "step", "total"), SHAPES, called=lambda row: row[0])
+def test_the_step_and_its_total(line: str, step: int | None, total: int | None) -> None:
+    assert len(SHAPES) >= 60
+    assert latest_of(cut_lines(line.encode()), "auto") == (step, total)
+
+
+@each(("form", "first"), [
+    ("Step {:,}/5,000 | loss 2", 1000), ("[step {:,}/5,000] loss 2", 1000),
+    ("\x1b[32mstep\x1b[0m \x1b[1m{}\x1b[0m/5000", 1000),
+    ("| step | {:,} |", 1000), ("[n0:0]:step {:_} loss 2", 1000),
+])
+def test_one_counter_counts_them_all(form: str, first: int) -> None:
+    text = cut_lines("".join(form.format(number) + "\n" for number in range(first, first + 500, 100)).encode())
+    (counter,) = count((), text, "auto", 1200)
+    assert (counter.first, counter.last, counter.grown, counter.below) == (1000, 1400, 5, 2)
+
+
+def test_the_users_own_pattern_may_hold_thousands() -> None:
+    assert latest_of(b"batch=1,000/70,000\n", r"batch=([\d,]+)") == (1000, 70000)
+    assert latest_of(b"batch=1,\n", r"batch=([\d,]+)") == (None, None)
