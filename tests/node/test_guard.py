@@ -1127,6 +1127,19 @@ def test_a_sweep_leaves_other_nodes_and_other_attempts_alone(node: Node) -> None
     assert is_alive(pid)
 
 
+def test_a_sweep_leaves_a_job_alone_that_the_script_has_submitted_with_its_mark(node: Node) -> None:
+    node.mark = f"run{os.getpid()}.7.1"
+    other, own = (subprocess.Popen(["sleep", "600"], env={"SAFELAUNCH_MARK": node.mark, "SLURM_JOB_ID": job})
+                  for job in ("8", "7"))
+    try:
+        assert sweep(node.mark, "n0") == {"node": "n0", "found": 1, "left": []}
+        assert own.wait(DEADLINE_S) == -signal.SIGTERM and other.poll() is None
+    finally:
+        for process in (other, own):
+            process.kill()
+            process.wait()
+
+
 def test_a_sweep_that_finds_nothing_says_so(node: Node) -> None:
     assert sweep(node.mark, "n5") == {"node": "n5", "found": 0, "left": []}
 

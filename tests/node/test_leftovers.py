@@ -59,12 +59,13 @@ def look(capsys: pytest.CaptureFixture[str], **options: object) -> list[dict[str
 def test_rank_of_an_earlier_attempt_is_ended_and_that_of_this_one_is_not(
     rank: Rank, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old, own = rank(f"{RUN}.6.2"), rank(f"{RUN}.{JOB}.3")
+    old, own = rank(f"{RUN}.6.2", SLURM_JOB_ID="6"), rank(f"{RUN}.{JOB}.3")
+    other = rank(f"{RUN}.{JOB}.1", SLURM_JOB_ID="8")   # of a job that the script has submitted, which inherits the mark
 
     (row,) = look(capsys, end_left=True)
 
     assert (row["pid"], row["whose"], row["ended"], row["mark"]) == (old.pid, "ours", True, f"{RUN}.6.2")
-    assert old.wait(60) == -signal.SIGTERM and own.poll() is None
+    assert old.wait(60) == -signal.SIGTERM and own.poll() is other.poll() is None
     assert row["cmd"].startswith(sys.executable) and row["rss_mb"] > 0
 
 

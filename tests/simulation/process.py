@@ -357,7 +357,7 @@ class SimWorld(World):
             self._sim.clock.after(wait_s, partial(self._start_in_turn, command))
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
-               facts: Mapping[str, Any]) -> AttemptProcess:
+               facts: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> AttemptProcess:
         """An attempt of the simulated training."""
         self._sim.outside(self._me, f"launch {number}")
         attempt = Attempt(self._sim, self._host, local.name, number, env, facts)

@@ -22,6 +22,7 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     (tmp_path / "bin").mkdir()
     wrapper, real, said = tmp_path / "bin" / "srun", tmp_path / "real-srun", tmp_path / "said"
     program = Path(shutil.copy(TEMPLATE, tmp_path / "job.sbatch"))
+    program.write_text(program.read_text().replace("/nonexistent/runs/example", str(tmp_path)))
     program.chmod(0o755)
     wrapper.symlink_to(program)
     real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '
@@ -122,3 +123,15 @@ def test_the_fence_is_told_of_each_srun_whether_its_tasks_have_guards(srun: Srun
     srun("hostname", PATH=first, SLURM_JOB_ID="8")   # another job's
 
     assert notes.read_text().split() == ["guarded", "plain", "plain", "guarded"]
+
+
+def test_a_script_that_reads_its_own_log_finds_the_last_line_of_its_srun(srun: Srun, tmp_path: Path) -> None:
+    spool, log = tmp_path / "attempt-0001.log", tmp_path / "attempts" / "0001" / "main.log"
+    log.parent.mkdir(parents=True)
+    spool.write_text("training done\n")
+    pump = subprocess.Popen(["bash", "-c", f"sleep 0.3; cp {spool} {log}"])
+
+    assert srun("hostname")[-1] == "hostname" and not log.exists()   # others do not wait
+    assert srun("hostname", SAFELAUNCH_OWN_LOG="yes")[-1] == "hostname"
+    assert log.read_text() == "training done\n"
+    pump.wait()

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters import standins
 from safelaunch.adapters.guardcode import GuardCode
 
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
@@ -84,6 +85,10 @@ class AttemptProcess:
             return (self.local / f"{self.stem}.sruns").read_text().split()
         return None
 
+    def links(self) -> list[dict[str, Any]]:
+        """What a script has asked to go on with (node/standin)."""
+        return standins.read_links(self.local, self.number)
+
     @property
     def system_folder(self) -> Path:
         """The nodes' kernel lines, a file for each node."""
@@ -96,9 +101,14 @@ class AttemptProcess:
 
     @classmethod
     def launch(cls, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
-               facts: Mapping[str, Any]) -> AttemptProcess:
-        """Start it. The facts are on disk before the process is: a leader that dies in between leaves no orphan."""
+               facts: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> AttemptProcess:
+        """Start it. The facts are on disk before the process is: a leader that dies in between leaves no orphan.
+
+        `own`: of a user's own script, what the stand-ins of Slurm's commands know.
+        """
         process = cls(local, number, facts)
+        if own is not None:
+            standins.put(local, own)
         process.facts_file.write_text(json.dumps(facts))
         process.running_file.write_text(str(process.exit_file) + "\n")
         soft = "unlimited" if _LIMIT[0] == resource.RLIM_INFINITY else str(_LIMIT[0])

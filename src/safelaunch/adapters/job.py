@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safelaunch.core import nodeset
+from safelaunch.node.host import is_coerced
 
 MOST_ADDRESSES = 8   # bridges of containers count, too
 
@@ -47,7 +49,8 @@ def current(env: Mapping[str, str]) -> Allocation:
     text = env.get("SLURM_JOB_NODELIST") or env["SLURM_NODELIST"]
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     # --export=NONE leaves it; with it no helper step would get its environment.
-    kept = {key: value for key, value in env.items() if key != "SLURM_EXPORT_ENV"}
+    ours = ("SLURM_EXPORT_ENV", "LC_CTYPE") if env is os.environ and is_coerced() else ("SLURM_EXPORT_ENV",)
+    kept = {key: value for key, value in env.items() if key not in ours}
     return Allocation(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, kept)
 
 

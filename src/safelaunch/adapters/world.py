@@ -131,9 +131,9 @@ class World:
         return Command(argv, env, deadline_s, cwd, self._pace, at_once=True)
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
-               facts: Mapping[str, Any]) -> AttemptProcess:
+               facts: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> AttemptProcess:
         """An attempt's processes on this host, started."""
-        return AttemptProcess.launch(local, number, arguments, env, facts)
+        return AttemptProcess.launch(local, number, arguments, env, facts, own)
 
     def adopt(self, local: Path, number: int) -> AttemptProcess | None:
         """An attempt's processes as an earlier supervisor on this host left them."""

@@ -17,6 +17,7 @@ class AttemptEnd(_Word):
     """How an attempt ended."""
 
     COMPLETED = "completed"       # exit code 0, and nobody had told it to end
+    LINKED = "linked"             # the same, and its script has submitted itself: the run goes on
     FAILED = "failed"             # by itself
     LOST = "lost"                 # with a node of it
     INTERRUPTED = "interrupted"   # with its job, or for want of a supervisor
@@ -25,6 +26,7 @@ class AttemptEnd(_Word):
     UNCONVERTED = "unconverted"   # or has failed, which costs no budget
 
 
+GOOD_ENDS = (AttemptEnd.COMPLETED, AttemptEnd.LINKED)   # there is no cause to look for
 BAD_ENDS = (AttemptEnd.FAILED, AttemptEnd.LOST)   # something is to be found out, and a restart costs budget
 
 

@@ -8,7 +8,7 @@ too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -183,7 +183,7 @@ def _attempt_ended(state: State, event: Event) -> State:
         return state
     how = str(event.data["how"])
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
-                            not_before=event.data.get("not_before"),
+                            not_before=event.data.get("not_before"), link=_mapping(event.data.get("link")),
                             is_log_read=event.data.get("log_read") is not False,
                             asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")))
     if how in BAD_ENDS:
@@ -288,6 +288,10 @@ def _ended_alone(state: State, event: Event) -> State:
 def _notified(state: State, event: Event) -> State:
     notices = state.notices.were_told(names_of(event.data["keys"]), event.t, names_of(event.data.get("failed", ())))
     return replace(state, notices=notices)
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    return value if isinstance(value, dict) else None
 
 
 def _time(value: Any) -> float | None:

@@ -17,6 +17,7 @@ class OwnScript(NamedTuple):
     open_mode: str | None = None
     signal: str | None = None
     args: tuple[str, ...] = ()
+    array: str = ""               # ARRAY_TASK of an array's task
 
     def traps_signal(self, text: str) -> bool:
         """Whether the shell of this script wants the signal before the time limit itself (sbatch(1), --signal=B:)."""

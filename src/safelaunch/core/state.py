@@ -56,7 +56,7 @@ class Attempt:
     started_t: float
     resume_step: int | None = None
     resume_path: str | None = None
-    ended: str | None = None            # completed | failed | stopped | lost | interrupted
+    ended: str | None = None            # completed | linked | failed | stopped | lost | interrupted
     ended_t: float | None = None
     exit_code: int | None = None
     not_before: float | None = None     # epoch s: Slurm could not start it, and is asked again then
@@ -84,6 +84,7 @@ class Attempt:
     resize: Resize | None = None        # it runs before_resize, for this
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
     reach: TrainingReach | None = None          # how far its training came, as its log says; None = that is not known
+    link: Mapping[str, Any] | None = None   # with which its script goes on (core.decide.links)
 
     @property
     def made_steps(self) -> bool:

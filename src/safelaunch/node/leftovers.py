@@ -37,9 +37,12 @@ class Claim:
     def holds(self, env: Mapping[str, str]) -> bool:
         """Whether a process with this environment was left behind by an earlier attempt."""
         run, _, rest = env.get("SAFELAUNCH_MARK", "").partition(".")
-        number = rest.rpartition(".")[2]
-        is_here = env.get("SLURMD_NODENAME", self.node) == self.node
-        return bool(self.run) and run == self.run and number.isdigit() and int(number) < self.attempt and is_here
+        job, _, number = rest.rpartition(".")
+        if env.get("SLURMD_NODENAME", self.node) != self.node:
+            return False
+        if env.get("SLURM_JOB_ID", job) != job:
+            return False   # of a job that the script has submitted, which inherits the mark
+        return bool(self.run) and run == self.run and number.isdigit() and int(number) < self.attempt
 
 
 def find(table: Mapping[int, proctable.Process], members: Iterable[int], claim: Claim,

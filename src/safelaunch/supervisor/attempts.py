@@ -23,7 +23,7 @@ from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.decide.trained import reach_of, tell_behind
-from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
+from safelaunch.core.endings import BAD_ENDS, GOOD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
@@ -46,7 +46,7 @@ from safelaunch.supervisor import (
 )
 from safelaunch.supervisor.diagnosing import foresee, judge_attempt
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.ownscript import exits_of_script, let_pass
+from safelaunch.supervisor.ownscript import exits_of_script, let_pass, take_link
 from safelaunch.supervisor.resized import output_path, remove_spent
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
@@ -105,12 +105,20 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     is_hook = action.resize is not None
     words = () if is_hook else keep_resume_args(lead, resume_point(lead, action))
     extra = _attempt_env(lead, facts, action.nodes)
+    own = None
+    if lead.plan.is_script and not lead.job.is_local:
+        from safelaunch.supervisor.standin import ScriptJob  # for a script
+
+        own = ScriptJob(lead, number, action.nodes)
+        words, extra = own.args if own.link else (), {**extra, **own.environ()}
+    env = {**(lead.job.env if own is None else own.env_of_job()), **extra, **_secrets(lead, number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
     lead.running.begins(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
     process = lead.world.launch(
-        lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)},
-        {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})})
+        lead.local, number, words, env,
+        {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
+        *([] if own is None else [own.facts()]))
     lead.running.is_launched(process, lead.now_s)
     lead.clock.hurries(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
     if not lead.had_eligible:
@@ -236,21 +244,23 @@ def close_attempt(lead: Leader) -> None:
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
+    how, link = take_link(lead, live, how)
     steps = [] if live.is_hook else _last_progress(lead, live, tail)
     for step in steps:
         lead.note(step)
     events: list[Event] = []
-    if how == AttemptEnd.COMPLETED and lead.plan.is_script and (failed := let_pass(lead)):
+    if how in GOOD_ENDS and lead.plan.is_script and (failed := let_pass(lead)):
         lead.tell("let_pass", f"{len(failed)} rank(s) of the script's last srun failed, and the script went on: "
                               f"{failed[0].text}", attempt=live.number)
     reach = None if live.is_hook or lead.process is None else _reach(lead, lead.process)
-    if how != AttemptEnd.COMPLETED:
+    if how not in GOOD_ENDS and (link is None or how != AttemptEnd.STOPPED):   # else the script has cancelled itself
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how, reach=reach)
     word = ended.of_hook(how) if live.is_hook else how
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=word, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
-                                    reach=None if reach is None else reach_of(reach)))
+                                    reach=None if reach is None else reach_of(reach),
+                                    **({} if link is None else {"link": link})))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:

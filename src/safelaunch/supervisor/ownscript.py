@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide import scriptends
+from safelaunch.core.decide import links, scriptends
 from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd
+from safelaunch.core.decide.seen import Live
+from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.model import Exit
 from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.supervisor.leader import Leader
+
+TERMED = (124, 130, 137, 143)   # by timeout(1), or of SIGINT, SIGKILL, SIGTERM
 
 
 def exits_of_script(lead: Leader) -> tuple[Exit, ...]:
@@ -14,9 +18,12 @@ def exits_of_script(lead: Leader) -> tuple[Exit, ...]:
     def hides() -> bool:
         from safelaunch.core.config.scriptcodes import looks_at_codes  # for a script that has hidden a failure
 
-        return not looks_at_codes(lead.plan.command)
+        return not is_planned and not looks_at_codes(lead.plan.command)
 
     process = lead.process
+    # `timeout 23h srun …; sbatch "$0"`: it has ended its ranks itself, and goes on.
+    bad = [guard.code for guard in lead.server.guards.values() if guard.code]
+    is_planned = process is not None and bool(process.links()) and set(bad) <= set(TERMED)
     words = ScriptWords(
         lead.attempt.nodes, (process.sruns() if process is not None else None) or [],
         lambda: process.tail().decode("latin-1") if process is not None else "")
@@ -31,3 +38,11 @@ def let_pass(lead: Leader) -> tuple[Exit, ...]:
 def _ends(lead: Leader) -> list[TaskEnd]:
     return [TaskEnd(guard.step, guard.ended_s, Exit(guard.node, guard.task % STEP_TASKS, guard.code, guard.signal))
             for guard in lead.server.guards.values() if guard.code is not None]
+
+
+def take_link(lead: Leader, live: Live, how: AttemptEnd) -> tuple[AttemptEnd, links.Link | None]:
+    """How a script's attempt ended, and with what it goes on, where it has submitted itself."""
+    if not lead.plan.is_script or lead.process is None or live.is_hook:
+        return how, None
+    is_limit = lead.ending == JobEnd.TIME_LIMIT or live.end_row == "limit_near"
+    return links.take(lead.process.links(), how, is_limit)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from safelaunch.adapters import durable
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.endings import GOOD_ENDS
 from safelaunch.core.report import drawing, shares
 from safelaunch.errors import UsageError
 from safelaunch.views import talk
@@ -72,7 +72,7 @@ def _draw(facts: ReportFacts) -> dict[str, str]:
     """The drawings by name; "" where there is nothing to draw."""
     since, until, spans = facts.public["since_t"], facts.public["until_t"], facts.spans
     marks = [(one.ended_t, f"{one.number}: {one.category or one.ended}") for one in facts.state.attempts
-             if one.ended_t is not None and one.ended != AttemptEnd.COMPLETED]
+             if one.ended_t is not None and one.ended not in GOOD_ENDS]
     nodes, uses = node_uses(facts.state)
     pace_flags = [(one["step"], f"from {_figure(one['from_s'])} s to {_figure(one['to_s'])} s a step")
                   for one in facts.public["pace_changes"]]

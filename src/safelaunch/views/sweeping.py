@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.resolve import Resolved
+from safelaunch.core.config.sweeps import ARRAY_JOB, ARRAY_TASK, array_id
 from safelaunch.core.plan import Plan
 from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
@@ -102,6 +103,12 @@ def _newest(wanted: Path) -> Run | None:
     return None if newest is None else runfolder.load(newest)
 
 
+def _number_array(config: dict[str, Any], array: str) -> None:
+    """Give a task of a script's array the number of its array."""
+    config["env"] = {**config["env"], ARRAY_JOB: array}
+    config["own"] = {**config.get("own", {}), "array": f"{array}_{config['sweep'][ARRAY_TASK]}"}
+
+
 class _LanePlace(Lane):
     """A point's place in its lane. The next one is made once this one's run is on disk. So a submission that is killed
     leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
@@ -192,6 +199,8 @@ class _Sweep:
             else:
                 sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
                                          "of": self._sweep.of}
+                if ARRAY_TASK in place.point.config["sweep"]:
+                    _number_array(place.point.config, array_id(self._sweep.id))
                 send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
                 try:
                     self._sent.append(pool.submit(self._send, place, send))

@@ -11,7 +11,7 @@ from safelaunch.core import jobstates, story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.endings import GOOD_ENDS
 from safelaunch.core.folding import HANDED_OVER
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
@@ -98,7 +98,7 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
     """That attempt; without a number the newest that did not end well, else the newest."""
     if number is not None:
         return next((attempt for attempt in attempts if attempt.number == number), None)
-    bad = [attempt for attempt in attempts if attempt.ended not in (None, AttemptEnd.COMPLETED)]
+    bad = [attempt for attempt in attempts if attempt.ended not in (None, *GOOD_ENDS)]
     return (bad or list(attempts))[-1] if attempts else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_words
-from safelaunch.core.config.scriptrefusals import find_refusals
+from safelaunch.core.config.scriptrefusals import find_refusals, find_submissions
 from safelaunch.core.config.slurmkeys import split_flags
 from tests.tables import each
 
@@ -20,13 +20,17 @@ WORDS = [
 REFUSED = [
     ("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\nsrun a\n", [3]),
     ("#!/bin/bash\n#SBATCH packjob\nsrun --het-group=0 a : --het-group=1 b\n", [2, 3]),
-    ("#!/bin/bash\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun a\n", [2]),
     ("#!/bin/bash\nagain() {\n  scontrol -v requeuehold \"$SLURM_JOB_ID\"\n}\n", [3]),
-    ("#!/bin/bash\nsrun a || sbatch --dependency=afterany:$SLURM_JOB_ID \\\n  \"$0\"\n", [2]),
-    ("#!/bin/bash\nsbatch -d singleton job.slurm\n", [2]),
-    ("#!/bin/bash\nexec sbatch ${BASH_SOURCE[0]}\n", [2]),
     ("#!/bin/bash\nsrun -n3 --multi-prog a.conf\n", [2]),
     ("#!/bin/bash\nx=$(/opt/slurm/bin/srun hostname)\n", [2]),
+]
+SUBMITS = [
+    ("trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun a\n", "job.slurm:2: scontrol requeue ends the script"),
+    ("srun a || sbatch --dependency=afterany:$SLURM_JOB_ID \\\n  \"$0\"\n", "job.slurm:2: submits itself"),
+    ("sbatch -d singleton job.slurm\n", "job.slurm:2: submits itself"),
+    ("exec sbatch ${BASH_SOURCE[0]}\n", "job.slurm:2: submits itself"),
+    ("ssh login01 sbatch job.slurm\n", "job.slurm:2: sbatch on another host"),
+    ("/usr/bin/sbatch \"$ME\"\n", "job.slurm:2: sbatch by its path"),
 ]
 LEFT = [
     "#!/bin/bash\n##SBATCH hetjob\n #SBATCH hetjob\nsrun a\n#SBATCH hetjob\n",
@@ -64,3 +68,11 @@ def test_what_would_start_a_second_job_or_pass_the_fence_is_refused_with_its_lin
 @each("text", LEFT)
 def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
     assert find_refusals(text, "job.slurm") == []
+
+
+@each(("text", "said"), SUBMITS)
+def test_a_submission_of_the_script_itself_is_said_with_its_line(text: str, said: str) -> None:
+    text = f"#!/bin/bash\n{text}"
+    assert not find_refusals(text, "job.slurm")
+    (note,) = find_submissions(text, "job.slurm")
+    assert note.startswith(said)

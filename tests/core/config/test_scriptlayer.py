@@ -50,7 +50,7 @@ def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> Non
 
     assert set(found.config["slurm"]) == {"nodes"}
     assert found.config["kill_switch"]["signal"] == "SIGUSR1"
-    assert [note.split(" ")[0] for note in found.notes[:3]] == [f"/work/job.slurm:{line}:" for line in (3, 4, 5)]
+    assert [note.split(" ")[0] for note in found.notes[:2]] == [f"/work/job.slurm:{line}:" for line in (4, 5)]
     assert "must load its newest checkpoint itself" in found.notes[-1]
 
 
@@ -182,7 +182,7 @@ def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
     ("#SBATCH -N 1\n#SBATCH --array=1-x\n", r":3:.*no array of tasks"),
     ("#SBATCH -N 1\n#SBATCH --array=0-9999\n", r":3:.*at most 1000 tasks"),
     ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*-- --export=ALL"),
-    ("#SBATCH -N 1\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\n", r":3:.*scontrol requeue"),
+    ("#SBATCH -N 1\ntrap 'scontrol requeuehold $SLURM_JOB_ID' USR1\n", r":3:.*safelaunch hold"),
     ("#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N 2\n", r":3:.*heterogeneous"),
     ("#SBATCH -N 1\nsrun --het-group=0 a\n", r":3:.*heterogeneous"),
     ("#SBATCH -N 1\n/usr/bin/srun a\n", r":3:.*srun by its path"),

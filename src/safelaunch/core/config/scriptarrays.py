@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from safelaunch.core.config.sweeps import ARRAY_TASK, MOST_POINTS
+from safelaunch.core.config.sweeps import ARRAY_JOB, ARRAY_TASK, MOST_POINTS
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Origin, plain, quoted
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")   # sbatch(1), --array
 _CHAIN = ("--array is left out: a chain of jobs is one run, which goes on in its next job by itself, until the "
           "training has ended")
-_SWEEP = ("--array is a sweep of {} runs, one for each " + ARRAY_TASK + " (docs/sweeps.md); SLURM_ARRAY_JOB_ID is not "
-          "set; one run alone: sweep=null{}")
+_SWEEP = ("--array is a sweep of {} runs, one for each " + ARRAY_TASK + " (docs/sweeps.md); " + ARRAY_JOB + " is the "
+          "same number for all; one run alone: sweep=null{}")
 
 
 def read_array(value: str, text: str, here: Origin) -> tuple[dict[str, Node], str]:
@@ -20,12 +20,18 @@ def read_array(value: str, text: str, here: Origin) -> tuple[dict[str, Node], st
     if at_once == 1 and not re.search(r"^\s*[^#\s].*SLURM_ARRAY_", text, re.MULTILINE):
         return {}, _CHAIN
     points = ListNode(tuple(quoted(str(task), here) for task in tasks), here)
-    counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
+    counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks), "STEP": _step(value)}
     env = {f"SLURM_ARRAY_TASK_{name}": quoted(str(count), here) for name, count in counts.items()}
     entries: dict[str, Node] = {"sweep": MappingNode({ARRAY_TASK: points}, here), "env": MappingNode(env, here)}
     if at_once is not None:
         entries["max_parallel"] = plain(str(at_once), here)
     return entries, _SWEEP.format(len(tasks), "" if at_once is None else " max_parallel=null")
+
+
+def _step(value: str) -> int:
+    """SLURM_ARRAY_TASK_STEP: that of one range, else 1, as Slurm has it."""
+    found = _PART.fullmatch(value.partition("%")[0])
+    return int(found[3] or 1) if found else 1
 
 
 def _parse(value: str) -> tuple[list[int], int | None]:

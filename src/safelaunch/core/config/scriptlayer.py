@@ -15,7 +15,7 @@ from safelaunch.core.config.sbatchlines import read_sbatch_lines
 from safelaunch.core.config.sbatchoptions import OPTIONS, GivenOption, why_refused
 from safelaunch.core.config.scriptarrays import read_array
 from safelaunch.core.config.scriptpath import STDIN
-from safelaunch.core.config.scriptrefusals import find_refusals
+from safelaunch.core.config.scriptrefusals import find_refusals, find_submissions
 from safelaunch.core.config.scriptwarnings import find_warnings
 from safelaunch.core.config.slurmkeys import UNKNOWN, key_of, literal, node_of, split_flags
 from safelaunch.core.config.wrapperlines import read_wrapper_lines
@@ -25,11 +25,10 @@ from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 # What of a script's options safelaunch does itself: no reason to refuse it, but said.
-_LOG = "the log of each attempt is kept in the run folder: safelaunch logs"
 _RESTART = "safelaunch restarts the run itself"
 _TALK = "safelaunch says what it does, and the job's id"
 LEFT_OUT: dict[str, str] = {
-    "output": _LOG, "error": _LOG, "open-mode": _LOG, "requeue": _RESTART, "no-requeue": _RESTART,
+    "requeue": _RESTART, "no-requeue": _RESTART,
     "no-kill": "safelaunch sets it always",
     "signal": "before the time limit safelaunch sends kill_switch.signal to the training's processes that handle it",
     "get-user-env": "the environment of the submission is kept",
@@ -39,7 +38,7 @@ LEFT_OUT: dict[str, str] = {
     "ignore-pbs": "no #PBS or #BSUB line is read",
 }
 OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: core.plan.OwnScript
-_OURS = frozenset((*LEFT_OUT, "job-name", "export", "array"))
+_OURS = frozenset((*LEFT_OUT, *OWN, "export", "array"))
 # What to write instead in a script, where it is not what to write in train.yaml.
 _REFUSED = {
     "input": "the script's standard input is empty; write `< FILE` behind the command in the script that reads it",
@@ -82,7 +81,7 @@ def read_script(text: str, layer: str, file: str, later: Iterable[GivenOption] =
                                 "name": quoted(_name(file), place)}
     later_names = frozenset(one.name for one in later)
     lines = list(_options(text, layer, file))
-    notes = find_warnings(text, file)
+    notes = [*find_submissions(text, file), *find_warnings(text, file)]
     if not {"ignore-pbs"} & {*later_names, *(one.name for one in lines)}:
         wrapped = read_wrapper_lines(text, layer, file)
         lines, notes = [*lines, *wrapped.options], [*notes, *wrapped.notes]
@@ -144,6 +143,8 @@ def _take(one: GivenOption, text: str) -> tuple[dict[str, Node], str]:
         raise ValueError(one.fault)
     if one.name == "job-name":
         return {"name": quoted(_name(value), here)}, ""
+    if one.name in ("output", "error", "open-mode"):
+        return {}, ""   # a link to the log of the newest attempt (link_output in job.sbatch)
     if one.name == "export":
         return _read_export(value, here)
     if one.name == "array":

@@ -11,6 +11,7 @@ from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
 from safelaunch.core.records import NamedTuple
 
+ARRAY_JOB = "SLURM_ARRAY_JOB_ID"
 ARRAY_TASK = "SLURM_ARRAY_TASK_ID"   # of a user's own script; "task" in names of runs
 MOST_POINTS = 1000   # as MaxArraySize of slurm.conf(5) by default: beyond it somebody has made a mistake
 _RANGE = r"([0-9]{1,9})-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?"
@@ -19,6 +20,11 @@ _MOST_NAME, _LEAST_SUFFIX = 64, 24   # of keys.NAME_PATTERN; so much of it is le
 _NOT_VARIED = frozenset(("version", "name", "sweep", "max_parallel", "cluster", "script"))
 
 PointValues = dict[str, Scalar]
+
+
+def array_id(sweep: str) -> str:
+    """The number by which a script's tasks know their array: the same for all of a sweep, and above all of Slurm's."""
+    return str(900_000_000 + int(sweep, 16) % 99_999_999)
 
 
 class SweepPoint(NamedTuple):

@@ -54,7 +54,10 @@ def _killed_by_person(state: State, seen: Observation, plan: Plan) -> Action | N
 
 
 def _cancelled(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """scancel by a person is final; by Slurm (limit, preemption, requeue) it is not."""
+    """scancel by a person, or by the script, is final; by Slurm (limit, preemption, requeue) it is not."""
+    link = state.attempt.link if state.attempt is not None else None
+    if link is not None and link.get("kind") == "cancel":
+        return Finish(RunEnd.STOPPED, STOPPED, "the script has cancelled its own job (scancel)")
     return Finish(RunEnd.STOPPED, STOPPED, "the job was cancelled by a person (scancel)") if (
         seen.ending == JobEnd.CANCELLED) else None
 
@@ -246,6 +249,8 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
         at = f"the start: {none}"
     else:
         at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
+    if last.ended == AttemptEnd.LINKED:
+        return Launch(nodes, f"attempt {last.number} has ended, and its script goes on with its next link")
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
                          f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}")
 

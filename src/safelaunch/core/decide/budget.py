@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
-from safelaunch.core.decide import nanback
+from safelaunch.core.decide import links, nanback
 from safelaunch.core.decide.blame import is_held
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.trained import behind_training, has_failed_again, tell_done
@@ -39,6 +39,8 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
     if last is not None and (nan := state.had_nan(last.number)) is not None and plan.on_nan in (
             "stop", "previous_checkpoint"):
         return _nan(nan) if plan.on_nan == "stop" else _nan_again(state, last, nan) or _run_budgets(state, plan)
+    if (why := links.why_no_more(state, max(1, plan.restart.max_without_progress))) is not None:
+        return GiveUp("links", FAILED_FOR_GOOD, why)
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
     if last.asked_row == "step_stuck":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.endings import BY_PERSON, AttemptEnd
+from safelaunch.core.endings import BY_PERSON, GOOD_ENDS, AttemptEnd
 from safelaunch.core.model import STOPS
 
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
@@ -56,7 +56,7 @@ def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
 
 def of_hook(how: AttemptEnd) -> AttemptEnd:
     """The same of an attempt that has run before_resize: it completes no run, and a failure of it costs no budget."""
-    return {AttemptEnd.COMPLETED: AttemptEnd.CONVERTED, AttemptEnd.FAILED: AttemptEnd.UNCONVERTED}.get(how, how)
+    return {**dict.fromkeys(GOOD_ENDS, AttemptEnd.CONVERTED), AttemptEnd.FAILED: AttemptEnd.UNCONVERTED}.get(how, how)
 
 
 def _ended_well(live: Live) -> bool:

@@ -12,7 +12,8 @@ from safelaunch.core.state import Attempt
 
 START, END = "--- attempt ", " ---"   # what a program finds such a line by; docs/verbs.md promises both
 MOST_WHY_CHARS = 160
-_ENDED: dict[str, str] = {AttemptEnd.COMPLETED: "completed", AttemptEnd.FAILED: "failed",
+_ENDED: dict[str, str] = {AttemptEnd.COMPLETED: "completed", AttemptEnd.LINKED: "ended",
+                          AttemptEnd.FAILED: "failed",
                           AttemptEnd.LOST: "was lost with a node", AttemptEnd.INTERRUPTED: "was interrupted",
                           AttemptEnd.STOPPED: "was stopped", AttemptEnd.CONVERTED: "converted the checkpoint",
                           AttemptEnd.UNCONVERTED: "did not convert the checkpoint"}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from safelaunch.core.endings import GOOD_ENDS, AttemptEnd
 from safelaunch.core.plaintext import clean
 from safelaunch.core.report.curves import Curve, thin
 from safelaunch.core.report.shares import KINDS, START, Span
@@ -122,7 +123,7 @@ def staircase(tracks: Sequence[Track], spans: Sequence[Span], checkpoints: Seque
         points = _steps_of(track, first_t.get(track.number, track.started_t), most)
         drawn += [_lost(track, points, after.resume_step, x, y)] if after is not None else []
         drawn.append(_line(((x.at(t), y.at(step)) for t, step in points), "steps"))
-        if track.ended_t is not None and track.why not in ("completed", "stopped"):
+        if track.ended_t is not None and track.why not in (*GOOD_ENDS, AttemptEnd.STOPPED):
             at_x, at_y = x.at(track.ended_t), y.at(track.last_step)
             drawn.append(f'<path class="end" d="M{at_x - 5:g},{at_y - 5:g}l10,10m0,-10l-10,10">'
                          f"<title>attempt {track.number} {words(track.why)} at step {track.last_step}</title></path>")

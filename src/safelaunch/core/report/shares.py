@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.endings import GOOD_ENDS
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
 from safelaunch.core.records import NamedTuple
@@ -157,7 +157,7 @@ def _within(track: Track, end_t: float, high: int, pace_s: float | None, has_hun
     if not track.points:
         return [Span(HANG if has_hung else START, start_t, end_t, number)]
     first_t = _clip(when_reached(track, min(track.resume_step + 1, track.points[0][1]), pace_s), start_t, end_t)
-    is_smooth = track.ended_t is None or track.why == AttemptEnd.COMPLETED
+    is_smooth = track.ended_t is None or track.why in GOOD_ENDS
     last_t = end_t if is_smooth and not has_hung else _clip(last_step_t(track), first_t, end_t)
     again_t = first_t
     if high > track.resume_step:

@@ -60,7 +60,7 @@ from safelaunch.node.guard.processes import (
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS, step_range
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
-from safelaunch.node.host import short_host
+from safelaunch.node.host import is_coerced, short_host
 from safelaunch.node.light import LATER, signal, suppress
 
 TYPE_CHECKING = False
@@ -87,7 +87,8 @@ def main(argv: list[str]) -> int:
         import_rest()
         sys.stdout.write(json.dumps(sweep(argv[1], float(argv[2]))) + "\n")
         return 0
-    env = {key: value for key, value in os.environ.items() if key not in PRIVATE}
+    ours = (*PRIVATE, "LC_CTYPE") if is_coerced() else PRIVATE
+    env = {key: value for key, value in os.environ.items() if key not in ours}
     try:
         guard = TaskGuard(os.environ)
         if not is_nodes_own():   # its modules may lie in a folder that freezes

@@ -171,9 +171,11 @@ def sweep(mark: str, grace_s: float) -> dict[str, Any]:
 def marked(mark: str, node: str) -> list[int]:
     """Pids of living processes with this mark in their environment (only one's own are readable) and of this node.
 
-    The node's name counts because several nodes can share one process table: a sandbox, or slurmds with `-N`.
+    The node's name counts because several nodes can share one process table: a sandbox, or slurmds with `-N`. The
+    job's number does because a job that a script submits inherits the mark.
     """
     mine, pids = os.getpid(), []
+    job = mark.partition(".")[2].rpartition(".")[0]   # RUN.JOB.ATTEMPT
     for pid, (state, _) in processes().items():
         if pid == mine or state in ("Z", "X"):
             continue
@@ -181,6 +183,8 @@ def marked(mark: str, node: str) -> list[int]:
             words = environ.read().split(b"\0")
             where = [word for word in words if word.startswith(b"SLURMD_NODENAME=")]
             is_here = not node or not where or where[0] == b"SLURMD_NODENAME=" + node.encode()
-            if is_here and b"SAFELAUNCH_MARK=" + mark.encode() in words:
+            own = b"SLURM_JOB_ID=" + job.encode()
+            is_other = bool(job) and any(word.startswith(b"SLURM_JOB_ID=") and word != own for word in words)
+            if is_here and not is_other and b"SAFELAUNCH_MARK=" + mark.encode() in words:
                 pids.append(pid)
     return pids

@@ -7,7 +7,7 @@ that safelaunch itself has sent are echoes (`ECHOES`), wherever they come from.
 from __future__ import annotations
 
 from safelaunch.core.categories import advice
-from safelaunch.core.endings import ENDED_BY, JOB_ENDS, AttemptEnd
+from safelaunch.core.endings import ENDED_BY, GOOD_ENDS, JOB_ENDS, AttemptEnd
 from safelaunch.core.why.findings import EndFacts
 from safelaunch.core.why.verdict import Verdict
 
@@ -22,7 +22,7 @@ _OF_ROW = {"limit_near": ("time_limit", 1.0), "took_over": ("unknown", 0.3), "un
 
 def judge_end(end: EndFacts) -> Verdict | None:
     """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
-    if end.how == AttemptEnd.COMPLETED:
+    if end.how in GOOD_ENDS:
         return _verdict("none", 0.95, "every task ended with exit code 0")
     is_known = end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row in (
         "lost_progress", "nan", "step_stuck")

@@ -1,0 +1,47 @@
+"""What stands for sbatch, scontrol, squeue, sacct and scancel in a user's own script, on this node's own disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safelaunch.node.standin import links
+from safelaunch.node.standin.ownjob import FACTS, NAMES
+
+TEXT = "slurm_script.next"   # the script as it is by now
+MAIN = Path(__file__).parent.parent / "node" / "standin" / "main.py"
+# A shell's start is a fifth of Python's, and where Python cannot start the real command still runs.
+_STUB = """#!/bin/sh
+here=${{0%/*}}
+[ -x {python} ] && [ -r {main} ] && exec {python} -I -S {main} "$here" {name} "$@"
+PATH=$(printf %s ":$PATH:" | sed "s|:$here:|:|g")
+exec {name} "$@"
+"""
+
+
+def put(local: Path, own: Mapping[str, Any]) -> None:
+    """Make the stubs, beside the one of srun, with the facts of the attempt; without them the script runs as well."""
+    folder = local / "bin"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for name in NAMES:
+            stub = folder / name
+            if not stub.exists():
+                python, main = shlex.quote(sys.executable), shlex.quote(str(MAIN))
+                stub.write_text(_STUB.format(python=python, main=main, name=name))
+                stub.chmod(0o700)
+        (local / TEXT).write_text(str(own.get("text", "")), errors="surrogateescape")
+        draft = folder / f"{FACTS}.{os.getpid()}"
+        draft.write_text(json.dumps({**own, "text": ""}))
+        draft.replace(folder / FACTS)
+
+
+def read_links(local: Path, attempt: int) -> list[dict[str, Any]]:
+    """What the script has asked to go on with."""
+    return links.read(links.path_of(str(local), attempt))

@@ -1,0 +1,146 @@
+"""One of Slurm's commands as the script means it. Standard library, Python 3.9.
+
+Whatever goes wrong here, the real command runs as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from safelaunch.node.host import is_coerced
+from safelaunch.node.light import suppress
+from safelaunch.node.standin import links as kept
+from safelaunch.node.standin import sbatchcall
+from safelaunch.node.standin.ownjob import OwnJob, become, find_real, open_own, say
+from safelaunch.node.standin.submission import sbatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Optional
+
+CAUGHT_UP_S, LOOK_S = 2.0, 0.005   # for the pump, which copies the log 20 ms later
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit code; does not return where the real command takes this process's place."""
+    bin_dir, name, words = argv[0], argv[1], list(argv[2:])
+    if is_coerced():
+        del os.environ["LC_CTYPE"]
+    try:
+        own = open_own(bin_dir, name, words)
+        code = None if own is None else _ACTS[name](own)
+        sys.stdout.flush()
+    except Exception as error:   # noqa: BLE001 - the script's own command matters more
+        if os.environ.get("SAFELAUNCH_STANDIN_DEBUG"):
+            sys.stderr.write("safelaunch: %s: %r\n" % (name, error))
+        code = None
+    return become(find_real(bin_dir, name), words, os.environ) if code is None else code
+
+
+def scontrol(own: OwnJob) -> Optional[int]:
+    """`show job` as sbatch would have it, and `requeue` of this job: it starts again."""
+    from safelaunch.node.standin import scontroltext
+
+    asked = scontroltext.ScontrolWords(own.words)
+    if asked.is_requeue and own.job in asked.ids:
+        if not own.links or own.links[0]["kind"] != "requeue":
+            link = {"id": kept.new_id(own.facts["attempt"], own.links), "kind": "requeue", "when": sbatchcall.ANY}
+            kept.write(own.links_file, [link])
+        say(own, "scontrol requeue: the script ends, and is started again in this run")
+        others = [one for one in asked.ids if one != own.job]
+        code = own.ask([*asked.options, "requeue", ",".join(others)])[0] if others else 0
+        end_script(int(os.environ["SAFELAUNCH_ROOT"]))
+        return code
+    if not asked.is_jobs or not (not asked.ids or own.job in asked.ids or set(own.link_ids) & set(asked.ids)):
+        return None
+    await_log(own)
+    link_ids = [one for one in asked.ids if one in own.link_ids]
+    code, text = own.ask([*asked.options, "show", "job", own.job] if link_ids else own.words)
+    change = scontroltext.json_as_sbatch_has_it if asked.is_json else scontroltext.as_sbatch_has_it
+    try:
+        told = change(text, own.job, own.hidden, own.shown)
+        told = scontroltext.of_link(told, own.job, link_ids[0], own.facts["pending"]) if link_ids else told
+    except (ValueError, KeyError, TypeError, AttributeError):
+        told = text
+    write(told)
+    return code
+
+
+def await_log(own: OwnJob) -> None:
+    """Wait until the log that the script sees has all that was written: it may read it next."""
+    end_s = time.monotonic() + CAUGHT_UP_S
+    while time.monotonic() < end_s and size_of(own.facts["log"]) < size_of(own.facts["spool"]):
+        time.sleep(LOOK_S)
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def squeue(own: OwnJob) -> Optional[int]:
+    """The own job by the script's own name, without the run's next one."""
+    from safelaunch.node.standin import squeuetext
+
+    query = squeuetext.Query(own.words, os.environ)
+    if query.is_other:
+        return None
+    shown = {"j": own.shown["JobName"], "o": own.shown["Command"]}
+    code, text = own.ask(query.ask(own.shown["JobName"], own.hidden, own.link_ids))
+    if code:   # what it did not take may be ours
+        return None
+    write(squeuetext.as_sbatch_has_it(text, own.job, own.hidden, shown, query))
+    return code
+
+
+def sacct(own: OwnJob) -> Optional[int]:
+    """The own job by the script's own name."""
+    from safelaunch.node.standin import squeuetext
+
+    code, text = own.ask(squeuetext.with_hidden_name(own.words, own.shown["JobName"], own.hidden))
+    write(squeuetext.names_as_sbatch_has_them(text, own.hidden, own.shown["JobName"]))
+    return code
+
+
+def scancel(own: OwnJob) -> Optional[int]:
+    """Take back a next link, or end this job, which is no person's cancel; other jobs are Slurm's."""
+    if own.words == [own.job]:
+        kept.write(own.links_file, [*own.links, {"id": "", "kind": "cancel", "when": "cancel"}])
+        end_script(int(os.environ["SAFELAUNCH_ROOT"]))
+        return 0
+    taken = set(own.words) & set(own.link_ids)
+    if not taken:
+        return None
+    kept.write(own.links_file, [link for link in own.links if link["id"] not in taken])
+    left = [word for word in own.words if word not in taken]
+    return own.ask(left)[0] if any(not word.startswith("-") for word in left) else 0
+
+
+def end_script(root: int) -> None:
+    """TERM to all that the script has started on this node, and to the script, as scancel does."""
+    mine, todo, found = os.getpid(), [root], []
+    while todo:
+        pid = todo.pop()
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            born = [int(word) for word in file.read().split()]
+        found += born
+        todo += born
+    for pid in found:   # the script first: the end of what it waits for must not lead it on
+        with suppress(ProcessLookupError):
+            if pid != mine:
+                os.kill(pid, signal.SIGTERM)
+
+
+def write(text: str) -> None:
+    """To stdout, byte for byte."""
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+
+
+_ACTS = {"sbatch": sbatch, "scontrol": scontrol, "squeue": squeue, "sacct": sacct, "scancel": scancel}

@@ -1,0 +1,86 @@
+"""What `scontrol show job` says of the run's own job, as it would say it under sbatch.
+
+Pure; standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_VALUED = ("-M", "--clusters", "-u", "--uid", "--federation")
+_NEXT = r"(?=\n|\s+[A-Z][A-Za-z/:]*=|\Z)"
+
+
+class ScontrolWords:
+    """A scontrol command line: its options, the subcommand's words, and of `show job` or `requeue` the ids."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.options: list[str] = []
+        self.words: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            if word.startswith("-") and word != "-":
+                self.options.append(word)
+                if word in _VALUED:
+                    self.options.append(next(rest, ""))
+            else:
+                self.words.append(word)
+        verb, what, *ids = [*self.words, "", ""][:max(2, len(self.words))]
+        self.is_show = len(verb) > 1 and "show".startswith(verb.lower())
+        entity, equals, value = what.partition("=")
+        self.is_jobs = self.is_show and entity.lower() in ("j", "jo", "job", "jobs", "jobi", "jobid")
+        self.ids = [one for word in ([value, *ids] if equals else ids) for one in word.split(",") if one]
+        self.is_requeue = verb.lower() == "requeue"
+        if self.is_requeue:
+            self.ids = [one.partition("=")[2] or one for word in self.words[1:] for one in word.split(",")
+                        if one.lower() not in ("incomplete", "job", "jobid", "")]
+        self.is_json = any(option.startswith("--json") for option in self.options)
+
+
+def as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str]) -> str:
+    """The records of jobs, that of `job` with these facts ("JobName": …); without other jobs of the name `hidden`."""
+    records = re.split(r"(?m)^(?=JobId=)", text)
+    kept = [records[0]]
+    for record in records[1:]:
+        if re.match(r"JobId=%s(?!\d)" % re.escape(job), record):
+            kept.append(_with_facts(record, facts))
+        elif not re.match(r"JobId=\S+.* JobName=%s(?=\s)" % re.escape(hidden), record):
+            kept.append(record)
+    return "".join(kept)
+
+
+def _with_facts(record: str, facts: Mapping[str, str]) -> str:
+    for name, value in facts.items():
+        pattern = r"(?P<start>(?:^|\s)%s=).*?%s" % (re.escape(name), _NEXT)
+        record = re.sub(pattern, lambda found, value=value: found["start"] + value, record, count=1)  # type: ignore[misc]
+    return record
+
+
+def of_link(record: str, job: str, link: str, state: str) -> str:
+    """A link's record, made of the own job's, for whose end it waits in this `state`."""
+    facts = {"JobState": state, "Reason": "Dependency", "Dependency": "afterany:%s(unfulfilled)" % job,
+             "RunTime": "00:00:00", "StartTime": "Unknown", "EndTime": "Unknown", "NodeList": "(null)",
+             "BatchHost": "", "Restarts": "0"}
+    return _with_facts(record.replace("JobId=%s" % job, "JobId=%s" % link, 1), facts)
+
+
+def json_as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str]) -> str:
+    """The same of --json."""
+    data = json.loads(text)
+    names = {"JobName": "name", "Command": "command", "StdOut": "standard_output", "StdErr": "standard_error"}
+    jobs = []
+    for one in data.get("jobs", ()):
+        if str(one.get("job_id")) == job:
+            one.update({names[name]: value for name, value in facts.items() if name in names})
+            if "Restarts" in facts:
+                one["restart_cnt"] = int(facts["Restarts"])
+        elif one.get("name") == hidden:
+            continue
+        jobs.append(one)
+    data["jobs"] = jobs
+    return json.dumps(data, indent=2) + "\n"

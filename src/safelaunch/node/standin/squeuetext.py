@@ -1,0 +1,151 @@
+"""What squeue and sacct say of the run's own job, as they would say it under sbatch.
+
+squeue is asked with a mark around each name and command of a job, and the widths that were asked for are kept here:
+with 8 columns the name of a run's job is cut where the run's id begins. Pure; standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Optional
+
+MARK, END = "\x1e", "\x1f"
+_HEAD = MARK + "%A" + END + "%j" + END
+_FIELD = re.compile(r"%(\.?)(\d*)([a-zA-Z])")
+_CALLED = {"j": "NAME", "o": "COMMAND"}
+# Source: squeue(1), 22.05.
+_DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+_VALUED = "ALMOUnopqRStuwi"
+_LONG_VALUED = ("account", "clusters", "format", "Format", "licenses", "name", "nodelist", "partition", "qos",
+                "reservation", "sort", "state", "states", "user", "users", "iterate", "priority-x")
+
+
+class Query:
+    """squeue's words: its format where it has one, and the names it asks for; `is_other`: it is left as it is."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        self.words: list[str] = []     # without the format
+        self.format: Optional[str] = None
+        self.is_other = self.is_headless = self.is_long = self.is_start = self.asks_by_id = False
+        left = list(words)
+        while left:
+            self._take(left.pop(0), left)
+        self.is_other = self.is_other or ("SQUEUE_FORMAT2" in env and self.format is None)
+        if self.format is None:
+            self.format = env.get("SQUEUE_FORMAT") or (
+                _START if self.is_start else _LONG if self.is_long else _DEFAULT)
+
+    def _take(self, word: str, left: list[str]) -> None:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals and name in _LONG_VALUED and left:
+                value = left.pop(0)
+            self._note(name, value, "--%s=%s" % (name, value) if value or equals else word)
+        elif word.startswith("-") and len(word) > 1:
+            letters = word[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                value = ""
+                if letter in _VALUED:
+                    value, letters = letters or (left.pop(0) if left else ""), ""
+                elif letter in "js":
+                    value, letters = letters, ""
+                self._note(letter, value, "-%s%s" % (letter, value))
+        else:
+            self.words.append(word)
+
+    def _note(self, name: str, value: str, word: str) -> None:
+        if name in ("o", "format"):
+            self.format = value
+            return
+        self.is_other |= name in ("O", "Format", "i", "iterate", "s", "steps", "json", "yaml", "V", "version", "help",
+                                  "usage")
+        self.is_headless |= name in ("h", "noheader")
+        self.is_long |= name in ("l", "long")
+        self.is_start |= name == "start"
+        self.asks_by_id |= name in ("j", "jobs")
+        self.words.append("--name=%s" % value if name == "n" else word)
+
+    def ask(self, name: str, hidden: str, links: Sequence[str]) -> list[str]:
+        """The words for the real squeue: the job is asked for by its own name, too; links are unknown to Slurm."""
+        words = []
+        for word in self.words:
+            if word.startswith("--name=") and name in word[7:].split(","):
+                word += "," + hidden
+            words += _less(word, links)
+        assert self.format is not None
+        return [*words, "--format=" + _HEAD + _FIELD.sub(
+            lambda found: MARK + found[3] + "%" + found[3] + END if found[3] in _CALLED else found[0], self.format)]
+
+    def widths(self) -> list[tuple[str, bool, int]]:
+        """(letter, right-justified, width or 0) of each marked field."""
+        assert self.format is not None
+        return [(found[3], bool(found[1]), int(found[2] or 0)) for found in _FIELD.finditer(self.format)
+                if found[3] in _CALLED]
+
+
+def _less(word: str, links: Sequence[str]) -> list[str]:
+    head, ids = re.fullmatch(r"(-j|--jobs=|)(.*)", word, re.DOTALL).groups()   # type: ignore[union-attr]
+    if not links or not set(ids.split(",")) & set(links):
+        return [word]
+    kept = ",".join(one for one in ids.split(",") if one not in links)
+    return [head + (kept or "4294967293")]   # no job has it
+
+
+def as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str], query: Query) -> str:
+    """squeue's answer to `query.ask`, in the form that was asked for: the own job with its `facts` (by letter)."""
+    lines = []
+    for number, line in enumerate(text.split("\n")):
+        start, mark, rest = line.partition(MARK)
+        if not mark:
+            lines.append(line)
+            continue
+        id, name, body = [*rest.split(END, 2), "", ""][:3]
+        if name == hidden and id != job and not query.asks_by_id:
+            continue   # the run's next job, which under sbatch is not there
+        is_header = number == 0 and not query.is_headless and id == "JOBID"
+        lines.append(start + _line(body, facts if id == job else {}, query, is_header, (name, hidden)))
+    return "\n".join(lines)
+
+
+def _line(body: str, facts: Mapping[str, str], query: Query, is_header: bool, names: tuple[str, str]) -> str:
+    parts = body.split(MARK)
+    for index, (letter, is_right, width) in enumerate(query.widths(), 1):
+        value, _, rest = parts[index][1:].partition(END)
+        if not is_header:
+            value = facts.get(letter, value)
+        value = value[:width] if width else value
+        parts[index] = (value.rjust(width) if is_right else value.ljust(width)) + rest
+    return "".join(parts)
+
+
+def names_as_sbatch_has_them(text: str, hidden: str, name: str) -> str:
+    """sacct's answer: the run's job by the script's own name, in columns of the same width."""
+    def whole(found: re.Match[str]) -> str:
+        said = found[0]
+        if len(said) < len(hidden) and not said.endswith("+"):
+            return said
+        is_column = (found.start() > 0 and text[found.start() - 1] == " ") or said.endswith("+")
+        return name.rjust(len(said)) if is_column and len(name) <= len(said) else name
+
+    shortest = len(name) + 2
+    starts = "|".join(re.escape(hidden[:length]) + r"\+" for length in range(len(hidden) - 1, shortest - 1, -1))
+    return re.sub(re.escape(hidden) + ("|" + starts if starts else ""), whole, text)
+
+
+def with_hidden_name(words: Sequence[str], name: str, hidden: str) -> list[str]:
+    """sacct's words, which ask for the job by its own name, too."""
+    changed = []
+    for number, word in enumerate(words):
+        before = words[number - 1] if number else ""
+        head, equals, value = word.partition("=")
+        is_named = (head == "--name" and equals) or before in ("--name",)
+        names = value if equals else word
+        changed.append(word + "," + hidden if is_named and name in names.split(",") else word)
+    return changed

@@ -1,0 +1,49 @@
+"""The name of a script's output, against what slurmd 22.05 made of the same patterns (job 24004, node n0, sl-alice)."""
+
+from __future__ import annotations
+
+from safelaunch.core.outputname import JobNames, default_pattern, expand, is_named_in
+from tests.tables import each
+
+ALONE = JobNames("24004", "na me.x", "sl-alice", "n0")
+TASK = JobNames("24031", "wrap", "sl-alice", "n0", "24030", "2")
+
+
+@each(("pattern", "name"), [
+    ("a-%j.out", "a-24004.out"),
+    ("a-%A_%a.out", "a-24004_4294967294.out"),
+    ("a-%6j-%3a.out", "a-024004-4294967294.out"),
+    ("a-%J.out", "a-24004.out"),
+    ("a-%x.out", "a-na me.x.out"),
+    ("a-%u.%N.%n.%t.%s", "a-sl-alice.n0.0.0.batch"),
+    ("a-%b-%q-%i-%r-%W.out", "a-%b-%q-%i-%r-%W.out"),
+    ("a-%3b.out", "a-3b.out"),
+    ("a-%%j.out", "a-%j.out"),
+    ("a\\%j.out", "a%j.out"),
+    ("a-%12j.out", "a-0000024004.out"),
+    ("a-%0j.out", "a-24004.out"),
+    ("a-%010t.out", "a-0000000000.out"),
+    ("a-%10x-%5N", "a-na me.x-n0"),
+    ("a-%", "a-%"),
+    ("a-%5", "a-5"),
+    ("/dev/null", "/dev/null"),
+])
+def test_the_name_is_the_one_that_slurmd_makes(pattern: str, name: str) -> None:
+    assert expand(pattern, ALONE) == name
+
+
+def test_a_task_of_an_array_has_both_numbers() -> None:
+    assert expand("x-%A_%a-%3a-%j-%J-%5A.out", TASK) == "x-24030_2-002-24031-24031-24030.out"
+    assert expand(default_pattern(True), TASK) == "slurm-24030_2.out"
+    assert expand(default_pattern(False), ALONE) == "slurm-24004.out"
+
+
+@each(("code", "pattern", "is_named"), [
+    ("mv slurm-${SLURM_JOB_ID}.out results/", "slurm-%j.out", True),
+    ("LOG=$(scontrol show job $ID | grep -oP 'StdOut=\\K\\S+')", "x-%j", True),
+    ("grep -q done logs/train-$SLURM_JOB_ID.log", "logs/train-%j.log", True),
+    ("#SBATCH -o logs/train-%j.log\nsrun python train.py", "logs/train-%j.log", False),
+    ("srun python a.py", "%j", False),
+])
+def test_a_script_that_reads_its_own_output_is_known(code: str, pattern: str, is_named: bool) -> None:
+    assert is_named_in(code, [pattern]) == is_named
