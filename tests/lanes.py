@@ -18,7 +18,8 @@ TESTS = Path(__file__).parent
 # Where the long tests are, the longest first (140, 110, 105 s): what is begun last should be short, or one worker ends
 # alone.
 WAITING = ("drills/test_phases", "drills/test_watch", "drills/test_hangs", "drills/test_outages",
-           "drills/test_clusters", "drills/test_handover", "drills/test_via", "drills/test_examples", "drills",
+           "drills/test_clusters", "conformance/test_conformance", "drills/test_handover", "drills/test_via",
+           "drills/test_examples", "drills",
            "sandbox")
 COMPUTING = ("test_package", "examples", "adapters", "templates", "commands", "odd", "node", "supervisor", "simulation",
              "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")

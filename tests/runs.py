@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -64,6 +64,13 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def installation(slurm_here: None) -> Iterator[Installation]:
+    """The checkout as `installed` makes it reachable."""
+    with installed() as found:
+        yield found
+
+
+@contextmanager
+def installed() -> Iterator[Installation]:
     """The checkout and its interpreter where sl-alice can reach them: a bind mount when they lie in a closed folder."""
     python = Path(sys.executable)
     if not _can_run(python, "-c", "import sys"):

@@ -96,6 +96,15 @@ def test_later_attempts_overlap_unless_the_user_divides_the_job_himself(srun: Sr
     assert "--overlap" not in srun("hostname", SAFELAUNCH_ATTEMPT="2", SAFELAUNCH_OVERLAP="no")
 
 
+def test_options_that_srun_reads_from_variables_count_as_those_of_its_command_line(srun: Srun) -> None:
+    assert srun("hostname", SRUN_EXPORT_ENV="PATH,B")[2].startswith("--export=PATH,B,SAFELAUNCH_MARK,")
+    assert srun("hostname", SRUN_EXPORT_ENV="ALL", SLURM_EXPORT_ENV="NONE")[2] == "--export=ALL"
+    assert srun("--export=ALL", "hostname", SLURM_EXPORT_ENV="NONE")[3] == "--export=ALL"   # the last one counts
+    assert srun("hostname", SLURM_LABELIO="1")[1] == "bare=yes"
+    assert srun("hostname", SLURM_STDOUTMODE="x.log")[1] == "bare=yes"
+    assert "--overlap" not in srun("hostname", SAFELAUNCH_ATTEMPT="2", SLURM_EXACT="1")
+
+
 def test_lines_are_prefixed_only_where_they_go_to_the_attempts_log(srun: Srun, tmp_path: Path) -> None:
     assert srun("hostname")[1] == "bare="
     assert srun("hostname", stdout=tmp_path / "captured")[1] == "bare=yes"

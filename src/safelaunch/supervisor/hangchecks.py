@@ -12,7 +12,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
-    Ended,
+    EndedRanks,
     Examination,
     is_certain,
     pause_before_last_s,
@@ -32,7 +32,7 @@ Look = Callable[[Depth], Generator[float, Any, Collected]]
 
 def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent: Callable[[], bool],
             keep: Callable[[Collected, Examination], None],
-            ended: Callable[[], Ended] = lambda: Ended.NONE) -> Generator[float, Any, HangVerdict | str | None]:
+            ended: Callable[[], EndedRanks] = lambda: EndedRanks.NONE) -> Generator[float, Any, HangVerdict | str | None]:
     """The verdict of checks that agree, or why they show no hang; None = it is silent no more. Yields pauses.
 
     `is_silent`: whether that is still so after a look; `keep` takes what each look has shown; `ended`: whether ranks
@@ -49,7 +49,7 @@ def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent:
             return None
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         gone = ended()
-        found = judge_hang(collected.reports, collected.silent, groups=groups, has_ended=gone is not Ended.NONE)
+        found = judge_hang(collected.reports, collected.silent, groups=groups, has_ended=gone is not EndedRanks.NONE)
         looks.append(Examination(collected.reports, groups, found, gone))
         hangs.has_checked(looks[-1])
         keep(collected, looks[-1])

@@ -15,7 +15,7 @@ from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
-from safelaunch.core.hangs.proof import Ended, Examination
+from safelaunch.core.hangs.proof import EndedRanks, Examination
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
@@ -39,19 +39,19 @@ def follow(lead: Leader, talk: Talk | None) -> None:
         lead.hangs.log_has_grown(lead.running.grew_s, talk)
     ended, failed = _ended_beside_others(lead)
     lead.hangs.ranks_have_failed(failed, lead.now_s)
-    if ended is Ended.WELL:   # no step is to come: whatever the others print is a sign of life
+    if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
         lead.hangs.was_alive(lead.running.grew_s)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
 
-def _ended_beside_others(lead: Leader) -> tuple[Ended, int]:
+def _ended_beside_others(lead: Leader) -> tuple[EndedRanks, int]:
     """Whether ranks have ended in a step whose other ranks live; how many of them badly."""
     guards = lead.server.guards.values()
     living = {guard.step for guard in guards if guard.code is None}
     codes = [guard.code for guard in guards if guard.code is not None and guard.step in living]
     failed = sum(code != 0 for code in codes)
-    return (Ended.BADLY if failed else Ended.WELL if codes else Ended.NONE), failed
+    return (EndedRanks.BADLY if failed else EndedRanks.WELL if codes else EndedRanks.NONE), failed
 
 
 def is_overdue(lead: Leader) -> bool:

@@ -11,7 +11,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
-    Ended,
+    EndedRanks,
     Examination,
     conclude,
     pause_before_last_s,
@@ -110,9 +110,9 @@ def test_the_looks_of_this_file_are_what_they_are_called() -> None:
     assert not weigh([LOOKS["unreadable"]]).is_proof and not weigh([LOOKS["unreadable"]]).is_alive
 
 
-def beside(ended: Ended, ranks: list) -> Examination:  # type: ignore[type-arg]
+def beside(ended: EndedRanks, ranks: list) -> Examination:  # type: ignore[type-arg]
     groups = fold(ranks)
-    found = judge_hang(reports(*ranks), groups=groups, has_ended=ended is not Ended.NONE)
+    found = judge_hang(reports(*ranks), groups=groups, has_ended=ended is not EndedRanks.NONE)
     return Examination(reports(*ranks), groups, found, ended)
 
 
@@ -122,11 +122,11 @@ WAITS = [rank(n, ALL_REDUCE, ran=False, cpu=0.0, world=4) for n in range(3)]
 
 def test_a_rank_that_works_alone_behind_the_others_end_has_an_hour_and_one_that_waits_for_them_has_not() -> None:
     rows = {   # (is it proof at once, seconds that it must last)
-        "no rank has ended, so one is missing": (beside(Ended.NONE, ALONE), (True, 0.0)),
-        "the others are done": (beside(Ended.WELL, ALONE), (False, hang.HOLD_MOST_S)),
-        "one has failed, and this one does not need it": (beside(Ended.BADLY, ALONE), (False, hang.HOLD_MOST_S)),
-        "one is done, and the others wait in a collective": (beside(Ended.WELL, WAITS), (False, 0.0)),
-        "one has failed, and the others wait in a collective": (beside(Ended.BADLY, WAITS), (True, 0.0)),
+        "no rank has ended, so one is missing": (beside(EndedRanks.NONE, ALONE), (True, 0.0)),
+        "the others are done": (beside(EndedRanks.WELL, ALONE), (False, hang.HOLD_MOST_S)),
+        "one has failed, and this one does not need it": (beside(EndedRanks.BADLY, ALONE), (False, hang.HOLD_MOST_S)),
+        "one is done, and the others wait in a collective": (beside(EndedRanks.WELL, WAITS), (False, 0.0)),
+        "one has failed, and the others wait in a collective": (beside(EndedRanks.BADLY, WAITS), (True, 0.0)),
     }
     for name, (look, wanted) in rows.items():
         weighed = weigh([look, look])

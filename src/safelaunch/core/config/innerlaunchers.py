@@ -70,7 +70,7 @@ _NUMBERED = re.compile(r"node[_-]rank|machine[_-]rank|SLURM_NODEID|SLURM_PROCID|
 _WHICH = re.compile(r"(\$\(|`)\s*(?:which|command -v|type -[pP])\s+([\w./-]+)\s*[)`]")
 
 
-class Call(NamedTuple):
+class LauncherCall(NamedTuple):
     """A launcher that a text starts: its name, its words, and where it stands in the text, both from 0."""
 
     name: str
@@ -80,7 +80,7 @@ class Call(NamedTuple):
     word: str                     # as it is written
 
 
-def find_calls(text: str) -> list[Call]:
+def find_calls(text: str) -> list[LauncherCall]:
     """Each launcher that this shell code calls by its name; nothing where the code cannot be read."""
     if not _NAMED.search(text):
         return []
@@ -89,7 +89,7 @@ def find_calls(text: str) -> list[Call]:
     except Unclosed:
         return []
     values: dict[str, str] = {}
-    found: list[Call] = []
+    found: list[LauncherCall] = []
     for one in statements:
         if set_here := _ASSIGNED.match(one.text):
             values[set_here[1]] = _bare(set_here[2])
@@ -116,7 +116,7 @@ def _commands(text: str) -> Iterator[list[str]]:
     yield words
 
 
-def _calls_of(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[Call]:
+def _calls_of(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[LauncherCall]:
     while words and (words[0] in _KEYWORDS or re.match(r"\w+\+?=", words[0]) or words[0].endswith("()")):
         words = words[1:]
     if not words or depth > 4:
@@ -136,7 +136,7 @@ def _calls_of(words: list[str], values: Mapping[str, str], line: int, depth: int
         yield from _behind_wrapper(words[1:], values, line, depth)
 
 
-def _inside_shell(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[Call]:
+def _inside_shell(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[LauncherCall]:
     """What `bash -c "…"` and `eval "…"` run."""
     at = next((index for index, word in enumerate(words[1:], 1) if re.fullmatch(r"-\w*c", word)), 0)
     if words[0] == "eval":
@@ -152,7 +152,7 @@ def _inside_shell(words: list[str], values: Mapping[str, str], line: int, depth:
             yield from _calls_of(inside, values, line, depth + 1)
 
 
-def _behind_wrapper(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[Call]:
+def _behind_wrapper(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[LauncherCall]:
     for index, word in enumerate(words):
         name = _bare(word).rpartition("/")[2]
         is_value = index and words[index - 1] in _NAMING
@@ -161,7 +161,7 @@ def _behind_wrapper(words: list[str], values: Mapping[str, str], line: int, dept
             return
 
 
-def _call(words: list[str], line: int) -> Call | None:
+def _call(words: list[str], line: int) -> LauncherCall | None:
     """The launcher that these words call by its program, or as a module of Python."""
     first, rest = _bare(words[0]).rpartition("/")[2], [_bare(word) for word in words[1:]]
     if _PYTHON.fullmatch(first):
@@ -171,13 +171,13 @@ def _call(words: list[str], line: int) -> Call | None:
             return _call(rest, line)
         if rest[:1] != ["-m"] or len(rest) < 2 or rest[1] not in INNER or "." not in rest[1]:
             return None
-        return Call(rest[1], INNER[rest[1]], tuple(rest[2:]), line, rest[1])
+        return LauncherCall(rest[1], INNER[rest[1]], tuple(rest[2:]), line, rest[1])
     inner = INNER.get(first)
     if inner is None or not rest or rest[0] in ("--help", "-h", "--version", "-V"):
         return None
     if inner.subcommands and rest[0] not in inner.subcommands:
         return None
-    return Call(first, inner, tuple(rest), line, first)
+    return LauncherCall(first, inner, tuple(rest), line, first)
 
 
 def _bare(word: str) -> str:
@@ -225,7 +225,7 @@ def inner_problems(config: Mapping[str, Any], origins: Mapping[str, Origin], tex
     return found
 
 
-def _why_not(call: Call, config: Mapping[str, Any]) -> str:
+def _why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
     """Why a launcher may not stand in a command; "" = it may."""
     launch, slurm = config["launch"], config["slurm"]
     by, nodes = launch["with"], slurm.get("nodes") or 1
@@ -246,7 +246,7 @@ def _why_not(call: Call, config: Mapping[str, Any]) -> str:
     return ""
 
 
-def _said(call: Call, config: Mapping[str, Any]) -> str:
+def _said(call: LauncherCall, config: Mapping[str, Any]) -> str:
     gpus = gpus_per_node(config["slurm"])
     inner = call.inner
     tasks = tasks_per_node(config["slurm"], config["launch"])
@@ -267,7 +267,7 @@ def _processes(words: Iterable[str]) -> str:
     return found[1] if found else ""
 
 
-def _place(call: Call, text: str, origin: Origin, texts: Mapping[str, str]) -> Origin:
+def _place(call: LauncherCall, text: str, origin: Origin, texts: Mapping[str, str]) -> Origin:
     """Where the word stands in the file, as far as its text shows; else where the command stands."""
     wanted = text.split("\n")[call.line].strip() if call.line < text.count("\n") + 1 else ""
     lines = texts.get(origin.file, "").split("\n")

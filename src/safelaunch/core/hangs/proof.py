@@ -64,7 +64,7 @@ class Weighed(NamedTuple):
     least_s: float = 0.0
 
 
-class Ended(Enum):
+class EndedRanks(Enum):
     """Whether ranks of the same step have ended while others live, as their guards say."""
 
     NONE = "none"
@@ -78,7 +78,7 @@ class Examination(NamedTuple):
     reports: Sequence[NodeReport]
     groups: Sequence[RankGroup]
     found: HangVerdict
-    ended: Ended = Ended.NONE
+    ended: EndedRanks = EndedRanks.NONE
 
 
 def weigh(looks: Sequence[Examination]) -> Weighed:
@@ -87,10 +87,10 @@ def weigh(looks: Sequence[Examination]) -> Weighed:
     Beside ranks that have ended, only those in a collective wait for them: another works alone, an upload for instance.
     """
     weighed, ended, kind = _weigh(looks), looks[-1].ended, looks[-1].found.kind
-    if not weighed.is_proof or ended is Ended.NONE or kind in ("process", "gpu"):
+    if not weighed.is_proof or ended is EndedRanks.NONE or kind in ("process", "gpu"):
         return weighed
     if kind in ("deadlock", "network"):
-        return weighed._replace(is_sure=weighed.is_sure or ended is Ended.BADLY)
+        return weighed._replace(is_sure=weighed.is_sure or ended is EndedRanks.BADLY)
     return weighed._replace(is_sure=False, least_s=hang.HOLD_MOST_S)
 
 

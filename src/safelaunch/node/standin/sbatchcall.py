@@ -30,14 +30,14 @@ class Unreadable(ValueError):
     """An option of another release or of a plugin: where the script stands nobody can tell."""
 
 
-class Call:
+class SbatchCall:
     """sbatch's options by long name, the last one wins ("" where it has no value), the script and its arguments."""
 
     def __init__(self, options: dict[str, str], rest: list[str]) -> None:
         self.options, self.script, self.args = options, (rest[0] if rest else None), rest[1:]
 
 
-def parse(words: Sequence[str], takes: Mapping[str, str], letters: Mapping[str, str]) -> Call:
+def parse(words: Sequence[str], takes: Mapping[str, str], letters: Mapping[str, str]) -> SbatchCall:
     """The call; `takes`: none, optional, required or count by long name; raises Unreadable."""
     options: dict[str, str] = {}
     left = list(words)
@@ -47,7 +47,7 @@ def parse(words: Sequence[str], takes: Mapping[str, str], letters: Mapping[str, 
             break
         for name, value in _long(word, left, takes) if word.startswith("--") else _short(word, left, takes, letters):
             options[name] = value
-    return Call(options, left)
+    return SbatchCall(options, left)
 
 
 def _long(word: str, left: list[str], takes: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,7 @@ def say_link(own: OwnJob, options: Mapping[str, str], when: str) -> None:
         {sbatchcall.OK: ", if this one ends well", sbatchcall.NOT_OK: ", if this one fails"}.get(when, "")))
 
 
-def self_submitted(own: OwnJob, call: sbatchcall.Call) -> Optional[list[str]]:
+def self_submitted(own: OwnJob, call: sbatchcall.SbatchCall) -> Optional[list[str]]:
     """The arguments with which the script submits itself; None: it submits something else."""
     if "wrap" in call.options:
         import shlex
@@ -123,7 +123,7 @@ def is_self_on_stdin(own: OwnJob) -> bool:
     return text_of("%s/slurm_script" % own.here).strip() == text.strip()
 
 
-def make_link(own: OwnJob, call: sbatchcall.Call, args: list[str], when: str) -> dict[str, Any]:
+def make_link(own: OwnJob, call: sbatchcall.SbatchCall, args: list[str], when: str) -> dict[str, Any]:
     """What the run goes on with."""
     start = read_environ(os.environ.get("SAFELAUNCH_ROOT", ""))
     env, gone = sbatchcall.exported(os.environ, start or os.environ, own.facts["link_env"],

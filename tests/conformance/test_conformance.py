@@ -1,0 +1,25 @@
+"""The short form: some scripts of each group, and a few generated ones, under sbatch and under safelaunch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.case import read_all
+from tests.conformance.grammar import script_of
+from tests.conformance.place import a_place
+from tests.conformance.runner import run_all
+from tests.runs import Installation
+
+GENERATED = range(1, 9)
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+def test_scripts_behave_as_under_sbatch_or_submit_says_what_does_not(installation: Installation) -> None:
+    cases = [*(case for case in read_all() if case.is_short), *map(script_of, GENERATED)]
+    with a_place(installation) as place:
+        results = list(run_all(place, cases))
+
+    assert {result.case.name for result in results} == {case.name for case in cases}
+    bad = {result.case.name: [*map(str, result.differences), *result.wrongs] for result in results if result.is_bad}
+    assert not bad, "\n".join(f"{name}: {'; '.join(what)}" for name, what in bad.items())
