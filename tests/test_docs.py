@@ -113,7 +113,7 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
         ("### `run.json`", "views/submitting.py", "origins"),
         ("### `pulse.json`", "core/pulse.py", "guards"),
         ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
-        ("### `attempts/<n>/exit.json`", "supervisor/attempts.py", "srun_code"),
+        ("### `attempts/<n>/exit.json`", "supervisor/closing.py", "srun_code"),
     ],
     ids=lambda text: text.strip("# ") if text.startswith("#") else None,
 )

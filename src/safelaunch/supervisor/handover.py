@@ -17,7 +17,7 @@ from safelaunch.core.decide.passing import SETTLE_S
 from safelaunch.core.endings import JobEnd
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
-from safelaunch.supervisor.attempts import DRAIN_S
+from safelaunch.supervisor.closing import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
     affordable,

@@ -32,7 +32,8 @@ Look = Callable[[Depth], Generator[float, Any, Collected]]
 
 def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent: Callable[[], bool],
             keep: Callable[[Collected, Examination], None],
-            ended: Callable[[], EndedRanks] = lambda: EndedRanks.NONE) -> Generator[float, Any, HangVerdict | str | None]:
+            ended: Callable[[], EndedRanks] = lambda: EndedRanks.NONE,
+            ) -> Generator[float, Any, HangVerdict | str | None]:
     """The verdict of checks that agree, or why they show no hang; None = it is silent no more. Yields pauses.
 
     `is_silent`: whether that is still so after a look; `keep` takes what each look has shown; `ended`: whether ranks

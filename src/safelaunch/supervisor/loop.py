@@ -41,6 +41,7 @@ from safelaunch.supervisor import (
     asking,
     attempts,
     bootchecks,
+    closing,
     endings,
     nextjob,
     observe,
@@ -114,7 +115,7 @@ def step(lead: Leader) -> bool:
             slurmends.find_who_ended_it(lead)
             return True
         case Turn.CLOSE:
-            attempts.close_attempt(lead)
+            closing.close_attempt(lead)
             return True
     decision = rows.decide(lead.state, lead.seen(), lead.plan)
     return decision.action is not None and act(lead, decision)

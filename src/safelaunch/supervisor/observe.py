@@ -19,7 +19,6 @@ from safelaunch.core import jobstates, pulse, slurmtext
 from safelaunch.core.decide import jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
-from safelaunch.core.decide.silence import Heard, Silence
 from safelaunch.core.decide.turn import TurnFacts
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
@@ -29,6 +28,7 @@ from safelaunch.node import fresh
 from safelaunch.supervisor import (
     hangs,
     listening,
+    lostnodes,
     lostprogress,
     metering,
     notifying,
@@ -59,8 +59,6 @@ CLOSING_S = 60.0        # repeat the message now and then where a script opens a
 LIMIT_S = 3600.0        # between two checks of the time limit, which people may extend
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
-MISSING_AGAIN_S = 300.0
-ASKS_S = 60.0           # srun gives up a node that is dead after 11 s, a silent one after 20 s (drill, Slurm 22.05)
 SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decides what that means
 
 
@@ -221,8 +219,8 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lostprogress.judge_start(lead)
         hangs.follow(lead, talk)
     if lead.clock.is_due(Timer.LOST_NODES, LOOK_FOR_LOST_S):
-        find_lost(lead)
-        find_missing(lead, lead.attempt)
+        lostnodes.find_lost(lead)
+        lostnodes.find_missing(lead, lead.attempt)
         overlap.detect_blocked_attempt(lead)
         stepstart.follow(lead, process)
 
@@ -263,95 +261,13 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
         lead.note(event)
 
 
-def find_lost(lead: Leader) -> None:
-    """Nodes whose guards are silent; tasks whose guard has gone without a message."""
-    assert lead.live is not None
-    reported = {(exit.node, exit.task) for exit in lead.live.exits}
-    for guard in lead.server.guards.values():
-        if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
-            continue
-        heard = _heard(lead, lead.live, guard)
-        match silence.judge(heard):
-            case Silence.TASK_GONE:
-                if guard.is_of_step:   # what that means for its step, its srun says: unless the node is gone with it
-                    lead.tasks.begin(Work.PROBE_MISSING, probe_closed(lead, guard.node), guard.node)
-                else:
-                    add_exit(lead, Exit(guard.node, guard.task, 255))
-            case Silence.LOST:
-                lead.lose(guard.node, f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
-                                      "still")
-            case Silence.PROBE:
-                lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
-
-
-def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
-    return Heard(
-        lead.now_s - guard.heard_s, None if guard.closed_s is None else lead.now_s - guard.closed_s,
-        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
-        ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
-
-
-def probe(lead: Leader, guard: Guard) -> Step:
-    """Test a node whose guard is silent by a helper step."""
-    result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
-    overlap.note_result(lead, result)
-    silent_s = lead.now_s - guard.heard_s
-    is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
-    if silence.is_lost_by_probe(silent_s, is_ok):
-        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and a test step failed there")
-
-
-def probe_closed(lead: Leader, node: str) -> Step:
-    """Test a node on which a guard of a script's own srun has gone without a word. Its srun may wait for minutes."""
-    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
-    overlap.note_result(lead, result)
-    if result is not None and not result.is_ok and lead.nodes.no_overlap is None:
-        lead.lose(node, "the connection of a node guard there has closed, and a test step failed there")
-        return
-    yield MISSING_AGAIN_S
-
-
-def find_missing(lead: Leader, live: Live) -> None:
-    """Test nodes of which no guard has connected. In a script of the user's own nobody knows which nodes a step has."""
-    guards = lead.server.guards.values()
-    if not silence.is_missed(
-            lead.now_s - lead.running.launched_s, lead.now_s - lead.running.grew_s,
-            is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None and not lead.job.is_local,
-    ) or not guards or any(guard.is_of_step for guard in guards):
-        return
-    there = {guard.node for guard in guards} | lead.reach.lost.keys() | {lead.job.host}
-    for node in live.nodes:
-        if node not in there:
-            lead.tasks.begin(Work.PROBE_MISSING, probe_missing(lead, node, live.number), node)
-
-
-def probe_missing(lead: Leader, node: str, number: int) -> Step:
-    """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
-    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
-    overlap.note_result(lead, result)
-    if silence.is_missing_by_probe(
-            is_same_attempt=lead.live is not None and lead.live.number == number,
-            has_guard=any(guard.node == node for guard in lead.server.guards.values()),
-            has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
-        since_s = lead.now_s - lead.running.launched_s
-        lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
-        return
-    yield MISSING_AGAIN_S
-
-
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard or a standby has sent beside its answers to pings."""
     lead.clock.takes_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None and not guard.is_of_step:
-        add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
-
-
-def add_exit(lead: Leader, exit: Exit) -> None:
-    """Note a task's end; the first report counts."""
-    assert lead.live is not None
-    lead.running.task_has_ended(exit, lead.now, lead.now_s)
+        lostnodes.add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
 
 
 def turn_facts(lead: Leader) -> TurnFacts:

@@ -26,7 +26,8 @@ from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
 from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
-from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
+from safelaunch.supervisor.attempts import ask_addresses
+from safelaunch.supervisor.closing import checkpoint_events
 from safelaunch.supervisor.leader import Leader, hold_token
 from safelaunch.supervisor.nextjob import secure_next
 from safelaunch.supervisor.standbys import eligible_standbys

@@ -27,7 +27,7 @@ from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExi
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdicttext
-from safelaunch.supervisor.attempts import with_advice
+from safelaunch.supervisor.closing import with_advice
 from safelaunch.supervisor.diagnosing import end_of
 from safelaunch.views.eventwords import describe
 from safelaunch.views.overview import SPEECH

@@ -49,8 +49,7 @@ MOST_ODD = 16        # more of them are no exception
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
                groups: tuple[RankGroup, ...] | None = None, has_ended: bool = False) -> HangVerdict:
     """The verdict on one check of all nodes. `sizes` of the parallel groups: None = those of the ranks' command line.
-    `has_ended`: guards have told that ranks have ended, so that no rank is missing.
-    """
+    `has_ended`: ranks have ended, as guards say, and none is missing."""
     ranks = [rank for report in reports for rank in report.ranks]
     told = next((rank.parallel for rank in ranks if rank.parallel), "") if sizes is None else ""
     sizes = sizes or sizes_of_command(told)
