@@ -138,6 +138,7 @@ def test_what_lies_under_a_claims_name_is_not_ours(make: Callable[[Path], object
 OTHERS = {
     "this user's own, and the site's": (
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
+        "adapters/registry.py:with_resume",
         "adapters/rulepacks.py:_File.__call__",
         "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
         "watch/memory.py:load",
@@ -166,7 +167,8 @@ OTHERS = {
         "adapters/sitefolder.py:_write",
     ),
     "opened to be written, through no link": (
-        "adapters/courier.py:_append", "adapters/ledger.py:_append", "adapters/runmaking.py:_take_over",
+        "adapters/courier.py:_append", "adapters/joboutput.py:_append", "adapters/ledger.py:_append",
+        "adapters/runmaking.py:_take_over",
     ),
     "checkpoints, whose links count; a pipe that a person has named as a log": (
         "adapters/checkpoints.py:_OpenFile.__init__", "adapters/logs/logfiles.py:_open_stream",

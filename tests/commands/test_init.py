@@ -96,7 +96,7 @@ def test_a_script_becomes_a_sound_file_and_what_was_left_out_is_said(capsys: pyt
     Path("job.slurm").write_text(JOB)
     assert run(["init", "--from", "job.slurm", "-o", "new.yaml"]) == 0
     said = capsys.readouterr().err
-    for word in ("--output", "--requeue", "MASTER_ADDR", "--rdzv_backend", "--label -K1", "job.slurm:15:"):
+    for word in ("--requeue", "MASTER_ADDR", "--rdzv_backend", "--label -K1", "job.slurm:15:"):
         assert word in said
         assert word in Path("new.yaml").read_text()
     assert run(["check", "new.yaml"]) == 0

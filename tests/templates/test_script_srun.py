@@ -138,9 +138,11 @@ def test_a_script_that_reads_its_own_log_finds_the_last_line_of_its_srun(srun: S
     spool, log = tmp_path / "attempt-0001.log", tmp_path / "attempts" / "0001" / "main.log"
     log.parent.mkdir(parents=True)
     spool.write_text("training done\n")
-    pump = subprocess.Popen(["bash", "-c", f"sleep 0.3; cp {spool} {log}"])
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; sleep 0.2"
+    pump = subprocess.Popen(["bash", "-c", f"{waits}; cp {spool} {log}"])
 
     assert srun("hostname")[-1] == "hostname" and not log.exists()   # others do not wait
+    (tmp_path / "go").touch()
     assert srun("hostname", SAFELAUNCH_OWN_LOG="yes")[-1] == "hostname"
     assert log.read_text() == "training done\n"
     pump.wait()
