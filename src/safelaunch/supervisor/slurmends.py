@@ -78,8 +78,9 @@ def find_who_ended_it(lead: Leader) -> None:
 
 def has_script_ended_well(lead: Leader) -> bool:
     """Whether the attempt is a user's own script that has ended with 0."""
-    codes = {exit.code for exit in lead.attempt.exits} or {lead.attempt.srun_code}
-    return lead.plan.is_script and codes == {0}
+    live = lead.attempt
+    is_well = not any(exit.code for exit in live.exits) if live.exits else live.srun_code == 0
+    return lead.plan.is_script and is_well
 
 
 def ask_who_ended_it(lead: Leader) -> Step:
