@@ -151,12 +151,13 @@ class Node:
         return self.leaders[-1]
 
     def guarded(self, argv: Sequence[str], leader: Leader | None = None, *, python: str = sys.executable,
-                source: str = SOURCE, port: int | None = None, **env: str) -> subprocess.Popen[bytes]:
-        """A guard around `argv`, in a session of its own as a task of a step is."""
+                source: str = SOURCE, port: int | None = None, within: Sequence[str] = (),
+                **env: str) -> subprocess.Popen[bytes]:
+        """A guard around `argv`, in a session of its own as a task of a step is; `within`: what starts it."""
         if port is None:
             port = leader.server.port if leader is not None else free_ports(1)[0]
         self.guards.append(subprocess.Popen(
-            [python, "-I", "-S", "-c", source, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*within, python, "-I", "-S", "-c", source, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, cwd="/",
             env={**os.environ, "SAFELAUNCH_ATTEMPT": "1", "SAFELAUNCH_NODE": "n0", "SLURM_PROCID": "0",
                  "SAFELAUNCH_CONTROL": f"127.0.0.1:{port}", "SAFELAUNCH_TOKEN": TOKEN, "SAFELAUNCH_GUARD": source,
@@ -209,8 +210,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
     [
         (["true"], 0),
         (["sh", "-c", "exit 3"], 3),
-        (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL),
-        (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
+        (["sh", "-c", "kill -KILL $$"], -signal.SIGKILL),
+        (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM),
         (["sh", "-c", "exit 255"], 255),
         (["/no/such/program"], 127),
     ],
@@ -225,6 +226,40 @@ def test_the_exit_code_is_the_launchers_own(node: Node, argv: list[str], expecte
         return
     leader.serve_until(lambda: process.poll() is not None, "the guard to end")
     assert process.returncode == expected
+
+
+def test_a_scripts_own_shell_that_dies_of_a_signal_gives_its_number(node: Node) -> None:
+    # By the same signal, bash would write "Killed" into the script's output.
+    assert node.guarded(["sh", "-c", "kill -KILL $$"], SAFELAUNCH_LAUNCHER="script").wait(DEADLINE_S) == 137
+
+
+@pytest.mark.parametrize(
+    ("make", "argv0", "code", "said"),
+    [
+        ("", "nosuch", 2, "nosuch: No such file or directory"),
+        ("", "./nosuch", 2, "{dir}/./nosuch: No such file or directory"),
+        ("touch there", "./there", 13, "{dir}/./there: Permission denied"),
+        ("mkdir -p there", "{dir}/there", 13, "{dir}/there: Permission denied"),
+        ("echo true >there; chmod +x there", "there", 8, "{dir}/there: Exec format error"),
+        ("echo '#! /no/sh' >there; chmod +x there", "there", 2, "bad interpreter(/no/sh): No such file or directory"),
+    ],
+    ids=["no program", "no path", "a file", "a folder", "no shebang", "no interpreter"],
+)
+def test_a_program_of_a_scripts_srun_that_cannot_start_ends_as_under_slurmstepd(
+    node: Node, make: str, argv0: str, code: int, said: str
+) -> None:
+    subprocess.run(["bash", "-c", make], cwd=node.dir, check=True)
+    process = node.guarded([argv0.format(dir=node.dir)], within=["env", "-C", str(node.dir)], SAFELAUNCH_STEP="yes",
+                           SLURM_STEP_ID="0", SLURMD_NODENAME="n0", PATH=f"{node.dir}:{os.environ['PATH']}")
+    _, words = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, words.decode()) == (
+        code, f"slurmstepd-n0: error: execve(): {said.format(dir=node.dir)}\n")
+
+
+def test_a_task_of_a_scripts_srun_is_called_by_the_path_that_slurmstepd_finds(node: Node) -> None:
+    argv = ["bash", "-c", "echo $0"]
+    out, _ = node.guarded(argv, SAFELAUNCH_STEP="yes", SLURM_STEP_ID="0").communicate(timeout=DEADLINE_S)
+    assert out.decode().strip() == shutil.which("bash")
 
 
 def test_the_leader_hears_how_the_launcher_ended_and_that_nothing_is_left(node: Node) -> None:
@@ -305,6 +340,12 @@ def test_ranks_have_the_signals_that_a_shell_would_give_them(node: Node) -> None
     assert not int(masks[b"SigIgn"], 16) & (1 << (signal.SIGPIPE - 1))
 
 
+def test_ranks_do_not_ignore_what_the_shell_before_the_guard_ignored(node: Node) -> None:
+    ignored = ["sh", "-c", 'trap "" INT QUIT; exec "$@"', "sh"]
+    out, _ = node.guarded(["grep", "SigIgn", "/proc/self/status"], within=ignored).communicate(timeout=DEADLINE_S)
+    assert not int(out.split()[1], 16) & (1 << (signal.SIGINT - 1) | 1 << (signal.SIGQUIT - 1))
+
+
 @pytest.mark.parametrize(
     "broken",
     [{"SAFELAUNCH_ATTEMPT": "x"}, {"SAFELAUNCH_CONTROL": "nowhere"}, {"SAFELAUNCH_LEASE_S": "soon"}],
@@ -364,7 +405,7 @@ def test_end_means_term_at_once(node: Node) -> None:
     leader.tell(do="end", grace_s=20.0)
     leader.serve_until(lambda: guard.gone, "the rank's end")
     assert time.monotonic() - started_s < 10.0, "half of the grace"
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+    assert process.wait(DEADLINE_S) == -signal.SIGTERM
     assert not is_alive(pid)
 
 
@@ -378,7 +419,7 @@ def test_a_rank_that_ignores_term_is_killed_after_the_grace_and_not_before(node:
     assert is_alive(pid)
     leader.serve_until(lambda: guard.gone, "the rank's end")
     assert 1.0 <= time.monotonic() - started_s < 10.0
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
 
 
 def test_a_second_end_with_a_shorter_grace_counts(node: Node) -> None:
@@ -443,6 +484,21 @@ def test_a_script_that_asks_for_it_gets_the_signal_in_its_own_shell_and_its_rank
     assert ["USR2", str(pid)] not in node.lines()
 
 
+def test_a_shell_that_is_itself_the_task_of_a_scripts_srun_gets_the_signal_that_it_traps(node: Node) -> None:
+    leader = node.lead()
+    process = node.guarded(["bash", "-c", f'trap "exit 7" USR1; {_quoted_words(node.rank())} & until wait; do :; done'],
+                           leader, SAFELAUNCH_STEP="yes", SLURM_STEP_ID="0")
+    node.rank_pid()
+    leader.guard(STEP_TASKS)
+    leader.tell(do="signal", signal=int(signal.SIGUSR1))
+    leader.serve_until(lambda: process.poll() is not None, "the task's end")
+    assert process.returncode == 7
+
+
+def _quoted_words(words: Sequence[str]) -> str:
+    return " ".join(map(_quoted, words))
+
+
 def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
@@ -493,7 +549,7 @@ def test_signals_of_slurm_do_not_end_the_guard_before_its_ranks(node: Node) -> N
     time.sleep(0.3)
     assert process.poll() is None
     os.kill(pid, signal.SIGKILL)
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
 
 
 # --- who is believed ----------------------------------------------------------------------------------------------
@@ -538,7 +594,7 @@ def test_who_takes_the_leaders_port_can_order_nothing(node: Node, words: bytes) 
     assert is_alive(pid)
     assert process.poll() is None
     os.kill(pid, signal.SIGTERM)
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+    assert process.wait(DEADLINE_S) == -signal.SIGTERM
     assert process.stderr is not None
     assert b"stopped guarding" not in process.stderr.read()
 
@@ -598,7 +654,7 @@ def test_without_a_leader_the_ranks_end_soon_after_their_record_has_moved_on(nod
     wait_until(lambda: not is_alive(pid), "the ranks' end")
     assert LEASE_S / 2 < time.monotonic() - started_s < LEASE_S + 10.0
     process = node.guards[0]
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert process.stderr is not None
     assert b"heard nobody for" in process.stderr.read()
 
@@ -829,7 +885,7 @@ def test_last_words_that_nobody_hears_wait_for_somebody_who_does(unheard: Callab
     assert node.guards[0].poll() is None
     leader.serve_until(lambda: guard.gone, "the last word")
     leader.serve_until(lambda: node.guards[0].poll() is not None, "the guard's end")
-    assert guard.code == node.guards[0].returncode == 128 + signal.SIGKILL
+    assert (guard.code, node.guards[0].returncode) == (128 + signal.SIGKILL, -signal.SIGKILL)
 
 
 def test_an_orphaned_job_is_cancelled_although_its_ranks_have_ended(
@@ -841,7 +897,7 @@ def test_an_orphaned_job_is_cancelled_although_its_ranks_have_ended(
     assert called.read_text() == "scancel 4711\n"
     assert node.guards[0].poll() is None
     node.guards[0].send_signal(signal.SIGTERM)   # as Slurm does then
-    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert node.guards[0].wait(DEADLINE_S) == -signal.SIGKILL
 
 
 def test_last_words_wait_no_longer_once_somebody_leads(
@@ -851,7 +907,7 @@ def test_last_words_wait_no_longer_once_somebody_leads(
     time.sleep(3.0)   # so that the guard has read the pulse before
     assert node.guards[0].poll() is None
     put_pulse(tmp_path, 8)
-    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert node.guards[0].wait(DEADLINE_S) == -signal.SIGKILL
     assert not (tmp_path / "scancelled").exists()
 
 
@@ -861,14 +917,14 @@ def test_guards_that_end_no_job_wait_for_nobody(
     unheard: Callable[..., Leader], node: Node, env: dict[str, str]
 ) -> None:
     unheard(**env)
-    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert node.guards[0].wait(DEADLINE_S) == -signal.SIGKILL
 
 
 def test_guard_whose_leader_has_hung_up_waits_for_nobody(orphan: Callable[..., Path], node: Node) -> None:
     orphan()   # its host lives, and the shell there waits for srun
     time.sleep(LEASE_S / 2 + 0.5)
     os.kill(node.rank_pid(), signal.SIGKILL)
-    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert node.guards[0].wait(DEADLINE_S) == -signal.SIGKILL
 
 
 # --- a node that was stopped and wakes up -------------------------------------------------------------------------
@@ -1091,7 +1147,7 @@ def test_term_to_the_task_alone_ends_a_training_that_does_not_handle_it(node: No
     wait_until(lambda: bool(children_of(process.pid)), "the training", DEADLINE_S)
     time.sleep(0.3)   # its exec
     process.send_signal(signal.SIGTERM)
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+    assert process.wait(DEADLINE_S) == -signal.SIGTERM
 
 
 # --- the sweep ----------------------------------------------------------------------------------------------------
@@ -1172,7 +1228,7 @@ def test_the_guard_runs_under_python_3_9(node: Node) -> None:
     leader.serve_until(lambda: ["USR2", str(pid)] in node.lines(), "the signal")
     leader.tell(do="end", grace_s=5.0)
     leader.serve_until(lambda: guard.gone, "the end")
-    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+    assert process.wait(DEADLINE_S) == -signal.SIGTERM
 
 
 def test_the_fence_and_the_sweep_work_under_python_3_9(node: Node) -> None:

@@ -26,7 +26,7 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     program.chmod(0o755)
     wrapper.symlink_to(program)
     real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '
-                    f'>"{said}"\n')
+                    f'>"{said}"; printf %s "${{SAFELAUNCH_PWD-}}" >"{said}.pwd"\n')
     real.chmod(0o755)
     root = subprocess.Popen(["sleep", "600"], env={**os.environ, **SECRETS})
 
@@ -117,6 +117,17 @@ def test_an_environment_that_the_user_cuts_down_still_carries_the_mark_by_name_o
         told = srun(*words, "hostname")[2]
         assert told.startswith(start) and "SAFELAUNCH_MARK" in told and "t0ken" not in told
     assert srun("--export=ALL,A=1", "hostname")[2] == "--export=ALL,A=1"
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ((), "/as/told"), (("--chdir=/tmp",), "/as/told"), (("--export=ALL,A=1",), "/as/told"), (("--export=NONE",), ""),
+    (("--export=A=1",), ""), (("--export=A=1,PWD",), "/as/told"), (("--export=PWD=/x,A",), "/x"),
+], ids=str)
+def test_tasks_get_the_pwd_that_srun_passes_on_and_not_that_of_our_shells(
+    srun: Srun, tmp_path: Path, options: tuple[str, ...], expected: str
+) -> None:
+    srun(*options, "hostname", PWD="/as/told")
+    assert (tmp_path / "said.pwd").read_text() == expected
 
 
 def test_the_fence_is_told_of_each_srun_whether_its_tasks_have_guards(srun: Srun, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ NODE = Path(__file__).parent.parent / "node"
 PARTS = ("light.py", "host.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
          "guard/processes.py", "guard/kernel.py", "guard/record.py", "guard/orphan.py", "guard/main.py")
 _FUTURE = "from __future__ import annotations\n"
-# Module docstrings, comments, imports for types only, imports of each other, and what the guard imports by itself once
+# Docstrings, comments, imports for types only, imports of each other, and what the guard imports by itself once
 # its launcher runs.
-_LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.node\S*) import (?:\([^)]*\)|[^\n]*)\n'
+_LEFT_OUT = re.compile(r'^ *\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.node\S*) import (?:\([^)]*\)|[^\n]*)\n'
                        r"|^ *#[^\n]*\n|^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:    [^\n]*\n|\n(?=    ))+"
                        rf"|^import (?:{'|'.join(LATER)})\n", re.MULTILINE | re.DOTALL)
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from safelaunch.core import slurmoutput
 from safelaunch.core.decide import links, scriptends
 from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd
 from safelaunch.core.decide.seen import Live
@@ -9,6 +10,7 @@ from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.model import Exit
 from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.slurmends import WHOLE_END_BYTES
 
 TERMED = (124, 130, 137, 143)   # by timeout(1), or of SIGINT, SIGKILL, SIGTERM
 
@@ -18,7 +20,11 @@ def exits_of_script(lead: Leader) -> tuple[Exit, ...]:
     def hides() -> bool:
         from safelaunch.core.config.scriptcodes import looks_at_codes  # for a script that has hidden a failure
 
-        return not is_planned and not looks_at_codes(lead.plan.command)
+        return not (is_planned or is_cancelled() or looks_at_codes(lead.plan.command))
+
+    def is_cancelled() -> bool:   # `scancel $SLURM_JOB_ID.0` of a step that is not needed any more
+        said = process.tail(WHOLE_END_BYTES).decode("latin-1") if process is not None else ""
+        return slurmoutput.is_step_cancelled_first(said, lead.job.id)
 
     process = lead.process
     # `timeout 23h srun …; sbatch "$0"`: it has ended its ranks itself, and goes on.

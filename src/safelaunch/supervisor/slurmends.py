@@ -57,7 +57,8 @@ def find_who_ended_it(lead: Leader) -> None:
 
     A preemption with grace ends the steps, not the batch script: ranks that die of it look failed, ranks that save and
     exit look complete. Whatever the answer, the attempt counts as told to end. If the message is of an unknown Slurm,
-    the attempt counts as no failure (core.decide.refusal).
+    the attempt counts as no failure (core.decide.refusal). A script that ended with 0 may have cancelled its own step:
+    only an end of the job takes that back.
     """
     live, process = lead.attempt, lead.process
     lead.course.asks_who(live.number)
@@ -70,14 +71,25 @@ def find_who_ended_it(lead: Leader) -> None:
         report_unknown(lead, lead.job.id, unread)
         lead.course.cannot_read(live.number)
     if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
-        lead.running.is_asked("step_cancelled", lead.now)
+        if not has_script_ended_well(lead):
+            lead.running.is_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+
+
+def has_script_ended_well(lead: Leader) -> bool:
+    """Whether the attempt is a user's own script that has ended with 0."""
+    live = lead.attempt
+    is_well = not any(exit.code for exit in live.exits) if live.exits else live.srun_code == 0
+    return lead.plan.is_script and is_well
 
 
 def ask_who_ended_it(lead: Leader) -> Step:
     """Ask Slurm whether this job is being preempted, or ended otherwise."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    is_answered = result is not None and result.is_ok
+    ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and is_answered else None
+    if not is_answered and lead.live is not None and lead.live.end_row is None:
+        lead.running.is_asked("step_cancelled", lead.now)
     if ending is not None and lead.ending is None:
         lead.course.job_ends(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""

@@ -4,7 +4,7 @@ It travels as text in srun's environment (`python3 -I -S -c "$SAFELAUNCH_GUARD" 
 shared folder nor a file on the node, and it then lives in memory only. Standard library, Python 3.9.
 
 Never worse than plain srun: what fails here before the launcher runs ends in `exec` of the launcher. What fails
-later ends in a plain wait for it. The exit code is always the launcher's own.
+later ends in a plain wait for it. The exit code is always the launcher's own, and so is a signal that ended it.
 
 What it does beside waiting:
 - connection: it tells the leader when the launcher and all its descendants have gone (HMAC-SHA256 both ways over a
@@ -49,13 +49,16 @@ from safelaunch.node.guard.orphan import cancel_orphan
 from safelaunch.node.guard.processes import (
     adopt_orphans,
     descendants,
+    end_by,
     exit_of,
+    find_program,
     is_told_alone,
     near_descendants,
     restore_signals,
     send,
     signal_handlers,
     sweep,
+    why_not_started,
 )
 from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS, step_range
 from safelaunch.node.guard.record import Looks, RecordProbe
@@ -82,7 +85,7 @@ PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_GUARD_CODE", "SAFELAUNCH_TOKEN", "SAF
 
 
 def main(argv: list[str]) -> int:
-    """Exit code of the launcher `argv`, or of a sweep (`--sweep MARK GRACE_S`)."""
+    """Exit code of the launcher `argv`, or minus the signal that ended it; of a sweep (`--sweep MARK GRACE_S`)."""
     if argv[:1] == ["--sweep"]:
         import_rest()
         sys.stdout.write(json.dumps(sweep(argv[1], float(argv[2]))) + "\n")
@@ -106,7 +109,9 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - law 1: a bug in here must not end the training
         sys.stderr.write("safelaunch: node guard stopped guarding: %r\n" % (error,))
         guard.wait_plainly()
-    return guard.exit_code
+    if guard.is_script:   # the shell that waits for it would tell of the signal in the script's output
+        return guard.exit_code
+    return -guard.ended_by if guard.ended_by else guard.exit_code
 
 
 def task_of(env: Mapping[str, str]) -> int:
@@ -141,6 +146,7 @@ class TaskGuard:
                          {"node": self.node, "task": task_of(env), "attempt": self.attempt, "tasks": tasks_of(env)})
         self.launcher = 0
         self.exit_code = 1
+        self.ended_by: int | None = None   # by which the launcher has ended
         self.ended = False          # the launcher has been reaped
         self.is_childless = False   # and it left no other process
         self.started_s = time.monotonic()
@@ -149,6 +155,8 @@ class TaskGuard:
         self.fence = TaskFence(self.started_s, lease_s, is_first, bool(self.job),
                                ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0")))
         self.is_of_step = "SAFELAUNCH_STEP" in env   # of a user's own script
+        self.task = 0   # the launcher, where it is the task of a script's own srun
+        self.is_script = env.get("SAFELAUNCH_LAUNCHER") == "script" and not self.is_of_step
         self.is_for_shell = env.get("SAFELAUNCH_SIGNAL_TO") == "shell"   # which alone is signalled (--signal=B:)
         self.signalled: dict[int, dict[int, str]] = {}   # by signal and pid: who was sent it for the leader
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped
@@ -178,21 +186,29 @@ class TaskGuard:
         """Pass on what Slurm signalled this process alone: to ranks that handle it, or to all if it ends the others."""
         while self.told:
             number = self.told.pop(0)
-            if not signal_handlers(self._ranks(), number) and number in ENDINGS:
+            if not signal_handlers(self._ranks(), number, task=self.task) and number in ENDINGS:
                 send(self._ranks(), number)
 
     def start(self, argv: list[str], env: dict[str, str]) -> None:
         """Start the launcher in this process group: leaving it would leave proctrack/pgid's container."""
         self.launcher = os.fork()
         if self.launcher == 0:
+            code = 127
             try:
                 restore_signals()
                 signal.set_wakeup_fd(-1)
+                if self.is_of_step:
+                    argv = [find_program(argv[0], env), *argv[1:]]
+                    os.execve(argv[0], argv, env)  # noqa: S606
                 os.execvpe(argv[0], argv, env)  # noqa: S606
             except OSError as error:
-                os.write(2, ("safelaunch: cannot start %s: %s\n" % (argv[0], error)).encode())
+                said = "safelaunch: cannot start %s: %s\n" % (argv[0], error)
+                if self.is_of_step:
+                    said, code = why_not_started(argv[0], error), error.errno or code
+                os.write(2, os.fsencode(said))
             finally:
-                os._exit(127)
+                os._exit(code)
+        self.task = self.launcher if self.is_of_step else 0
 
     def is_too_late(self) -> bool:
         """Whether the attempt's record said "ended" before this guard began: a node slept between launch and start.
@@ -301,7 +317,8 @@ class TaskGuard:
         """Names of the processes that were sent it, now or before: a leader that missed answers asks again."""
         known = self.signalled.setdefault(number, {})
         asked = self._ranks() if not self.is_for_shell else [] if self.is_of_step or self.ended else [self.launcher]
-        known.update(signal_handlers([pid for pid in asked if pid not in known], number, self.is_for_shell))
+        unasked = [pid for pid in asked if pid not in known]
+        known.update(signal_handlers(unasked, number, self.is_for_shell, self.task))
         return list(known.values())
 
     def _reap(self) -> None:
@@ -318,9 +335,9 @@ class TaskGuard:
             self.canceller = 0 if pid == self.canceller else self.canceller
             if pid == self.launcher:
                 self.ended = True
-                self.exit_code, number = exit_of(status)
+                self.exit_code, self.ended_by = exit_of(status)
                 kernel = kernel_words(self.started_s - KERNEL_BEFORE_S) if self.exit_code else []
-                self.link.say({"ev": "exited", "code": self.exit_code, "signal": number, "kernel": kernel})
+                self.link.say({"ev": "exited", "code": self.exit_code, "signal": self.ended_by, "kernel": kernel})
 
     def _ranks(self) -> list[int]:
         """The living descendants, without this guard's own children."""
@@ -340,8 +357,11 @@ class TaskGuard:
                 return
             if pid == self.launcher:
                 self.ended = True
-                self.exit_code = exit_of(status)[0]
+                self.exit_code, self.ended_by = exit_of(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if code < 0:
+        end_by(-code)
+    sys.exit(code if code >= 0 else 128 - code)

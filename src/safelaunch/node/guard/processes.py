@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from errno import ENOENT
 
 from safelaunch.node.host import short_host
 from safelaunch.node.light import signal, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4   # prctl(2)
 
 
 def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
@@ -32,12 +33,15 @@ def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans (PR_SET_CHILD_SUBREAPER in prctl(2)).
-
-    Call it before the launcher starts, which can leave something at once. ctypes stands on `_ctypes`; importing ctypes
-    itself takes 3 ms of every restart.
+    """Make this process the parent of its descendants' orphans. Call it before the launcher starts, which can leave
+    something at once.
     """
-    words = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(2). ctypes stands on `_ctypes`; importing ctypes itself takes 3 ms of every restart."""
+    words = (option, value, 0, 0, 0)
     try:
         native: Any = __import__("_ctypes")
         number = type("number", (native._SimpleCData,), {"_type_": "i"})
@@ -50,8 +54,8 @@ def adopt_orphans() -> None:
 
 
 def restore_signals() -> None:
-    """Restore what Python ignores: exec would keep it ignored."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    """Restore what Python ignores, and what a shell ignores in its background: exec would keep it ignored."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -60,6 +64,37 @@ def exit_of(status: int) -> tuple[int, int | None]:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None
+
+
+def end_by(number: int) -> None:
+    """End this process by a signal, as its launcher has ended, without a core file. Returns where that cannot be."""
+    with suppress(Exception):
+        prctl(PR_SET_DUMPABLE, 0)   # core(5): of a core that goes to a program RLIMIT_CORE keeps nothing back
+    with suppress(OSError, ValueError):   # of SIGKILL
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
+    os.kill(os.getpid(), number)
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str:
+    """Where slurmstepd finds a task's program, which is then its first argument, too (22.05, measured)."""
+    if name.startswith("."):
+        return os.getcwd() + "/" + name
+    for folder in () if name.startswith("/") else env.get("PATH", "").split(":"):
+        path = folder + "/" + name
+        if folder and os.path.exists(path) and not os.path.isdir(path):
+            return path
+    return name
+
+
+def why_not_started(path: str, error: OSError) -> str:
+    """slurmstepd's words on a program that execve(2) refuses; its exit code is the number of the error."""
+    with suppress(OSError), open(path, "rb") as script:
+        first = script.readline(256)
+        if error.errno == ENOENT and first[:2] == b"#!":
+            path = "bad interpreter(%s)" % os.fsdecode(b"".join(first[2:].split()[:1]))
+    return "slurmstepd-%s: error: execve(): %s: %s\n" % (
+        os.environ.get("SLURMD_NODENAME", short_host()), path, error.strerror)
 
 
 def processes() -> dict[int, tuple[str, int]]:
@@ -117,11 +152,11 @@ RUNTIMES = ("apptainer", "singularity", "starter", "starter-suid", "podman", "po
             "enroot", "enroot-nsenter", "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit")
 
 
-def signal_handlers(pids: Iterable[int], number: int, is_for_shell: bool = False) -> dict[int, str]:
+def signal_handlers(pids: Iterable[int], number: int, is_for_shell: bool = False, task: int = 0) -> dict[int, str]:
     """pid → name of the processes that handle `number` and were sent it.
 
     Never bash, srun or torchrun: the signal is for the training, and a launcher that obeys it would end its ranks.
-    Only where a script asks for it `is_for_shell`.
+    Only where a script asks for it `is_for_shell`, and where the shell is the `task` itself of a script's own srun.
     """
     reached = {}
     for pid in pids:
@@ -134,7 +169,9 @@ def signal_handlers(pids: Iterable[int], number: int, is_for_shell: bool = False
         except (OSError, ValueError):
             continue
         caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
-        is_rank = fields.get("Name") not in ("bash", "sh", "srun", *RUNTIMES) and not is_launcher(words)
+        is_rank = fields.get("Name") not in ("srun", *RUNTIMES) and not is_launcher(words)
+        if fields.get("Name") in ("bash", "sh"):
+            is_rank = pid == task
         if caught and (is_rank or is_for_shell):
             send([pid], number)
             reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
