@@ -60,6 +60,12 @@ class Case:
     is_faulted: bool = field(default=False)
 
     @property
+    def is_array(self) -> bool:
+        """Whether it is many jobs at once."""
+        return bool(re.search(r"^#SBATCH.*\s(--array|-a)|^-(-array|a)|^SBATCH_ARRAY_INX$", "\n".join(
+            (self.text, *self.options, *(name for name, _ in self.env))), re.MULTILINE))
+
+    @property
     def has_oracle(self) -> bool:
         """Whether it runs under safelaunch alone, and its own oracle judges."""
         return self.is_faulted

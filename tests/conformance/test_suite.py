@@ -65,7 +65,7 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
         record = {"JobId": job, "NodeList": nodes, "WorkDir": str(tmp_path / name / "work"), "TimeLimit": "5"}
         host = f"n{expand(nodes[2:-1])[1]}"
         sides.append(seen(tmp_path, name, jobs=[record], output=[f"job {job} on {host} in {tmp_path / name}/work"],
-                          files={f"slurm-{job}.out": f"644\n{job}"},
+                          files={f"slurm-{job}.out": job},
                           scripts=[Probe([f"folder {tmp_path / name}/work"], {"SLURM_JOB_ID": job})]))
     assert compare(*sides) == []
 
@@ -73,7 +73,8 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
 @pytest.mark.parametrize(("what", "kind", "name"), [
     ({"end": "failed 3"}, "end", "code"),
     ({"output": ["another line"]}, "output", "lines"),
-    ({"files": {"made": "644\n"}}, "files", "made"),
+    ({"files": {"made": ""}}, "files", "made"),
+    ({"modes": {"kept": "600"}}, "mode", "kept"),
     ({"scripts": [Probe([], {"SLURM_WAIT": "60"})]}, "environment", "SLURM_WAIT"),
     ({"scripts": [Probe(["umask 0077"], {})]}, "umask", "script"),
     ({"tasks": [Probe(["node n0 0 0 0"], {})]}, "tasks", "places"),
@@ -81,8 +82,9 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
     ({"is_late": True}, "late", "end"),
 ])
 def test_each_kind_of_difference_is_seen(tmp_path: Path, what: dict[str, object], kind: str, name: str) -> None:
-    plain = seen(tmp_path, PLAIN, scripts=[Probe([], {})], jobs=[{"JobId": "20000001", "TimeLimit": "9"}])
-    same: dict[str, object] = {"scripts": [Probe([], {})], "jobs": [{"JobId": "20000002", "TimeLimit": "9"}]}
+    same: dict[str, object] = {"scripts": [Probe([], {})], "modes": {"kept": "644"}}
+    plain = seen(tmp_path, PLAIN, None, **same, jobs=[{"JobId": "20000001", "TimeLimit": "9"}])
+    same["jobs"] = [{"JobId": "20000002", "TimeLimit": "9"}]
     safe = seen(tmp_path, SAFE, None, **{**same, **what})
     assert [(one.kind, one.name) for one in compare(plain, safe)] == [(kind, name)]
 
@@ -90,6 +92,7 @@ def test_each_kind_of_difference_is_seen(tmp_path: Path, what: dict[str, object]
 def test_what_the_list_allows_is_no_difference_and_what_submit_says_is_said(tmp_path: Path) -> None:
     plain, safe = seen(tmp_path, PLAIN), seen(tmp_path, SAFE)
     plain.scripts, safe.scripts = [Probe([], {})], [Probe([], {"SAFELAUNCH_RUN_ID": "x", "SHLVL": "2"})]
+    plain.modes, safe.modes, safe.logs = {"slurm-1.out": "644"}, {"slurm-1.out": "600"}, frozenset(("slurm-1.out",))
     assert compare(plain, safe) == []
 
     (safe.side.room / "said.code").write_text("2")
@@ -128,7 +131,7 @@ def test_the_page_shows_the_list_of_allowed_differences_and_each_shape() -> None
 
 
 def test_a_row_of_the_page_has_both_verdicts_of_its_script() -> None:
-    rows = [{"name": "a", "group": "g", "shape": "s", "row": "K1", "verdict": "equal"},
-            {"name": "a-faulted", "group": "g", "shape": "s", "row": "K1", "verdict": "right"},
-            {"name": "b", "group": "g", "shape": "t", "row": "", "verdict": "said"}]
-    assert shapes(rows).splitlines()[2:] == ["| s | K1 | yes | yes | – |", "| t | – | no | – | yes |"]
+    rows = [{"name": "a", "group": "g", "shape": "s", "verdict": "equal"},
+            {"name": "a-faulted", "group": "g", "shape": "s", "verdict": "right"},
+            {"name": "b", "group": "g", "shape": "t", "verdict": "said"}]
+    assert shapes(rows).splitlines()[2:] == ["| s | yes | yes | – |", "| t | no | – | yes |"]
