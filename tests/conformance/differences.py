@@ -76,7 +76,7 @@ ALLOWED = (
 )
 
 SAID: tuple[Said, ...] = (
-    Said("refused", r"2", r"(^|\n)(\S.*:\d+(:\d+)?|command line|environment): "),   # with its place and exit code 2
+    Said("refused", r"2", r"(^|\n)(\S.*:\d+(:\d+)?|command line|environment|SBATCH_\w+): "),   # with its place
     Said("one log", r".*", r"--error=\S+: that file and the one of --output are links to one log"),
 )
 
@@ -95,6 +95,8 @@ _DEVICES = re.compile(r"\b(CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_
 
 def normal(text: str, hosts: Mapping[str, str] | None = None) -> str:
     """The text with what differs anyway put into one word each, and the job's own nodes by their names in `hosts`."""
+    if text.startswith("BASH_FUNC_"):   # each bash on the way writes a function in its own words
+        text = re.sub(r"[;\s]+", " ", text)
     for one in NORMAL:
         text = one.pattern.sub(one.word, text)
     text = _DEVICES.sub(lambda found: f"{found[1]}=({len(expand(found[2]))} of them)", text)

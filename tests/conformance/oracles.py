@@ -123,5 +123,6 @@ def _refused(seen: Observed, pattern: str) -> str | None:
 TABLE: dict[str, Judge] = {
     "completed": _ended("completed"), "failed": _ended("failed"), "stopped": _ended("stopped"), "steps": _steps,
     "resumed": _resumed, "has": _has, "lacks": _lacks, "line": _line, "no line": _no_line, "attempts": _attempts,
+    "unended": lambda seen, rest: None if seen.is_late else "it has ended",
     "jobs": _jobs, "no jobs": _no_jobs, "said": _said, "refused": _refused,
 }

@@ -6,7 +6,6 @@ with 8 columns the name of a run's job is cut where the run's id begins. Pure; s
 
 from __future__ import annotations
 
-import os
 import re
 
 TYPE_CHECKING = False
@@ -144,7 +143,8 @@ def columns_as_sbatch_has_them(text: str, job: str, hidden: str, own: Mapping[st
 
 def _cell(body: str, said: str, meant: str) -> str:
     """A column's value put anew, in its width, which may have cut it."""
-    same = len(os.path.commonprefix([said, meant]))
+    both = min(len(said), len(meant))
+    same = next((at for at in range(both) if said[at] != meant[at]), both)
     for length in range(len(said), same, -1):
         found = re.search(r"(?<!\S)%s(?=\s|$)( *)" % re.escape(said[:length]), body)
         if found:
