@@ -77,6 +77,7 @@ ALLOWED = (
 
 SAID: tuple[Said, ...] = (
     Said("refused", r"2", r"(^|\n)(\S.*:\d+(:\d+)?|command line|environment|SBATCH_\w+): "),   # with its place
+    Said("environment", r"SLURM_EXPORT_ENV|SLURM_GET_USER_ENV|MAIL", r"--export=\S+ sets env\."),
     Said("one log", r".*", r"--error=\S+: that file and the one of --output are links to one log"),
 )
 

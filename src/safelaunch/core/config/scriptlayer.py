@@ -38,8 +38,8 @@ LEFT_OUT: dict[str, str] = {
     "wrap": "sbatch does not read it in a script, either",
     "ignore-pbs": "no #PBS or #BSUB line is read",
 }
-_OWN_LOG = ("the script's own output: what it prints itself stands in that file some 20 ms later, so put sleep 1 "
-            "before a command that reads it (what an srun prints stands there when srun returns)")
+_OWN_LOG = ("the script's own output: a file that only you can read, and where a line of the script itself stands some "
+            "20 ms later: put sleep 1 before a command that reads it (what srun prints stands there when it returns)")
 OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: core.plan.OwnScript
 _OURS = frozenset((*LEFT_OUT, *OWN, "export", "array"))
 # What to write instead in a script, where it is not what to write in train.yaml.
