@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.conformance.case import Case
-from tests.conformance.differences import PASSING, SAID, is_allowed, normal
+from tests.conformance.differences import PASSING, SAID, is_allowed, normal, unfolded
 from tests.conformance.observe import Observed, Probe
 
 # Of scontrol show job: what the user has asked for, and got.
@@ -73,11 +73,15 @@ def _word(seen: Observed, text: str) -> str:
     return normal(text.replace(str(seen.side.room), "ROOM"), hosts) if text else ""
 
 
+def _words(seen: Observed, lines: Iterable[str]) -> Iterator[str]:
+    return (one for line in lines if line for one in unfolded(_word(seen, line)))
+
+
 def _output(plain: Observed, safe: Observed) -> Iterator[Difference]:
     """Lines in any order: ranks write at once. The run keeps its lines, too, where sbatch's file is gone."""
     if not plain.has_output:
         return
-    left, right = (sorted(_word(seen, line) for line in seen.output if line) for seen in (plain, safe))
+    left, right = (sorted(_words(seen, seen.output)) for seen in (plain, safe))
     left, right = ([line for line in lines if not PASSING.fullmatch(line)] for lines in (left, right))
     if left != right:
         yield Difference("output", "lines", *_changed(left, right))
@@ -108,8 +112,7 @@ def _files(plain: Observed, safe: Observed) -> Iterator[Difference]:
 
 
 def _content(seen: Observed, text: str) -> str:
-    lines = sorted(_word(seen, line) for line in text.splitlines() if line)
-    return "\n".join(line for line in lines if not PASSING.fullmatch(line))
+    return "\n".join(line for line in sorted(_words(seen, text.splitlines())) if not PASSING.fullmatch(line))
 
 
 def _shown(left: str | None, right: str | None) -> tuple[str, str]:

@@ -89,6 +89,7 @@ PASSING = re.compile(r"srun: (Job JOB step creation (temporarily|still) disabled
                      r"\++ (\[\[ -x )?/\S*/safelaunch-\d+/\S+/bin/\w+( .*)?|"
                      r"safelaunch: (sbatch( .*)?: another job, which safelaunch does not look after|"
                      r"scontrol requeue: the script ends, and is started again in this run)")
+_TASKS = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*)")
 _HOSTS = re.compile(r"(?<!\s-)\bn(\d+)\b|\bn\[([\d,-]+)\]")
 _DEVICES = re.compile(r"\b(CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK|"
                       r"SLURM_(?:JOB|STEP)_GPUS)=([\d,-]+)$")
@@ -108,6 +109,12 @@ def normal(text: str, hosts: Mapping[str, str] | None = None) -> str:
         return ",".join(hosts.get(f"n{one}", f"n{one}") for one in expand(found[1] or found[2]))
 
     return _HOSTS.sub(name, text)
+
+
+def unfolded(line: str) -> list[str]:
+    """The lines that srun writes of tasks that it saw end at once, as if it had seen them one by one."""
+    found = _TASKS.fullmatch(line)
+    return [f"srun: error: task {number}: {found[2]}" for number in expand(found[1])] if found else [line]
 
 
 def expand(numbers: str) -> list[str]:

@@ -117,6 +117,13 @@ def test_fields_of_scontrol_are_read_with_blanks_in_their_values() -> None:
     assert record["Command"] == "/x/job.slurm a b"
 
 
+def test_tasks_that_srun_saw_end_at_once_are_as_those_that_it_saw_one_by_one(tmp_path: Path) -> None:
+    plain = seen(tmp_path, PLAIN, output=["srun: error: n0: tasks 0-1: Exited with exit code 4"])
+    safe = seen(tmp_path, SAFE, output=[f"srun: error: n3: task {task}: Exited with exit code 4" for task in (0, 1)])
+    assert compare(plain, safe) == []
+    assert compare(plain, replace(safe, output=safe.output[:1])) != []
+
+
 def test_job_ids_and_spool_folders_are_one_word_each() -> None:
     assert normal("train_20026267.log") == "train_JOB.log"
     assert normal("/s/spool/n0/job20026267/slurm_script") == normal("/tmp/safelaunch-7/ab12-20026268-n0/slurm_script")
