@@ -31,7 +31,7 @@ SCRIPTS, CASES, PROGRAMS = HERE / "scripts", HERE / "cases", HERE / "programs"
 PUBLIC = HERE.parent / "core" / "config" / "jobscripts"   # shapes of public scripts, which other tests read, too
 KEYS = frozenset(("shape", "options", "args", "env", "umask", "also", "fault", "end", "says", "limit", "alone",
                   "short", "overrides", "probe", "file"))
-LIMIT_S = 60.0
+LIMIT_S = 150.0   # a matter of the machine's load; scripts end by themselves
 FAULT = "faulted"   # the suffix of the case that is a script under its fault
 
 
@@ -58,6 +58,12 @@ class Case:
     has_probe: bool = True
     file: str = "job.slurm"
     is_faulted: bool = field(default=False)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is many jobs at once."""
+        return bool(re.search(r"^#SBATCH.*\s(--array|-a)|^-(-array|a)|^SBATCH_ARRAY_INX$", "\n".join(
+            (self.text, *self.options, *(name for name, _ in self.env))), re.MULTILINE))
 
     @property
     def has_oracle(self) -> bool:

@@ -7,7 +7,7 @@ of plain sbatch, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -36,7 +36,8 @@ class Said(NamedTuple):
 
 
 NORMAL = (
-    Normal(re.compile(r"(?<!\d)[2-5]\d{7}(?!\d)"), "JOB", "each side has a job of its own"),
+    Normal(re.compile(r"(?<!\d)([2-5]\d{7}|9\d{8})(?!\d)"), "JOB",
+           "each side has a job of its own, and an array a number"),
     Normal(re.compile(r"/\S*/(job(JOB|\d+)(\.\d+)?/slurm_script|safelaunch-\d+/[^/\s]+/slurm_script)"),
            "SPOOL/slurm_script", "$0 is the node's copy of the script, in a folder of Slurm's or of the supervisor's"),
     Normal(re.compile(r"/\S*/(job(JOB|\d+)(\.\d+)?|safelaunch-\d+/\w+-JOB[^/\s]*)(?=[\s:'\"]|$)"), "SPOOL",
@@ -48,6 +49,7 @@ NORMAL = (
            "times, and Slurm's own"),
     Normal(re.compile(r"(?<= )\d?\d:\d\d(?= )"), "0:00", "squeue's column TIME"),
     Normal(re.compile(r"\b365-00:00:00\b"), "UNLIMITED", "Slurm's own two words for it"),
+    Normal(re.compile(r"\b42949\d{5}\b"), "PRIORITY", "Slurm counts it down from job to job"),
     Normal(re.compile(r"\b0x[0-9a-f]+\b"), "0x…", "addresses"),
 )
 
@@ -68,36 +70,52 @@ ALLOWED = (
     Allowed("option", r"Dependency|Requeue|Command|StdOut|StdErr",
             "how the run's jobs follow each other, and where the supervisor writes; the script sees what sbatch says"),
     Allowed("option", r"NodeList|BatchHost|TRES|NumCPUs", "which nodes were free"),
+    Allowed("option", r"ArrayTaskThrottle", "each task of an array is a run of its own, as many of them at once"),
     Allowed("files", r"runs(/.*)?", "the run folder"),
+    Allowed("log's mode", r".*", "the output is a link into the run folder, which is for its owner alone "
+            "(`kill_switch.group` lets a group read it, docs/security.md)"),
 )
 
 SAID: tuple[Said, ...] = (
-    Said("refused", r"2", r"(^|\n)(\S.*:\d+(:\d+)?|command line|environment): "),   # with its place and exit code 2
+    Said("refused", r"2", r"(^|\n)(\S.*:\d+(:\d+)?|command line|environment|SBATCH_\w+): "),   # with its place
+    Said("environment", r"SLURM_EXPORT_ENV|SLURM_GET_USER_ENV|MAIL", r"--export=\S+ sets env\."),
+    Said("one log", r".*", r"--error=\S+: that file and the one of --output are links to one log"),
 )
 
 
 # Lines that count on neither side: srun says so where a step waits for the end of another one, a matter of
-# milliseconds; and under `set -x` the wrapper, which is a function, has two lines of its own.
+# milliseconds; under `set -x` the wrapper, which is a function, has two lines of its own; and the log says what becomes
+# of a job that the script submits (docs/scripts.md).
 PASSING = re.compile(r"srun: (Job JOB step creation (temporarily|still) disabled, retrying.*|Step created for .*)|"
-                     r"\++ (\[\[ -x )?/\S*/safelaunch-\d+/\S+/bin/\w+( .*)?")
+                     r"\++ (\[\[ -x )?/\S*/safelaunch-\d+/\S+/bin/\w+( .*)?|"
+                     r"safelaunch: (sbatch( .*)?: another job, which safelaunch does not look after|"
+                     r"scontrol requeue: the script ends, and is started again in this run)")
+_TASKS = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*)")
 _HOSTS = re.compile(r"(?<!\s-)\bn(\d+)\b|\bn\[([\d,-]+)\]")
 _DEVICES = re.compile(r"\b(CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK|"
                       r"SLURM_(?:JOB|STEP)_GPUS)=([\d,-]+)$")
 
 
-def normal(text: str, hosts: Sequence[str] = ()) -> str:
-    """The text with what differs anyway put into one word each; the n-th of a job's own nodes is Hn."""
+def normal(text: str, hosts: Mapping[str, str] | None = None) -> str:
+    """The text with what differs anyway put into one word each, and the job's own nodes by their names in `hosts`."""
+    if text.startswith("BASH_FUNC_"):   # each bash on the way writes a function in its own words
+        text = re.sub(r"[;\s]+", " ", text)
     for one in NORMAL:
         text = one.pattern.sub(one.word, text)
     text = _DEVICES.sub(lambda found: f"{found[1]}=({len(expand(found[2]))} of them)", text)
     if not hosts:
         return text
-    turn = {host: f"H{number}" for number, host in enumerate(hosts)}
 
     def name(found: re.Match[str]) -> str:
-        return ",".join(turn.get(f"n{one}", f"n{one}") for one in expand(found[1] or found[2]))
+        return ",".join(hosts.get(f"n{one}", f"n{one}") for one in expand(found[1] or found[2]))
 
     return _HOSTS.sub(name, text)
+
+
+def unfolded(line: str) -> list[str]:
+    """The lines that srun writes of tasks that it saw end at once, as if it had seen them one by one."""
+    found = _TASKS.fullmatch(line)
+    return [f"srun: error: task {number}: {found[2]}" for number in expand(found[1])] if found else [line]
 
 
 def expand(numbers: str) -> list[str]:

@@ -63,7 +63,7 @@ def scripts(draw: DrawFn, seed: int = 0) -> Case:
                                 (("SBATCH_PARTITION", "short"),), (("LR", "0.1"), ("EMPTY", "")))))
     args = tuple(draw(st.one_of(st.just([]), st.just([]), st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))))
     text = "\n".join(["#!/bin/bash", *head, *(line.replace("§", str(turn)) for turn, line in enumerate(body))]) + "\n"
-    return Case(f"generated-{seed}", GROUP, text, options=options, env=env, args=args, limit_s=45.0)
+    return Case(f"generated-{seed}", GROUP, text, options=options, env=env, args=args, limit_s=150.0)
 
 
 # --- options ------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _itself(depth: int) -> SearchStrategy[list[str]]:
         st.just(["log§=$(scontrol show job $SLURM_JOB_ID | sed -n 's/^ *StdOut=//p'); test -e \"$log§\" && echo log"]),
         st.just(["here§=$(dirname \"$(scontrol show job $SLURM_JOB_ID | sed -n 's/^ *Command=\\([^ ]*\\).*/\\1/p')\")",
                  "[ \"$here§\" = \"$SLURM_SUBMIT_DIR\" ] && echo same-folder"]),
-        st.just(["ls slurm-$SLURM_JOB_ID.out 2> /dev/null && grep -q . slurm-$SLURM_JOB_ID.out && echo own-log"]),
+        st.just(["sleep 3; test -e slurm-$SLURM_JOB_ID.out && grep -q . slurm-$SLURM_JOB_ID.out && echo own-log"]),
         st.just(["if [ \"${SLURM_RESTART_COUNT:-0}\" -gt 0 ]; then echo again; else echo first; fi"]),
         st.just(["echo \"out_${SLURM_JOB_NAME}\" && mkdir -p \"out_${SLURM_JOB_NAME}\""]),
         st.just(["until sacct -n -X -j $SLURM_JOB_ID -o State | grep -q RUN; do sleep 0.1; done",

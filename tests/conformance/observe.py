@@ -35,7 +35,10 @@ class Observed:
     runs: list[State] = field(default_factory=list)
     end: str = ""
     output: list[str] = field(default_factory=list)
+    has_output: bool = True    # False: the script has removed its log, or sbatch was to write none
     files: dict[str, str] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+    logs: frozenset[str] = frozenset()     # files that are links into the run folder
     scripts: list[Probe] = field(default_factory=list)
     tasks: list[Probe] = field(default_factory=list)
     is_late: bool = False
@@ -67,14 +70,21 @@ def observe(side: Side, records: Iterable[Mapping[str, str]], is_late: bool) -> 
                        key=lambda one: int(one["JobId"]))
     if side.name == PLAIN:
         seen.end = " ".join(sorted({_plain_end(job) for job in seen.jobs}))
-        logs = {job[key] for job in seen.jobs for key in ("StdOut", "StdErr") if key in job}
+        own = str(side.folder / side.case.file)   # not what its children write: that is compared with the files
+        logs = {job[key] for job in seen.jobs if job.get("Command", "").startswith(own)
+                for key in ("StdOut", "StdErr") if key in job}
     else:
         runs = list(_runs(side.folder))
         seen.runs = [state for _, state in runs]
         seen.end = " ".join(sorted({_run_end(folder, state) for folder, state in runs}))
         logs = {str(path) for folder, _ in runs for path in (folder / "attempts").glob("*/main.log")}
-    seen.output = [line for log in sorted(logs) for line in _lines(Path(log))]
-    seen.files = dict(_tree(side.folder))
+    found = [_moved(Path(log), side.folder) for log in sorted(logs)]
+    seen.has_output = all(path.is_file() for path in found)
+    seen.output = [line for path in found for line in _lines(path)]
+    paths = list(_tree(side.folder))
+    seen.files = {name: _content(path) for name, path in paths}
+    seen.modes = {name: f"{path.stat().st_mode & 0o777:o}" for name, path in paths if path.exists()}
+    seen.logs = frozenset(name for name, path in paths if path.is_symlink() and "/runs/" in str(path.resolve()))
     probes = side.room / "probe"
     seen.scripts = [_probe(path) for path in sorted(probes.glob("script.*.facts"))]
     seen.tasks = [_probe(path) for path in sorted(probes.glob("step.*.facts"))]
@@ -114,24 +124,27 @@ def _runs(folder: Path) -> Iterable[tuple[Path, State]]:
 
 
 def _lines(log: Path) -> list[str]:
-    try:
-        return PREFIX.sub("", log.read_text(errors="replace")).splitlines()
-    except FileNotFoundError:
-        return ["(no output)"]
+    return PREFIX.sub("", log.read_text(errors="replace")).splitlines() if log.is_file() else []
 
 
-def _tree(folder: Path) -> Iterable[tuple[str, str]]:
+def _moved(log: Path, folder: Path) -> Path:
+    """Where a log is that its script has moved to another folder."""
+    return log if log.exists() else next(folder.rglob(log.name), log)
+
+
+def _tree(folder: Path) -> Iterable[tuple[str, Path]]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name in OWN_FILES or name.startswith("runs/"):
-            continue
-        if path.is_symlink() and not path.exists():
-            yield name, f"a link to {path.readlink()}"
-        elif path.is_dir():
-            yield name, f"{path.stat().st_mode & 0o777:o} folder"
-        else:
-            text = path.read_bytes().decode(errors="backslashreplace")
-            yield name, f"{path.stat().st_mode & 0o777:o}\n{PREFIX.sub('', text)}"
+        if name not in OWN_FILES and not name.startswith("runs/"):
+            yield name, path
+
+
+def _content(path: Path) -> str:
+    if path.is_symlink() and not path.exists():
+        return f"a link to {path.readlink()}"
+    if not path.is_file():
+        return "folder" if path.is_dir() else "a pipe"
+    return PREFIX.sub("", path.read_bytes().decode(errors="backslashreplace"))
 
 
 def _probe(facts: Path) -> Probe:

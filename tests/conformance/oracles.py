@@ -1,6 +1,7 @@
 """What a script under a fault must come to, as its own logic would want it: the words of `end:` in a collection.
 
     completed | failed | stopped     the run's end
+    unended         it goes on from job to job, and the suite ends it
     steps N         a training of N steps was done: each step was printed, the last checkpoint is there
     resumed         a later attempt went on from a checkpoint, and did not begin anew
     has PATH        a file is there (a pattern); `lacks PATH`: it is not
@@ -26,7 +27,7 @@ Judge = Callable[[Observed, str], str | None]
 def judge(seen: Observed) -> list[str]:
     """What is not as the script's own logic wants it."""
     wanted = seen.side.case.end
-    found = ["it did not end in time"] if seen.is_late else []
+    found = ["it did not end in time"] if seen.is_late and "unended" not in wanted else []
     if not any(one.startswith("refused") for one in wanted) and seen.submit_code:
         return [f"submit refused it: {seen.said.strip()[-400:]}"]
     found += [text for text in (_one(seen, phrase) for phrase in wanted) if text]
@@ -122,5 +123,6 @@ def _refused(seen: Observed, pattern: str) -> str | None:
 TABLE: dict[str, Judge] = {
     "completed": _ended("completed"), "failed": _ended("failed"), "stopped": _ended("stopped"), "steps": _steps,
     "resumed": _resumed, "has": _has, "lacks": _lacks, "line": _line, "no line": _no_line, "attempts": _attempts,
+    "unended": lambda seen, rest: None if seen.is_late else "it has ended",
     "jobs": _jobs, "no jobs": _no_jobs, "said": _said, "refused": _refused,
 }

@@ -65,7 +65,7 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
         record = {"JobId": job, "NodeList": nodes, "WorkDir": str(tmp_path / name / "work"), "TimeLimit": "5"}
         host = f"n{expand(nodes[2:-1])[1]}"
         sides.append(seen(tmp_path, name, jobs=[record], output=[f"job {job} on {host} in {tmp_path / name}/work"],
-                          files={f"slurm-{job}.out": f"644\n{job}"},
+                          files={f"slurm-{job}.out": job},
                           scripts=[Probe([f"folder {tmp_path / name}/work"], {"SLURM_JOB_ID": job})]))
     assert compare(*sides) == []
 
@@ -73,7 +73,8 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
 @pytest.mark.parametrize(("what", "kind", "name"), [
     ({"end": "failed 3"}, "end", "code"),
     ({"output": ["another line"]}, "output", "lines"),
-    ({"files": {"made": "644\n"}}, "files", "made"),
+    ({"files": {"made": ""}}, "files", "made"),
+    ({"modes": {"kept": "600"}}, "mode", "kept"),
     ({"scripts": [Probe([], {"SLURM_WAIT": "60"})]}, "environment", "SLURM_WAIT"),
     ({"scripts": [Probe(["umask 0077"], {})]}, "umask", "script"),
     ({"tasks": [Probe(["node n0 0 0 0"], {})]}, "tasks", "places"),
@@ -81,8 +82,9 @@ def test_equal_sides_have_no_difference_although_jobs_hosts_and_folders_differ(t
     ({"is_late": True}, "late", "end"),
 ])
 def test_each_kind_of_difference_is_seen(tmp_path: Path, what: dict[str, object], kind: str, name: str) -> None:
-    plain = seen(tmp_path, PLAIN, scripts=[Probe([], {})], jobs=[{"JobId": "20000001", "TimeLimit": "9"}])
-    same: dict[str, object] = {"scripts": [Probe([], {})], "jobs": [{"JobId": "20000002", "TimeLimit": "9"}]}
+    same: dict[str, object] = {"scripts": [Probe([], {})], "modes": {"kept": "644"}}
+    plain = seen(tmp_path, PLAIN, None, **same, jobs=[{"JobId": "20000001", "TimeLimit": "9"}])
+    same["jobs"] = [{"JobId": "20000002", "TimeLimit": "9"}]
     safe = seen(tmp_path, SAFE, None, **{**same, **what})
     assert [(one.kind, one.name) for one in compare(plain, safe)] == [(kind, name)]
 
@@ -90,6 +92,7 @@ def test_each_kind_of_difference_is_seen(tmp_path: Path, what: dict[str, object]
 def test_what_the_list_allows_is_no_difference_and_what_submit_says_is_said(tmp_path: Path) -> None:
     plain, safe = seen(tmp_path, PLAIN), seen(tmp_path, SAFE)
     plain.scripts, safe.scripts = [Probe([], {})], [Probe([], {"SAFELAUNCH_RUN_ID": "x", "SHLVL": "2"})]
+    plain.modes, safe.modes, safe.logs = {"slurm-1.out": "644"}, {"slurm-1.out": "600"}, frozenset(("slurm-1.out",))
     assert compare(plain, safe) == []
 
     (safe.side.room / "said.code").write_text("2")
@@ -114,6 +117,13 @@ def test_fields_of_scontrol_are_read_with_blanks_in_their_values() -> None:
     assert record["Command"] == "/x/job.slurm a b"
 
 
+def test_tasks_that_srun_saw_end_at_once_are_as_those_that_it_saw_one_by_one(tmp_path: Path) -> None:
+    plain = seen(tmp_path, PLAIN, output=["srun: error: n0: tasks 0-1: Exited with exit code 4"])
+    safe = seen(tmp_path, SAFE, output=[f"srun: error: n3: task {task}: Exited with exit code 4" for task in (0, 1)])
+    assert compare(plain, safe) == []
+    assert compare(plain, replace(safe, output=safe.output[:1])) != []
+
+
 def test_job_ids_and_spool_folders_are_one_word_each() -> None:
     assert normal("train_20026267.log") == "train_JOB.log"
     assert normal("/s/spool/n0/job20026267/slurm_script") == normal("/tmp/safelaunch-7/ab12-20026268-n0/slurm_script")
@@ -128,7 +138,7 @@ def test_the_page_shows_the_list_of_allowed_differences_and_each_shape() -> None
 
 
 def test_a_row_of_the_page_has_both_verdicts_of_its_script() -> None:
-    rows = [{"name": "a", "group": "g", "shape": "s", "row": "K1", "verdict": "equal"},
-            {"name": "a-faulted", "group": "g", "shape": "s", "row": "K1", "verdict": "right"},
-            {"name": "b", "group": "g", "shape": "t", "row": "", "verdict": "said"}]
-    assert shapes(rows).splitlines()[2:] == ["| s | K1 | yes | yes | – |", "| t | – | no | – | yes |"]
+    rows = [{"name": "a", "group": "g", "shape": "s", "verdict": "equal"},
+            {"name": "a-faulted", "group": "g", "shape": "s", "verdict": "right"},
+            {"name": "b", "group": "g", "shape": "t", "verdict": "said"}]
+    assert shapes(rows).splitlines()[2:] == ["| s | yes | yes | – |", "| t | no | – | yes |"]

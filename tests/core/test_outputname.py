@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.outputname import JobNames, default_pattern, expand, is_named_in
+from safelaunch.core.outputname import JobNames, default_pattern, expand, line_that_names
 from tests.tables import each
 
 ALONE = JobNames("24004", "na me.x", "sl-alice", "n0")
@@ -46,4 +46,4 @@ def test_a_task_of_an_array_has_both_numbers() -> None:
     ("srun python a.py", "%j", False),
 ])
 def test_a_script_that_reads_its_own_output_is_known(code: str, pattern: str, is_named: bool) -> None:
-    assert is_named_in(code, [pattern]) == is_named
+    assert bool(line_that_names(code, [pattern])) == is_named

@@ -52,9 +52,11 @@ def expand(pattern: str, names: JobNames) -> str:
     return _SIGN.sub(sign, pattern)
 
 
-def is_named_in(text: str, patterns: Iterable[str]) -> bool:
-    """Whether a script's code may read its own output: it has a piece of the name, or asks Slurm for it."""
-    code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+def line_that_names(text: str, patterns: Iterable[str]) -> int:
+    """The first line of a script's code that may read its own output, 0 where none does: it has a piece of the name, or
+    asks Slurm for it.
+    """
     pieces = {piece for pattern in patterns for piece in _SIGN.split(pattern.rpartition("/")[2])
               if piece and len(piece) >= _SHORTEST}
-    return any(word in code for word in ("StdOut", "slurm-", *pieces))
+    return next((number for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")
+                 and any(word in line for word in ("StdOut", "slurm-", *pieces))), 0)

@@ -20,6 +20,13 @@ args, rest = parser.parse_known_args()
 rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
 folder = pathlib.Path(args.dir)
 folder.mkdir(parents=True, exist_ok=True)
+if (tasks := int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))) > 1:   # ranks begin together, as those of a real one do
+    here = pathlib.Path("/tmp", "-".join(["ranks", *(os.environ[f"SLURM_{name}"] for name in ("JOB_ID", "STEP_ID"))]))
+    here.mkdir(exist_ok=True)
+    (here / os.environ["SLURM_PROCID"]).touch()
+    end_s = time.monotonic() + 20
+    while len(list(here.iterdir())) < tasks and time.monotonic() < end_s:
+        time.sleep(0.01)
 if args.auto and not args.load:
     found = sorted(folder.glob("step_*.json"), key=lambda one: int(one.stem[5:]))
     args.load = str(found[-1]) if found else ""

@@ -49,7 +49,7 @@ def test_a_variable_counts_more_than_the_file_and_less_than_the_command_line_and
             assert over.config["slurm"]["time"] == 3 and not any("SBATCH" in note for note in over.notes)
 
 
-@each("variable", ["SBATCH_OUTPUT", "SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_SIGNAL", "SBATCH_DEBUG"])
+@each("variable", ["SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_SIGNAL", "SBATCH_DEBUG"])
 def test_what_safelaunch_does_itself_is_left_out_and_said(variable: str) -> None:
     for text in (SCRIPT, TRAIN):
         found = read(text, {variable: "1"})
@@ -57,9 +57,11 @@ def test_what_safelaunch_does_itself_is_left_out_and_said(variable: str) -> None
         assert any(note.startswith(variable) and "left out" in note for note in found.notes), found.notes
 
 
-def test_a_name_and_an_array_are_a_scripts_own_as_in_its_lines() -> None:
-    found = read(SCRIPT + "echo $SLURM_ARRAY_TASK_ID\n", {"SBATCH_JOB_NAME": "exp", "SBATCH_ARRAY_INX": "0-1"})
+def test_a_name_an_output_and_an_array_are_a_scripts_own_as_in_its_lines() -> None:
+    found = read(SCRIPT + "echo $SLURM_ARRAY_TASK_ID\n", {"SBATCH_JOB_NAME": "exp", "SBATCH_ARRAY_INX": "0-1",
+                                                                 "SBATCH_OUTPUT": "%x.log"})
     assert found.config["name"] == "exp-task0" and found.config["own"]["job_name"] == "exp"
+    assert found.config["own"]["output"] == "%x.log"
     assert read(TRAIN, {"SBATCH_JOB_NAME": "exp", "SBATCH_ARRAY_INX": "0-1"}).config["name"] == "train"
 
 

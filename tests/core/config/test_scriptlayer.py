@@ -111,6 +111,8 @@ def test_variables_of_export_are_set() -> None:
     ("#$ -N x\n", "Grid Engine"),
     ("#SBATCH -o $HOME/x\n#SBATCH -J ${USER}\n", ":2: sbatch fills in no variable in a #SBATCH line: $HOME (line 2), "
      "${USER} (line 3) stay as written"),
+    ("#SBATCH -o a.out -e a.err\n", ":2: --error=a.err: that file and the one of --output are links to one log"),
+    ("#SBATCH -o loss.out\nsrun true\ngrep -c loss loss.out\n", ":4: the script's own output: a file that only you"),
     ("##SBATCH -N 2\n", None), ("# SBATCH options\n", None), ("set -e\ncat <<E\n#SBATCH -N 2\nE\n", None),
     ("set -e\n#SBATCH\n", None), ("#SBATCH -o %u\n", None),
 ], ids=lambda value: str(value))

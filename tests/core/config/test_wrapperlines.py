@@ -53,8 +53,8 @@ def test_names_outputs_and_arrays_are_taken_as_those_of_sbatch_lines() -> None:
     found = read("#PBS -N fromtorque -o out -e err -t 0-3\necho $SLURM_ARRAY_TASK_ID")
     assert found.config["own"] == {"path": "/work/job.slurm", "job_name": "fromtorque", "output": "out", "error": "err"}
     assert found.point is not None and found.point.of == 4
-    assert any("#PBS -o is left out" in note for note in found.notes), found.notes
-    assert found.notes[-2].startswith("/work/job.slurm:2: #PBS lines are read") or found.notes
+    assert any(":2: --error=err: that file and the one of --output are links to one log" in note
+               for note in found.notes), found.notes
 
 
 @each(("line", "said"), [

@@ -126,7 +126,23 @@ def test_squeue_is_asked_for_the_own_name_too(words: str, asked: list[str]) -> N
     assert Query(words.split(";"), {}).ask("train", HIDDEN, ["9000000101"])[:-1] == asked
 
 
-@each("words", ["-O;name", "--json", "-i;5", "-s", "--Format=jobid"])
+def test_columns_keep_their_width_with_the_own_name_in_them() -> None:
+    query = Query(["-O", "Name,State"], {})
+    assert query.ask("train", HIDDEN, [])[-1].endswith(f"Name:300{END},Name,State")
+    def row(id: str, name: str, width: int) -> str:
+        return f"{id:20}{MARK}{name:300}{END}{name[:width]:{width}}RUNNING   \n"
+
+    told = squeuetext.columns_as_sbatch_has_them(
+        row("JOBID", "NAME", 20) + row("7", HIDDEN, 20) + row("8", HIDDEN, 20) + row("9", "other", 20), "7", HIDDEN,
+        {HIDDEN: "train", "/r/job.sbatch": "/w/job.slurm"}, query)
+    assert told == "".join(f"{name:20}{'RUNNING   '}\n" for name in ("NAME", "train", "other"))
+    for width in (6, 7, len(HIDDEN)):   # too narrow for the name with the run's id
+        told = squeuetext.columns_as_sbatch_has_them(row("7", HIDDEN, width).replace("RUN", " RUN"), "7", HIDDEN,
+                                                     {HIDDEN: "train"}, query)
+        assert told == f"{'train':{width}} RUNNING   \n"
+
+
+@each("words", ["--yaml", "-i;5", "-s", "--steps"])
 def test_other_forms_are_left_to_squeue(words: str) -> None:
     assert Query(words.split(";"), {}).is_other
 

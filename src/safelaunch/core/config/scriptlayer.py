@@ -20,6 +20,7 @@ from safelaunch.core.config.scriptwarnings import find_warnings
 from safelaunch.core.config.slurmkeys import UNKNOWN, key_of, literal, node_of, split_flags
 from safelaunch.core.config.wrapperlines import read_wrapper_lines
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
+from safelaunch.core.outputname import default_pattern, line_that_names
 from safelaunch.core.ownscript import OwnScript
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
@@ -37,6 +38,8 @@ LEFT_OUT: dict[str, str] = {
     "wrap": "sbatch does not read it in a script, either",
     "ignore-pbs": "no #PBS or #BSUB line is read",
 }
+_OWN_LOG = ("the script's own output: a file that only you can read, and where a line of the script itself stands some "
+            "20 ms later: put sleep 1 before a command that reads it (what srun prints stands there when it returns)")
 OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: core.plan.OwnScript
 _OURS = frozenset((*LEFT_OUT, *OWN, "export", "array"))
 # What to write instead in a script, where it is not what to write in train.yaml.
@@ -91,7 +94,11 @@ def read_script(text: str, layer: str, file: str, later: Iterable[GivenOption] =
     entries |= taken.layer.entries
     entries["slurm"] = slurm._replace(entries=_with_nodes(slurm.entries))
     tree = MappingNode(entries, place, {key: node.origin for key, node in entries.items()})
-    return ReadScript(tree, [*problems, *taken.problems], [*taken.notes, *notes], own | taken.own)
+    own |= taken.own
+    patterns = [own.get("output") or default_pattern("array" in slurm.entries), own.get("error", "")]
+    if line := line_that_names(text, filter(None, patterns)):
+        notes.append(f"{file}:{line}: {_OWN_LOG}")
+    return ReadScript(tree, [*problems, *taken.problems], [*taken.notes, *notes], own)
 
 
 def _signal_name(value: str) -> str:
@@ -143,7 +150,10 @@ def _take(one: GivenOption, text: str) -> tuple[dict[str, Node], str]:
         raise ValueError(one.fault)
     if one.name == "job-name":
         return {"name": quoted(_name(value), here)}, ""
-    if one.name in ("output", "error", "open-mode"):
+    if one.name == "error":
+        return {}, (f"--error={value}: that file and the one of --output are links to one log, which has the lines of "
+                    "stdout and of stderr")
+    if one.name in ("output", "open-mode"):
         return {}, ""   # a link to the log of the newest attempt (link_output in job.sbatch)
     if one.name == "export":
         return _read_export(value, here)

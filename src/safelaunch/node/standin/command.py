@@ -96,7 +96,16 @@ def squeue(own: OwnJob) -> Optional[int]:
     code, text = own.ask(query.ask(own.shown["JobName"], own.hidden, own.link_ids))
     if code:   # what it did not take may be ours
         return None
-    write(squeuetext.as_sbatch_has_it(text, own.job, own.hidden, shown, query))
+    if query.is_json:
+        from safelaunch.node.standin import scontroltext
+
+        told = scontroltext.json_as_sbatch_has_it(text, own.job, own.hidden, own.shown)
+    elif query.columns:
+        cells = {own.hidden: own.shown["JobName"], own.facts["job_file"]: own.shown.get("Command", "")}
+        told = squeuetext.columns_as_sbatch_has_them(text, own.job, own.hidden, cells, query)
+    else:
+        told = squeuetext.as_sbatch_has_it(text, own.job, own.hidden, shown, query)
+    write(told)
     return code
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MARK, END = "\x1e", "\x1f"
 _HEAD = MARK + "%A" + END + "%j" + END
+_HEAD_COLUMNS = "JobID:20" + MARK + ",Name:300" + END + ","
 _FIELD = re.compile(r"%(\.?)(\d*)([a-zA-Z])")
 _CALLED = {"j": "NAME", "o": "COMMAND"}
 # Source: squeue(1), 22.05.
@@ -27,16 +28,20 @@ _LONG_VALUED = ("account", "clusters", "format", "Format", "licenses", "name", "
 
 
 class Query:
-    """squeue's words: its format where it has one, and the names it asks for; `is_other`: it is left as it is."""
+    """squeue's words: its format where it has one, its columns (-O), and the names it asks for; `is_other`: it is left
+    as it is.
+    """
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         self.words: list[str] = []     # without the format
         self.format: Optional[str] = None
-        self.is_other = self.is_headless = self.is_long = self.is_start = self.asks_by_id = False
+        self.columns = ""
+        self.is_other = self.is_json = self.is_headless = self.is_long = self.is_start = self.asks_by_id = False
         left = list(words)
         while left:
             self._take(left.pop(0), left)
-        self.is_other = self.is_other or ("SQUEUE_FORMAT2" in env and self.format is None)
+        if self.format is None and not self.columns:
+            self.columns = env.get("SQUEUE_FORMAT2", "")
         if self.format is None:
             self.format = env.get("SQUEUE_FORMAT") or (
                 _START if self.is_start else _LONG if self.is_long else _DEFAULT)
@@ -64,8 +69,11 @@ class Query:
         if name in ("o", "format"):
             self.format = value
             return
-        self.is_other |= name in ("O", "Format", "i", "iterate", "s", "steps", "json", "yaml", "V", "version", "help",
-                                  "usage")
+        if name in ("O", "Format"):
+            self.columns = value
+            return
+        self.is_other |= name in ("i", "iterate", "s", "steps", "yaml", "V", "version", "help", "usage")
+        self.is_json |= name == "json"
         self.is_headless |= name in ("h", "noheader")
         self.is_long |= name in ("l", "long")
         self.is_start |= name == "start"
@@ -80,6 +88,10 @@ class Query:
                 word += "," + hidden
             words += _less(word, links)
         assert self.format is not None
+        if self.is_json:
+            return words
+        if self.columns:
+            return [*words, "--Format=" + _HEAD_COLUMNS + self.columns]
         return [*words, "--format=" + _HEAD + _FIELD.sub(
             lambda found: MARK + found[3] + "%" + found[3] + END if found[3] in _CALLED else found[0], self.format)]
 
@@ -112,6 +124,33 @@ def as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str],
         is_header = number == 0 and not query.is_headless and id == "JOBID"
         lines.append(start + _line(body, facts if id == job else {}, query, is_header, (name, hidden)))
     return "\n".join(lines)
+
+
+def columns_as_sbatch_has_them(text: str, job: str, hidden: str, own: Mapping[str, str], query: Query) -> str:
+    """The same of --Format: `own` says what stands in its place in the columns of the own job."""
+    lines = []
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        id, _, rest = line.partition(MARK)
+        name, _, body = rest.lstrip().partition(END)
+        if id.strip() == job:
+            for said, meant in own.items():
+                body = _cell(body, said, meant)
+        elif name.strip() == hidden and not query.asks_by_id:
+            continue
+        lines.append(body)
+    return "".join(lines)
+
+
+def _cell(body: str, said: str, meant: str) -> str:
+    """A column's value put anew, in its width, which may have cut it."""
+    both = min(len(said), len(meant))
+    same = next((at for at in range(both) if said[at] != meant[at]), both)
+    for length in range(len(said), same, -1):
+        found = re.search(r"(?<!\S)%s(?=\s|$)( *)" % re.escape(said[:length]), body)
+        if found:
+            width = len(found[0])
+            return body[:found.start()] + meant[:width].ljust(width) + body[found.end():]
+    return body
 
 
 def _line(body: str, facts: Mapping[str, str], query: Query, is_header: bool, names: tuple[str, str]) -> str:
