@@ -38,7 +38,7 @@ class ScriptJob:
         array, _, task = own.array.partition("_")
         self.patterns = [self.options.get("output") or own.output or default_pattern(bool(task)),
                          self.options.get("error") or own.error or ""]
-        self.aliases = {own.array: lead.job.id} if own.array else {}
+        self.aliases = {name: lead.job.id for name in (own.array, array) if name}
         names = JobNames(lead.job.id, self.name, _user(), nodes[0] if nodes else lead.job.host,
                          array, task)
         self.output, self.error = (pattern and os.path.normpath(Path(self.cwd) / expand(pattern, names))

@@ -93,6 +93,20 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def test_the_batch_script_of_the_own_job_is_the_scripts_own_text(script: Script) -> None:
+    (script.here / "slurm_script").write_text(TEXT)
+    assert script.call("scontrol", "write", "batch_script", "7", "-") == Call(TEXT, 0, None)
+    told = script.call("scontrol", "write", "batch_script", "7")
+    assert told == Call("batch script for job 7 written to slurm-7.sh\n", 0, None)
+    assert (script.folder / "slurm-7.sh").read_text() == TEXT
+    assert script.call("scontrol", "write", "batch_script", "8", "-").real == ["write", "batch_script", "8", "-"]
+
+
+def test_a_task_that_submits_the_script_again_makes_the_next_link(script: Script) -> None:
+    assert script.call("sbatch", "job.slurm", SAFELAUNCH_STEP="yes").real is None
+    assert [link["kind"] for link in script.links()] == ["sbatch"]
+
+
 SELF: tuple[Callable[[Script], list[str]], ...] = (
     lambda script: ["sbatch", "job.slurm"],
     lambda script: ["sbatch", str(script.file)],

@@ -46,6 +46,8 @@ def scontrol(own: OwnJob) -> Optional[int]:
     from safelaunch.node.standin import scontroltext
 
     asked = scontroltext.ScontrolWords(own.words)
+    if asked.is_batch_script and own.job in asked.ids:
+        return write_batch_script(own, asked.words[3:])
     if asked.is_requeue and own.job in asked.ids:
         if not own.links or own.links[0]["kind"] != "requeue":
             link = {"id": kept.new_id(own.facts["attempt"], own.links), "kind": "requeue", "when": sbatchcall.ANY}
@@ -68,6 +70,20 @@ def scontrol(own: OwnJob) -> Optional[int]:
         told = text
     write(told)
     return code
+
+
+def write_batch_script(own: OwnJob, target: Sequence[str]) -> int:
+    """The script as it was submitted, where `scontrol write batch_script` puts it: "-" is stdout."""
+    path = target[0] if target else "slurm-%s.sh" % own.job
+    with open("%s/slurm_script" % own.here, "rb") as script:
+        text = script.read()
+    if path == "-":
+        sys.stdout.buffer.write(text)
+        return 0
+    with open(path, "wb") as file:
+        file.write(text)
+    sys.stdout.write("batch script for job %s written to %s\n" % (own.job, path))
+    return 0
 
 
 def await_log(own: OwnJob) -> None:

@@ -39,6 +39,7 @@ class ScontrolWords:
         if self.is_requeue:
             self.ids = [one.partition("=")[2] or one for word in self.words[1:] for one in word.split(",")
                         if one.lower() not in ("incomplete", "job", "jobid", "")]
+        self.is_batch_script = verb.lower() == "write" and what.lower() == "batch_script"
         self.is_json = any(option.startswith("--json") for option in self.options)
 
 
