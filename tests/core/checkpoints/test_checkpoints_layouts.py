@@ -265,6 +265,7 @@ ROWS = (
     Row("YOLO, two runs", "detect/{train,train2}/weights/{epoch5,best,last}.pt", "detect/train2/weights/last.pt", None),
     Row("YOLO, two runs without numbered files", "detect/{train,train2}/weights/{best,last}.pt",
         "detect/train2/weights/last.pt", None),
+    Row("an agent's folder of several critics", "agent_{100,200}/{actor,critic_1,critic_2}.pt", "agent_200", 200),
     # Ranks
     Row("nanochat, killed before the last rank", "{model,meta}_00{1,2}000.pt optim_00{1,2}000_rank{0,1}.pt "
         "{model,meta}_003000.pt optim_003000_rank0.pt", "model_002000.pt", 2000,
@@ -278,6 +279,7 @@ ROWS = (
     Row("thousands and millions", "model_{100k,200k,1M}.pt", "model_1M.pt", 1000000),
     Row("millions of steps", "step_{2M,900k}.pt", "step_2M.pt", 2000000),
     Row("millions with their word", "ckpt-{10,9}Msteps.pt", "ckpt-10Msteps.pt", 10000000),
+    Row("sizes in millions", "opt-{350M,1300M}.pt", "opt-1300M.pt", None),
     Row("a size in millions", "pythia-70m-step{9,10}.pt", "pythia-70m-step10.pt", 10),
     Row("thousands apart by underscores", "model_{10_000,9_000}.pt", "model_10_000.pt", 10000),
     Row("thousands apart by commas", "step_10,000.pt step_9,500.pt", "step_10,000.pt", 10000),
@@ -297,7 +299,8 @@ ROWS = (
         {f"model.txt.snapshot_iter_{step}": "read by no format" for step in (100, 90)}),
     Row("darknet", "yolov3_{1000,last}.weights=x", None, None,
         {f"yolov3_{which}.weights": "read by no format" for which in ("1000", "last")}),
-    Row("data and logs alone", "data_3.npz=x metrics_step_5.json=x train_1.txt=x images_2.zip=x", None, None),
+    Row("data and logs alone", "data_3.npz=x metrics_step_5.json=x train_1.txt=x images_2.zip=x part-01.h5=x "
+        "test.h5=x", None, None),
     Row("Flax", "checkpoint_{1000,2000}=x", None, None,
         {"checkpoint_2000": "read by no format", "checkpoint_1000": "read by no format"}),
     Row("t5x", "checkpoint_{1000,2000}/checkpoint=x", None, None,

@@ -24,6 +24,7 @@ _COMPARED = 4
 # Written when all files of a step are: by verl, and by EasyR1.
 TRACKERS = ("latest_checkpointed_iteration.txt", "checkpoint_tracker.json")
 _DIGITS = re.compile(r"\d+")
+_LONG_NUMBER = re.compile(r"\d{5}")
 
 
 class FileForm(NamedTuple):
@@ -123,8 +124,10 @@ def _gather(folder: CheckpointTree, kind: FileForm, path: str, deeper: int) -> I
 def _is_holder(one: NumberedName, parts: Sequence[str]) -> bool:
     """Whether a folder holds checkpoints of several steps, rather than the parts of one: epoch_1/step_100.pt, … 200."""
     if not one.unit and words.is_run(one.name):
-        return any(words.is_copy(name) or steps.read_name(name).step is not None
-                   for part in parts for name in part.split("/"))
+        below = [steps.read_name(name) for part in parts for name in part.split("/")]
+        numbers = {named.step for named in below if named.step is not None}
+        return not numbers.issubset(range(len(numbers) + 1)) or any(   # critic_1.pt, critic_2.pt
+            named.unit or words.is_copy(named.name) or _LONG_NUMBER.search(named.name) for named in below)
     above = steps.read_names({part.partition("/")[0] for part in parts})
     told = [named for named in above.values() if named.step is not None]
     found = {named.step for named in told}

@@ -36,7 +36,8 @@ def sort(folder: CheckpointTree, candidates: Iterable[Candidate], strongest: Seq
     loose.sort(key=lambda one: words.is_of_training(one.path.rpartition("/")[2]), reverse=True)
     times = dict.fromkeys((one.path for one in loose), 0.0)
     times |= {one.path: _changed_s(folder, one) or 0.0 for one in loose[:_MOST_TIMES]}
-    loose.sort(key=lambda one: (not _is_best(one), not words.is_former(_name(one)), times[one.path], one.path), reverse=True)
+    loose.sort(key=lambda one: (not _is_best(one), not words.is_former(_name(one)), times[one.path], one.path),
+               reverse=True)
     newest = next((one for one in numbered if one.refused is None), None)
     if newest is None:
         return numbered + loose

@@ -49,7 +49,9 @@ _DATE = re.compile(
 # RVC writes this where only the latest is kept; source: its train.py.
 _NO_STEPS = frozenset({2333333})
 # 10_000, 10,000; checkpoint_1_500 is of epoch 1.
-_THOUSANDS = re.compile(r"(?<![\d.])(?<!epoch[-_])(?<!(?<![A-Za-z])ep[-_])(?<!fold[-_])[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})*_000)(?!\d)")
+_THOUSANDS = re.compile(
+    r"(?<![\d.])(?<!epoch[-_])(?<!(?<![A-Za-z])ep[-_])(?<!fold[-_])"
+    r"[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})*_000)(?!\d)")
 # 200k, 2M, 10Msteps; a model has 70m parameters.
 _SHORT = re.compile(r"(?<!\d)(\d{1,9})([kKM])(?=(?:step|iter|it|update)s?(?![A-Za-z])|(?![A-Za-z]))")
 _TIMES = {"k": 1000, "K": 1000, "M": 1000000}
@@ -168,7 +170,7 @@ def _cut(name: str) -> _Cut:
     text = whole = _PART.sub("", _OF_TOTAL.sub(r"\1", name))
     for pattern, stand_in in ((_DATE, "@"), (_HASH, "?"), (_METRIC, "?"), (_DECIMAL, "?")):
         text = pattern.sub(stand_in, text)
-    text = _SHORT.sub(lambda found: str(int(found.group(1)) * _TIMES[found.group(2)]), text)
+    text = _SHORT.sub(_written_out, text)
     text = _THOUSANDS.sub(lambda found: re.sub("[_,]", "", found.group()), text)
     parts = tuple(re.split(r"(\d+)", text))
     numbers: list[_Number] = []
@@ -178,6 +180,12 @@ def _cut(name: str) -> _Cut:
         if kind and len(parts[at]) <= _MOST_DIGITS:
             numbers.append(_Number(at, int(parts[at]), kind, _is_padded(parts[at])))
     return _Cut(name, whole, parts, tuple(numbers))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    """The number in digits; millions only where no other word stands in front: opt-350M has parameters."""
+    is_count = found.group(2) != "M" or (STEP_WORDS | MARKS).issuperset(words_of(found.string[: found.start()]))
+    return str(int(found.group(1)) * _TIMES[found.group(2)]) if is_count else found.group()
 
 
 def _is_padded(digits: str) -> bool:

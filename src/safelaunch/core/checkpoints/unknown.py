@@ -20,9 +20,9 @@ _MOST_NAMES_SHOWN = 3
 # Where nothing else is there, a number and such a suffix are enough; other forms need words for a model alone.
 _WEIGHTS = re.compile(
     r".+\.(?:weights|h5|hdf5|keras|msgpack|params|pdparams|onnx|gguf|nemo|caffemodel|solverstate|state|mdl|model|net|sav"
-    r"|chk|cpt|cbm|ubj|(?:pth|pt|ckpt|tar)\.(?:gz|xz|zst|bz2))", re.IGNORECASE)
+    r"|chk|cpt|cbm|ubj|(?:pth|pt|ckpt)\.(?:gz|xz|zst|bz2))", re.IGNORECASE)
 _OTHER = re.compile(
-    r"(.+)\.(?:npy|npz|zip|gz|xz|zst|json|txt|bin|dat|raw)(?:\.snapshot_iter_\d+)?", re.IGNORECASE)
+    r".+\.(?:npy|npz|zip|gz|xz|zst|json|txt|bin|dat|raw)(?:\.snapshot_iter_\d+)?", re.IGNORECASE)
 _WHY = "read by no format; say how it is named: resume.format: pattern"
 
 
@@ -75,7 +75,6 @@ def _list_files(folder: CheckpointTree, place: FolderNames, parts: Collection[st
 def _is_lone(name: str) -> bool:
     """Whether a file of no format here is a state by its suffix and number, or by a word that says so."""
     stem = name.partition(".")[0]
-    if not re.search(r"\d", name):
-        return bool(_WEIGHTS.fullmatch(name)) and words.is_copy(stem)
-    other = _OTHER.fullmatch(name)
-    return bool(_WEIGHTS.fullmatch(name)) or (other is not None and words.is_of_model(stem))
+    if _WEIGHTS.fullmatch(name):
+        return not words.is_of_data(stem) and bool(re.search(r"\d", name.rpartition(".")[0]) or words.is_copy(stem))
+    return bool(_OTHER.fullmatch(name) and re.search(r"\d", name) and words.is_of_model(stem))

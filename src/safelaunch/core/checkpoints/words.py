@@ -46,6 +46,7 @@ _ASIDE_WORDS = _set_of(
     " preds embedding embeddings result results label labels losses dataset pretrained"
     " pretrain backbone teacher init initial export exported prompt")
 _BOOSTED_WORDS = _set_of("xgb xgboost lgb lgbm lightgbm gbm booster catboost cat snap")
+_DATA_WORDS = _set_of("part shard train test val valid data dataset image images")
 _VOCABULARY_WORDS = _set_of("vocab vocabs vocabulary tokenizer")
 _FORMER_WORDS = _set_of("old older oldest prev previous backup bak former")
 _AVERAGED_WORDS = _set_of("ema avg averaged average swa mean")
@@ -123,6 +124,11 @@ def is_own_name(name: str, beside: Iterable[str]) -> bool:
 def is_run(name: str) -> bool:
     """Whether a folder's name is a run's rather than a step's: 00001-stylegan3-r, 09-00-00, train2."""
     return not name.isdecimal() and not (MARKS | _set_of("save saves saved cp")).intersection(words_of(name))
+
+
+def is_of_data(name: str) -> bool:
+    """Whether a word says that it is of a data set: part-0001.h5."""
+    return not _DATA_WORDS.isdisjoint(words_of(name))
 
 
 def is_of_model(name: str) -> bool:
