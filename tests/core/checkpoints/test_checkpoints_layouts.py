@@ -77,7 +77,7 @@ ROWS = (
     Row("kohya, weights of epochs", "mylora-{000001,000002}.safetensors", "mylora-000002.safetensors", 2),
     Row("DiT", "checkpoints/{0050000,0100000}.pt", "checkpoints/0100000.pt", 100000),
     Row("EDM",
-        "network-snapshot-{000100,000200}.pkl training-state-{000100,000200}.pt", "network-snapshot-000200.pkl", 200),
+        "network-snapshot-{000100,000200}.pkl training-state-{000100,000200}.pt", "training-state-000200.pt", 200),
     # GANs and image restoration
     Row("StyleGAN2-ADA, StyleGAN3", "network-snapshot-{000000,000100}.pkl", "network-snapshot-000100.pkl", 100),
     Row("CycleGAN", "{5,10,latest}_net_{G_A,G_B,D_A,D_B}.pth", "latest_net_G_A.pth", None),
@@ -242,7 +242,65 @@ ROWS = (
     Row("only the newest optimizer is kept", "model_{100,200}.pt model_300.pt optimizer_300.pt", "model_300.pt", 300),
     Row("thousands", "model_{90k,100k}.pt", "model_100k.pt", 100000),
     Row("the step in the file", "model_5.pt?global_step=50000 model_6.pt?global_step=60000", "model_6.pt", 60000),
+    # An unnumbered file of any name beside numbered ones
+    *(Row(f"{word}, written last", f"epoch_{{10,20}}.pt?epoch=20 {word}.pth", f"{word}.pth", None) for word in (
+        "resume", "autosave", "checkpoint_resume", "preempt", "interrupted", "train_state", "trainer", "signal",
+        "rolling", "running", "weights", "emergency", "live", "most_recent", "crash", "hpc")),
+    *(Row(f"{word}, a later epoch inside", f"{word}.pth?epoch=25 snapshot_20.pth?epoch=20", f"{word}.pth", 25)
+      for word in ("resume", "policy", "backup", "my_run")),
+    *(Row(f"{word}, an earlier epoch inside", f"epoch_20.pth?epoch=20 {word}.pth?epoch=15", "epoch_20.pth", 20)
+      for word in ("resume", "preempt", "last")),
+    *(Row(f"{word} written last is no state", f"step_{{10,20}}.pt {word}.pt", "step_20.pt", 20) for word in (
+        "vocab", "demo.vocab", "tokenizer", "args", "training_args", "config", "dataset_cache", "ema", "optimizer",
+        "best", "label_encoder", "predictions", "previous", "policy")),
+    Row("a former copy, touched", "model.pt model_old.pt", "model.pt", None),
+    # Numbers of runs
+    Row("DiT in its experiment's folder", "000-DiT-XL-2/checkpoints/{0050000,0100000}.pt",
+        "000-DiT-XL-2/checkpoints/0100000.pt", 100000),
+    Row("StyleGAN3, two runs", "00000-stylegan3-r-gpus8/network-snapshot-001000.pkl "
+        "00001-stylegan3-r-gpus8/network-snapshot-000200.pkl",
+        "00001-stylegan3-r-gpus8/network-snapshot-000200.pkl", 200),
+    Row("hydra, two runs", "2026-11-27/10-00-00/checkpoints/step_{100,200}.pt "
+        "2026-11-28/09-00-00/checkpoints/step_50.pt", "2026-11-28/09-00-00/checkpoints/step_50.pt", 50),
+    Row("YOLO, two runs", "detect/{train,train2}/weights/{epoch5,best,last}.pt", "detect/train2/weights/last.pt", None),
+    Row("YOLO, two runs without numbered files", "detect/{train,train2}/weights/{best,last}.pt",
+        "detect/train2/weights/last.pt", None),
+    Row("an agent's folder of several critics", "agent_{100,200}/{actor,critic_1,critic_2}.pt", "agent_200", 200),
+    # Ranks
+    Row("nanochat, killed before the last rank", "{model,meta}_00{1,2}000.pt optim_00{1,2}000_rank{0,1}.pt "
+        "{model,meta}_003000.pt optim_003000_rank0.pt", "model_002000.pt", 2000,
+        {"model_003000.pt": "no optim_003000.pt of rank 1"}),
+    Row("ranks' files, half of them", "step{100,200,300}.rank{0,1,2,3}.pt step400.rank{0,1}.pt",
+        "step300.rank0.pt", 300,
+        {"step400.rank0.pt": "no step400.pt of rank 2"}),
+    Row("a job that is smaller since", "step{100,200}.rank{0,1,2,3}.pt step{300,400}.rank{0,1}.pt", "step400.rank0.pt",
+        400),
+    # Numbers
+    Row("thousands and millions", "model_{100k,200k,1M}.pt", "model_1M.pt", 1000000),
+    Row("millions of steps", "step_{2M,900k}.pt", "step_2M.pt", 2000000),
+    Row("millions with their word", "ckpt-{10,9}Msteps.pt", "ckpt-10Msteps.pt", 10000000),
+    Row("sizes in millions", "opt-{350M,1300M}.pt", "opt-1300M.pt", None),
+    Row("a size in millions", "pythia-70m-step{9,10}.pt", "pythia-70m-step10.pt", 10),
+    Row("thousands apart by underscores", "model_{10_000,9_000}.pt", "model_10_000.pt", 10000),
+    Row("thousands apart by commas", "step_10,000.pt step_9,500.pt", "step_10,000.pt", 10000),
+    Row("batches of each epoch", "ckpt_epoch_{0_batch_1000,1_batch_90,1_batch_500,0_batch_500}.pt",
+        "ckpt_epoch_1_batch_500.pt", 1),
+    Row("batches of each epoch in short", "e{1_i500,0_i9500,1_i90}.pt", "e1_i500.pt", 1),
+    Row("simpletransformers", "checkpoint-{2000-epoch-1,4690-epoch-2}/{model.safetensors,config.json,optimizer.pt,"
+        "scheduler.pt}", "checkpoint-4690-epoch-2", 4690),
+    Row("SpeechBrain", "save/CKPT+2026-11-28+{10-10-10,11-11-11}+00/{model.ckpt,optimizer.ckpt,CKPT.yaml=a,"
+        "counter.ckpt=3}", "save/CKPT+2026-11-28+11-11-11+00", None),
     # What no format reads: said by name
+    *(Row(f"numbered files .{suffix}", f"net_{{100,200}}.{suffix}=weights", None, None,
+          {f"net_{step}.{suffix}": "read by no format" for step in (200, 100)}) for suffix in (
+        "weights", "h5", "keras", "msgpack", "params", "pdparams", "onnx", "npy", "gguf", "pth.gz", "tar.gz", "state",
+        "nemo", "zip", "json", "ubj", "cbm")),
+    Row("LightGBM", "model.txt.snapshot_iter_{90,100}=x", None, None,
+        {f"model.txt.snapshot_iter_{step}": "read by no format" for step in (100, 90)}),
+    Row("darknet", "yolov3_{1000,last}.weights=x", None, None,
+        {f"yolov3_{which}.weights": "read by no format" for which in ("1000", "last")}),
+    Row("data and logs alone", "data_3.npz=x metrics_step_5.json=x train_1.txt=x images_2.zip=x part-01.h5=x "
+        "test.h5=x", None, None),
     Row("Flax", "checkpoint_{1000,2000}=x", None, None,
         {"checkpoint_2000": "read by no format", "checkpoint_1000": "read by no format"}),
     Row("t5x", "checkpoint_{1000,2000}/checkpoint=x", None, None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from safelaunch.core.checkpoints import names, steps, tree, words
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
@@ -23,6 +24,7 @@ _COMPARED = 4
 # Written when all files of a step are: by verl, and by EasyR1.
 TRACKERS = ("latest_checkpointed_iteration.txt", "checkpoint_tracker.json")
 _DIGITS = re.compile(r"\d+")
+_LONG_NUMBER = re.compile(r"\d{5}")
 
 
 class FileForm(NamedTuple):
@@ -51,7 +53,8 @@ def _list_in(folder: CheckpointTree, kind: FileForm, path: str, deeper: int) -> 
     claimed = kind.claim(folder, path, [one for one in files if not names.is_temporary(one)])
     is_model = kind.is_model(folder, path, files) if claimed else False
     if is_model:
-        yield Candidate(path, names.step_in(path.rpartition("/")[2]), kind.format)
+        parts = tuple(join(path, name) for name in claimed)
+        yield Candidate(path, names.step_in(path.rpartition("/")[2]), kind.format, parts)
         return
     yield from list_files(path, claimed if is_model is not None else (), kind)
     if deeper:
@@ -120,6 +123,11 @@ def _gather(folder: CheckpointTree, kind: FileForm, path: str, deeper: int) -> I
 
 def _is_holder(one: NumberedName, parts: Sequence[str]) -> bool:
     """Whether a folder holds checkpoints of several steps, rather than the parts of one: epoch_1/step_100.pt, … 200."""
+    if not one.unit and words.is_run(one.name):
+        below = [steps.read_name(name) for part in parts for name in part.split("/")]
+        numbers = {named.step for named in below if named.step is not None}
+        return not numbers.issubset(range(len(numbers) + 1)) or any(   # critic_1.pt, critic_2.pt
+            named.unit or words.is_copy(named.name) or _LONG_NUMBER.search(named.name) for named in below)
     above = steps.read_names({part.partition("/")[0] for part in parts})
     told = [named for named in above.values() if named.step is not None]
     found = {named.step for named in told}
@@ -169,7 +177,7 @@ def list_files(path: str, claimed: Iterable[str], kind: FileForm) -> Iterator[Ca
     for unit, held in sets:
         # Two models that are trained in one folder: the same word counts for each its own steps.
         apart = "" if units.count(unit) == 1 else next(iter(held.values()))[0].series
-        lost = _torn({order: {one.series for one in files} for order, files in held.items()})
+        lost = _torn({order: {one.series for one in files} for order, files in held.items()}) | _torn_ranks(held)
         for order, files in held.items():
             missing = lost.get(order)
             refused = lacks(missing.replace("#", _as_written(files[0]), 1)) if missing else None
@@ -247,6 +255,17 @@ def _torn(sets: Mapping[tuple[int, ...], Collection[str]]) -> dict[tuple[int, ..
                 lost[order] = file
                 break
     return lost
+
+
+def _torn_ranks(held: Mapping[tuple[int, ...], Sequence[NumberedName]]) -> dict[tuple[int, ...], str]:
+    """The same of the ranks; where the set beside it lacks that rank, too, the job is smaller since then."""
+    sets = {order: {f"{one.series} of rank {rank}" for one in files
+                    if (rank := names.rank_in(one.name)) is not None} for order, files in held.items()}
+    sets = {order: ranks for order, ranks in sets.items() if ranks}
+    following = dict(pairwise(sorted(sets)))
+    before = {later: order for order, later in following.items()}
+    return {order: file for order, file in _torn(sets).items()
+            if order in before and file in sets[before[order]] and file in sets.get(following.get(order, ()), {file})}
 
 
 def _attached(loose: Iterable[str]) -> dict[str, list[str]]:

@@ -1,9 +1,10 @@
 """The order of checkpoints, the newest first: by their steps, and by their times where steps tell nothing.
 
-1. Steps that count the same compare as numbers. Of several patterns that count different things the one whose newest
-   checkpoint changed last goes first.
+1. Steps that count the same compare as numbers. Of several patterns that count different things, and of several runs,
+   the one whose newest checkpoint changed last goes first.
 2. One without a step (last.pt) goes before all with one if it has changed since the newest of them, or tells a later
-   step by its content; otherwise behind them, by its time. So it must be named as a training's checkpoint.
+   step by its content; otherwise behind them, by its time. If its name is none of a training's checkpoint
+   (preempt.pth), it must lie beside the newest and be of about its size, or tell a later step.
 3. A copy of the best goes behind all others, unless its name or its content tells a later step.
 """
 
@@ -22,6 +23,8 @@ _MOST_READ = 4
 _MOST_PARTS = 4
 # A data set may lie there, of thousands of files.
 _MOST_TIMES = 200
+# A state of the same training is of about the same size: weights alone are a third of it.
+_MOST_TIMES_LARGER = 1.5
 
 
 def sort(folder: CheckpointTree, candidates: Iterable[Candidate], strongest: Sequence[str]) -> list[Candidate]:
@@ -33,15 +36,21 @@ def sort(folder: CheckpointTree, candidates: Iterable[Candidate], strongest: Seq
     loose.sort(key=lambda one: words.is_of_training(one.path.rpartition("/")[2]), reverse=True)
     times = dict.fromkeys((one.path for one in loose), 0.0)
     times |= {one.path: _changed_s(folder, one) or 0.0 for one in loose[:_MOST_TIMES]}
-    loose.sort(key=lambda one: (not _is_best(one), times[one.path], one.path), reverse=True)
+    loose.sort(key=lambda one: (not _is_best(one), not words.is_former(_name(one)), times[one.path], one.path),
+               reverse=True)
     newest = next((one for one in numbered if one.refused is None), None)
     if newest is None:
         return numbered + loose
     newest_s = _changed_s(folder, newest)
     front: list[Candidate] = []
-    beside = [one.path.rpartition("/")[2] for one in numbered[:_MOST_READ]]
-    for one in [one for one in loose if one.format == newest.format and _may_lead(one, beside)][:_MOST_READ]:
+    beside = [_name(one) for one in numbered[:_MOST_READ]]
+    leading = [one for one in loose if one.format == newest.format and _may_lead(one, newest)]
+    named = {one.path for one in leading if words.is_of_training(_name(one), beside)}
+    leading.sort(key=lambda one: one.path in named or _is_best(one), reverse=True)
+    for one in leading[:_MOST_READ]:
         is_later = newest_s is not None and times[one.path] > newest_s and not _is_best(one)
+        if one.path not in named:
+            is_later = is_later and not front and _is_alike(folder, one, newest, beside)
         if _is_ahead(folder, one, newest, is_later):
             front.append(one)
     return front + numbered + [one for one in loose if one not in front]
@@ -64,7 +73,7 @@ def _by_series(folder: CheckpointTree, numbered: Sequence[Candidate], rank: dict
     """Each series by its steps; several by the times of their newest ones, or by steps where nobody knows the times."""
     series: dict[str, list[Candidate]] = {}
     for one in numbered:
-        series.setdefault(one.counts or "", []).append(one)
+        series.setdefault(f"{_run_of(one.path)} {one.counts}", []).append(one)
     for held in series.values():
         held.sort(key=lambda one: one.path)
         held.sort(key=lambda one: (one.order or (one.step or 0,), not _is_best(one), rank.get(one.format, 0),
@@ -79,6 +88,14 @@ def _by_series(folder: CheckpointTree, numbered: Sequence[Candidate], rank: dict
             for one in series[counts]]
 
 
+def _run_of(path: str) -> str:
+    """The folders above it down to the last that is a run's: each run counts anew."""
+    *above, _ = path.split("/")
+    runs = [at for at, name in enumerate(above, 1) if words.is_run(name) and any(map(str.isdigit, name)) and not (
+        steps.read_name(name).unit or name.startswith("version"))]
+    return "/".join(above[: max(runs, default=0)])
+
+
 def _changed_s(folder: CheckpointTree, one: Candidate) -> float | None:
     """When it was written: a folder that is written anew in place keeps its own time."""
     times = [folder.mtime_s(path) for path in {one.path, *one.parts[:_MOST_PARTS]}]
@@ -89,17 +106,30 @@ def _is_best(one: Candidate) -> bool:
     return words.is_best(one.path)
 
 
-def _may_lead(one: Candidate, beside: Sequence[str]) -> bool:
+def _name(one: Candidate) -> str:
+    return one.path.rpartition("/")[2]
+
+
+def _may_lead(one: Candidate, newest: Candidate) -> bool:
     """Whether an unnumbered one can be the newest state of the training that wrote those with a step."""
-    name = one.path.rpartition("/")[2]
-    if one.refused is not None or words.is_beside(name):
-        return False
-    return _is_best(one) or words.is_of_training(name, beside)
+    return one.refused is None and (not words.is_aside(_name(one)) or (
+        words.is_aside(_name(newest)) and not words.is_beside(_name(one))))
+
+
+def _is_alike(folder: CheckpointTree, one: Candidate, newest: Candidate, beside: Sequence[str]) -> bool:
+    """Whether a file of any name is a state of that training by its place, its size and a name of its own."""
+    sizes = [folder.size(path) or 0 for path in (one.path, newest.path)]
+    is_near = one.path.rpartition("/")[0] == newest.path.rpartition("/")[0] and min(sizes) * _MOST_TIMES_LARGER >= max(
+        sizes) > 0
+    return is_near and not words.is_former(_name(one)) and words.is_own_name(_name(one), beside)
 
 
 def _is_ahead(folder: CheckpointTree, one: Candidate, newest: Candidate, is_later: bool) -> bool:
     """Whether it is newer than the newest numbered one: by its content where both count the same, else by its time."""
-    told = inside.read(folder, one)
+    told, other = inside.read(folder, one), inside.read(folder, newest)
+    for mine, its in ((told.step, other.step), (told.epoch, other.epoch)):
+        if mine and its:
+            return mine > its or (is_later and mine + 1 >= its)
     step = newest.step or 0
     if newest.counts == steps.EPOCH and told.epoch:
         return told.epoch > step + 1 or (is_later and told.epoch + 1 >= step)

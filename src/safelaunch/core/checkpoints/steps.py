@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from safelaunch.core.checkpoints.words import (
+    BATCH_WORDS,
     CHECKPOINT_WORDS,
     EPOCH_WORDS,
     GAN_WORDS,
@@ -42,10 +43,18 @@ _DECIMAL = re.compile(
 _HASH = re.compile(r"(?<=[-_.])(?=[0-9a-f]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}(?![0-9A-Za-z])")   # resnet50-0676ba61
 _DATE = re.compile(
     r"(?<!\d)20[12]\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
-    r"(?:[-_T. ]{0,2}[0-2]\d[-_.:h]?[0-5]\d(?:[-_.:m]?[0-5]\d)?)?(?!\d)"
+    r"(?:[-_T. +]{0,2}[0-2]\d[-_.:h]?[0-5]\d(?:[-_.:m]?[0-5]\d)?(?:\+\d\d)?)?(?!\d)"
+    r"|^[0-2]\d[-_][0-5]\d[-_][0-5]\d$"
     r"|(?<!\d)1[4-9]\d{8}(?:\d{3})?(?!\d)")   # or seconds, or milliseconds, since 1970
 # RVC writes this where only the latest is kept; source: its train.py.
 _NO_STEPS = frozenset({2333333})
+# 10_000, 10,000; checkpoint_1_500 is of epoch 1.
+_THOUSANDS = re.compile(
+    r"(?<![\d.])(?<!epoch[-_])(?<!(?<![A-Za-z])ep[-_])(?<!fold[-_])"
+    r"[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})*_000)(?!\d)")
+# 200k, 2M, 10Msteps; a model has 70m parameters.
+_SHORT = re.compile(r"(?<!\d)(\d{1,9})([kKM])(?=(?:step|iter|it|update)s?(?![A-Za-z])|(?![A-Za-z]))")
+_TIMES = {"k": 1000, "K": 1000, "M": 1000000}
 _DIGIT = re.compile(r"\d")
 _BEFORE = re.compile(r"([A-Za-z]+)([-_=.: ]*)$")
 _AFTER = re.compile(r"([-_ ]?)([A-Za-z]+)")
@@ -69,7 +78,7 @@ class NumberedName(NamedTuple):
 class _Number(NamedTuple):
     at: int        # its place in the parts of the name
     value: int
-    kind: str      # STEP, EPOCH, "checkpoint", "plain"
+    kind: str      # STEP, EPOCH, "batch", "checkpoint", "plain"
     is_padded: bool
 
 
@@ -137,19 +146,21 @@ def _choose(cut: _Cut, differ: Iterable[int]) -> NumberedName:
     if chosen is None:
         return NumberedName(cut.name, None, "", "".join(cut.parts), whole=cut.whole)
     taken = {number.at for number in cut.numbers
-             if number.kind in (STEP, EPOCH, "checkpoint") or number.at in differing or number is chosen}
+             if number.kind in (STEP, EPOCH, "batch", "checkpoint") or number.at in differing or number is chosen}
     series = "".join("#" if at in taken else part for at, part in enumerate(cut.parts))
     unit = chosen.kind if chosen.kind in (STEP, EPOCH) else ""
+    batches = [number.value for number in cut.numbers if number.kind == "batch" and unit == EPOCH]
     epochs = [number.value for number in cut.numbers if number.kind == EPOCH and unit == STEP]
-    return NumberedName(cut.name, chosen.value, unit, series, (*epochs[-1:], chosen.value), is_guess, cut.whole)
+    order = (*epochs[-1:], chosen.value, *batches[-1:])
+    return NumberedName(cut.name, chosen.value, unit, series, order, is_guess, cut.whole)
 
 
 def _counted_anew(read: Sequence[NumberedName]) -> list[NumberedName] | None:
     """The same by their epochs, where each epoch counts its steps anew: epoch_1_iter_900, epoch_2_iter_100."""
-    both = sorted((one for one in read if len(one.order) > 1), key=lambda one: one.order)
+    both = sorted((one for one in read if len(one.order) > 1 and one.unit == STEP), key=lambda one: one.order)
     if not both or all(one.order[-1] <= later.order[-1] for one, later in pairwise(both)):
-        return None if not both else [one._replace(order=one.order[-1:]) for one in read]
-    return [one._replace(step=one.order[0], unit=EPOCH) if len(one.order) > 1 else one for one in read]
+        return None if not both else [one._replace(order=one.order[-1:]) if one in both else one for one in read]
+    return [one._replace(step=one.order[0], unit=EPOCH) if one in both else one for one in read]
 
 
 @lru_cache(_MOST_KEPT)
@@ -159,15 +170,22 @@ def _cut(name: str) -> _Cut:
     text = whole = _PART.sub("", _OF_TOTAL.sub(r"\1", name))
     for pattern, stand_in in ((_DATE, "@"), (_HASH, "?"), (_METRIC, "?"), (_DECIMAL, "?")):
         text = pattern.sub(stand_in, text)
+    text = _SHORT.sub(_written_out, text)
+    text = _THOUSANDS.sub(lambda found: re.sub("[_,]", "", found.group()), text)
     parts = tuple(re.split(r"(\d+)", text))
     numbers: list[_Number] = []
     for at in range(1, len(parts), 2):
         before = numbers[-1].kind if numbers and numbers[-1].at == at - 2 else ""
         kind = _kind_of(parts, at, before)
         if kind and len(parts[at]) <= _MOST_DIGITS:
-            times = 1000 if re.match(r"k(?![A-Za-z])", parts[at + 1], re.IGNORECASE) else 1
-            numbers.append(_Number(at, int(parts[at]) * times, kind, _is_padded(parts[at])))
+            numbers.append(_Number(at, int(parts[at]), kind, _is_padded(parts[at])))
     return _Cut(name, whole, parts, tuple(numbers))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    """The number in digits; millions only where no other word stands in front: opt-350M has parameters."""
+    is_count = found.group(2) != "M" or (STEP_WORDS | MARKS).issuperset(words_of(found.string[: found.start()]))
+    return str(int(found.group(1)) * _TIMES[found.group(2)]) if is_count else found.group()
 
 
 def _is_padded(digits: str) -> bool:
@@ -182,9 +200,13 @@ def _kind_of(parts: Sequence[str], at: int, before_it: str) -> str:
         return STEP if word != "ba" or before_it == EPOCH else ""   # ep0-ba100
     if word in EPOCH_WORDS:
         return EPOCH
+    if before_it == EPOCH and word in BATCH_WORDS:
+        return "batch"
+    if word == "checkpoint" and re.match(r"[-_]epoch[-_]?\d", "".join(parts[at + 1 : at + 3])):
+        return STEP   # simpletransformers
     if said := _kind_behind(parts, at):
         return said
-    if word in IDENTITY_WORDS or (not _is_padded(digits) and _has_unit(parts[at + 1], bool(word) or at == 1)):
+    if word in IDENTITY_WORDS or (not _is_padded(digits) and parts[at + 1][:1].isalpha()):   # 7b, 224px, 3d
         return ""
     in_front = words_of("".join(parts[:at:2]))
     if not in_front:   # a bare number, or the second of two
@@ -209,10 +231,3 @@ def _kind_behind(parts: Sequence[str], at: int) -> str:
         return ""
     word = found.group(2).lower()
     return STEP if word in STEP_WORDS else EPOCH if word in EPOCH_WORDS and len(word) > 1 else ""
-
-
-def _has_unit(after: str, is_step: bool) -> bool:
-    """Whether letters follow at once that make it a size: 7b, 224px, 3d. Thousands of a step are none: 100k."""
-    if not after[:1].isalpha():
-        return False
-    return not (is_step and re.match(r"k(?![A-Za-z])", after, re.IGNORECASE))

@@ -24,6 +24,7 @@ _OTHER_FORM = re.compile(
     r"|safetensors|npz|npy|h5|hdf5|parquet|arrow|distcp|metadata|index|onnx|gguf|lock|gz|xz|zst|proto|pbtxt)$",
     re.IGNORECASE)
 _SAID = frozenset(("ckpt", "checkpoint", "checkpoints", "snapshot"))
+SPEECHBRAIN = "CKPT.yaml"   # stands in each of its checkpoints
 _PICKLE_PROTOCOLS = (b"\2", b"\3", b"\4", b"\5")
 _DIGITS = re.compile(r"\d+")
 # Of one search: each pattern of names costs one small read.
@@ -42,7 +43,8 @@ _ELEMENT_BYTES = {
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every step's files of torch or pickle, and every step's folder of them; finished by name or refused."""
-    return tuple(filesets.list_candidates(folder, filesets.FileForm("torch", _Claim(), names.TORCH_SUFFIXES)))
+    return tuple(filesets.list_candidates(folder, filesets.FileForm(
+        "torch", _Claim(), names.TORCH_SUFFIXES, lambda _, path, inside: bool(path) and SPEECHBRAIN in inside)))
 
 
 class _Claim:
@@ -53,12 +55,15 @@ class _Claim:
 
     def __call__(self, folder: CheckpointTree, path: str, inside: Sequence[str]) -> list[str]:
         """Those of a folder's names; the newest of a pattern is read first."""
+        inside = [name for name in inside if not words.is_vocabulary(name)]
         doubtful = [name for name in inside if not names.is_torch(name) and not _OTHER_FORM.search(name)]
         read = steps.read_names(doubtful)
         is_part = names.is_step_folder(path.rpartition("/")[2])
         has_model = is_part or "config.json" in inside or (bool(doubtful) and any(
             folder.is_dir(join(path, name)) and names.is_step_folder(name) for name in folder.names(path)))
         found = [name for name in inside if names.is_torch(name)]
+        if SPEECHBRAIN in inside:   # its counters are texts
+            found = [name for name in found if looks_like(folder, join(path, name)) is not False]
         for name in sorted(doubtful, key=lambda name: read[name].order, reverse=True):
             is_meant = is_part or read[name].step is not None or _is_said(name, has_model)
             if is_meant and self._is_torch(folder, join(path, name)):

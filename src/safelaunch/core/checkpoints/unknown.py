@@ -17,6 +17,13 @@ _STATE_FILE = re.compile(
     r"|.+\.data-\d+-of-\d+|[^.]+", re.IGNORECASE
 )
 _MOST_NAMES_SHOWN = 3
+# Where nothing else is there, a number and such a suffix are enough; other forms need words for a model alone.
+_WEIGHTS = re.compile(
+    r".+\.(?:weights|h5|hdf5|keras|msgpack|params|pdparams|onnx|gguf|nemo|caffemodel|solverstate|state|mdl|model|net|sav"
+    r"|chk|cpt|cbm|ubj|(?:pth|pt|ckpt)\.(?:gz|xz|zst|bz2))", re.IGNORECASE)
+_OTHER = re.compile(
+    r".+\.(?:npy|npz|zip|gz|xz|zst|json|txt|bin|dat|raw)(?:\.snapshot_iter_\d+)?", re.IGNORECASE)
+_WHY = "read by no format; say how it is named: resume.format: pattern"
 
 
 def list_candidates(folder: CheckpointTree, taken: Collection[str]) -> tuple[Candidate, ...]:
@@ -52,11 +59,22 @@ def _describe(folder: CheckpointTree, place: FolderNames) -> str:
 def _list_files(folder: CheckpointTree, place: FolderNames, parts: Collection[str]) -> Iterator[Candidate]:
     for name in place.names:
         path = join(place.path, name)
+        if not parts and _is_lone(name) and not folder.is_dir(path):
+            refused = names.UNFINISHED if names.is_temporary(name) else _WHY
+            yield Candidate(path, names.step_in(name), FORMAT, refused=refused)
+            continue
         if path in parts or not _STATE_FILE.fullmatch(name) or folder.is_dir(path):
             continue
         step = names.step_in(name)
         # Without a number it counts where nothing else is there: "data_3.npz" is no checkpoint, "model.h5" may be one.
         if words.is_saved_state(name) if step is not None else (
                 not parts and "." in name and words.is_of_training(name)):
-            why = "read by no format; say how it is named: resume.format: pattern"
-            yield Candidate(path, step, FORMAT, refused=names.UNFINISHED if names.is_temporary(name) else why)
+            yield Candidate(path, step, FORMAT, refused=names.UNFINISHED if names.is_temporary(name) else _WHY)
+
+
+def _is_lone(name: str) -> bool:
+    """Whether a file of no format here is a state by its suffix and number, or by a word that says so."""
+    stem = name.partition(".")[0]
+    if _WEIGHTS.fullmatch(name):
+        return not words.is_of_data(stem) and bool(re.search(r"\d", name.rpartition(".")[0]) or words.is_copy(stem))
+    return bool(_OTHER.fullmatch(name) and re.search(r"\d", name) and words.is_of_model(stem))

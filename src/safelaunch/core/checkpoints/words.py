@@ -18,6 +18,8 @@ def _set_of(text: str) -> frozenset[str]:
 STEP_WORDS = _set_of(
     "step steps globalstep gs iter iters iteration iterations itr it update updates ba kimg tick ticks chkpnt")
 EPOCH_WORDS = _set_of("epoch epochs ep e eps episode episodes")
+# Numbers behind these count within an epoch: epoch_1_batch_500, e1_i500.
+BATCH_WORDS = _set_of("batch minibatch b i s")
 # A number behind these alone is the checkpoint's. Letters are the roles of GANs: G_1000, do_00001000.
 CHECKPOINT_WORDS = _set_of(
     "ckpt ckpts ckp cp chkpt chk checkpoint checkpoints snapshot snapshots save saved saves state states model models"
@@ -38,6 +40,15 @@ _BESIDE_WORDS = _set_of(
     "opt pdopt optim optims optimizer optimizers sched scheduler schedulers lr scaler rng random sampler dataloader"
     " loader replay buffer vecnormalize normalizer extra dis disc discriminator critic value do loss args hparams"
     " history metrics queue data")
+# What trainings save that no training goes on from, whatever its size and age.
+_ASIDE_WORDS = _set_of(
+    "vocab vocabs vocabulary tokenizer config configs cfg arg cache caches stat stats statistics prediction predictions"
+    " preds embedding embeddings result results label labels losses dataset pretrained"
+    " pretrain backbone teacher init initial export exported prompt")
+_BOOSTED_WORDS = _set_of("xgb xgboost lgb lgbm lightgbm gbm booster catboost cat snap")
+_DATA_WORDS = _set_of("part shard train test val valid data dataset image images")
+_VOCABULARY_WORDS = _set_of("vocab vocabs vocabulary tokenizer")
+_FORMER_WORDS = _set_of("old older oldest prev previous backup bak former")
 _AVERAGED_WORDS = _set_of("ema avg averaged average swa mean")
 _WHOLE_WORDS = _set_of("checkpoint ckpt")
 _STATE_WORDS = _set_of("state states")
@@ -68,8 +79,9 @@ def main_first(name: str) -> tuple[int, ...]:
     words = words_of(name)
     is_critic = words[:1] == ["d"] or ("net", "d") in pairwise(words)
     is_part = not _WHOLE_WORDS.intersection(words)
+    is_export = {"network", "snapshot"}.issubset(words)   # EDM's, beside training-state-N.pt
     return (int(is_critic or bool(_BESIDE_WORDS.intersection(words))), int(bool(_AVERAGED_WORDS.intersection(words))),
-            is_part + (is_part and bool(_STATE_WORDS.intersection(words))), int("model" not in words))
+            is_part + (is_part and bool(_STATE_WORDS.intersection(words))) + 2 * is_export, int("model" not in words))
 
 
 def is_beside(name: str) -> bool:
@@ -84,6 +96,46 @@ def is_of_training(name: str, beside: Iterable[str] = ()) -> bool:
     known = CHECKPOINT_WORDS.union(EPOCH_WORDS, *named) if any(word.startswith(LAST) for word in words) else (
         _LEADING_WORDS)
     return bool(words) and (words in named or all(word in known or word.startswith(LAST) for word in words))
+
+
+def is_aside(name: str) -> bool:
+    """Whether it is none of the training's states: a vocabulary, arguments, an average of the weights."""
+    return not (_ASIDE_WORDS | _AVERAGED_WORDS).isdisjoint(words_of(name)) or is_beside(name)
+
+
+def is_vocabulary(name: str) -> bool:
+    """Whether it holds the words of a language, which no training changes."""
+    return not _VOCABULARY_WORDS.isdisjoint(words_of(name))
+
+
+def is_former(name: str) -> bool:
+    """Whether it is a copy of what was the newest once: model.pt.bak."""
+    return not _FORMER_WORDS.isdisjoint(words_of(name))
+
+
+def is_own_name(name: str, beside: Iterable[str]) -> bool:
+    """Whether it has a word that no name beside it has, and that is none for a part of a model: preempt.pth."""
+    stem = words_of(name.partition(".")[0])
+    known = CHECKPOINT_WORDS.difference(("trainer", "train", "weights", "save")).union(
+        *(words_of(other) for other in beside))
+    return bool(stem) and not known.issuperset(stem) and not re.search(r"\d", name.partition(".")[0])
+
+
+def is_run(name: str) -> bool:
+    """Whether a folder's name is a run's rather than a step's: 00001-stylegan3-r, 09-00-00, train2."""
+    return not name.isdecimal() and not (MARKS | _set_of("save saves saved cp")).intersection(words_of(name))
+
+
+def is_of_data(name: str) -> bool:
+    """Whether a word says that it is of a data set: part-0001.h5."""
+    return not _DATA_WORDS.isdisjoint(words_of(name))
+
+
+def is_of_model(name: str) -> bool:
+    """Whether all its words are for checkpoints, steps, or trees that are boosted."""
+    stem = words_of(name)
+    return bool(stem) and (CHECKPOINT_WORDS | STEP_WORDS | EPOCH_WORDS | _BOOSTED_WORDS).issuperset(stem) and any(
+        word in _BOOSTED_WORDS or (word in CHECKPOINT_WORDS and not word.startswith("train")) for word in stem)
 
 
 def is_saved_state(name: str) -> bool:
