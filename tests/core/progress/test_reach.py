@@ -144,11 +144,23 @@ def test_no_other_end_is_called_early(log: str) -> None:
     (lines("step {n}/100 loss 2", 99, 100) + lines("step {n} of the second stage: loss 2", 1, 2), False),
     (lines("Epoch 1\nstep {n}/600 loss 2", 599, 600), False),
     ("max_iters = 600\n" + lines("iter {n}: loss 2.1", 598, 599, 600), True),
+    (lines("Epoch: [{n}/5]  [1/5]  eta: 0:00:01  loss: 2\nEpoch: [{n}/5]  [5/5]  eta: 0:00:00  loss: 1", 4, 5), True),
+    (lines("Epoch: [{n}/5]  [1/5]  eta: 0:00:01  loss: 2\nEpoch: [{n}/5]  [5/5]  eta: 0:00:00  loss: 1", 3, 4), False),
+    (lines("Epoch [{n}/5] batch 4/5 loss 1", 4, 5), False),
+    (lines("Epoch [{n}/5] batch 5/5 loss 1", 4, 5) + "RuntimeError: x\n", True),
+    (lines("Epoch [{n}/5] batch 0/5 loss 1\nEpoch [{n}/5] batch 4/5 loss 1", *range(5)), True),
+    (lines("Epoch {n}/5\n1875/1875 [====] - loss: 0.3", 4, 5), True),
+    (lines("Epoch {n}/5\n 900/1875 [==>.] - loss: 0.3", 4, 5), False),
+    ("Namespace(batch_size=256, epochs=5, lr=0.1)\n" + lines("Epoch: [{n}]  [1249/1250]  eta: 0:00:00", 3, 4)
+     + "Training time 0:05:00\n", True),
+    (lines("Epoch [{n}/5] loss 1", 4, 5) + "all epochs done; closing\n", True),
     ("training done\n", False), ("", False),
 ], ids=["all", "from zero", "one is missing", "and done", "an interval, and done", "an evaluation", "an upload",
         "a bar", "a bar, and done", "a bar that contradicts", "by words", "Lightning", "a fold", "words before steps",
         "other words", "the last epoch has begun", "epochs, and done", "the last step of the last epoch", "an epoch",
-        "done too early", "two stages", "a stage without total", "one epoch", "a plan", "words alone", "nothing"])
+        "done too early", "two stages", "a stage without total", "one epoch", "a plan",
+        "MAE", "MAE's last epoch but one", "a batch is left", "the last batch", "batches from zero", "Keras",
+        "Keras in its last epoch", "torchvision's words", "all epochs done", "words alone", "nothing"])
 def test_whether_nothing_was_left_to_train(log: str, is_all: bool) -> None:
     found = read_reach(cut_lines(log.encode()))
     assert (found is not None and found.is_all) == is_all

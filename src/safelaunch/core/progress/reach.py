@@ -28,6 +28,8 @@ _STEPS = re.compile(
     rb"|(?<![\w./,'-])" + COUNT + _OF + COUNT + rb"\]? {0,2}(?:steps|iterations|iters|updates)\b")
 _EPOCHS = re.compile(rb"(?i)(?<![a-z])epochs?['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?(\d{1,7})" + _OF
                      + rb"(\d{1,7})(?!\d|\.\d)")
+# "Epoch: [3/5]  [ 20/600]" of torchvision and MAE, "Epoch 3/5 batch 20/600", Keras' "Epoch 3/5\n20/600 [===".
+_INNER = re.compile(rb"(?<![\w./,'-])" + COUNT + _OF + COUNT + rb"(?!\d|\.\d|/)")
 # tqdm(range(epochs), desc="Epochs")
 _EPOCH_BAR = re.compile(rb"(?i)^\W{0,8}(?:train\w{0,8}[ :]{1,3})?epochs?\W{0,4}$")
 _EPOCH = re.compile(rb"(?i)(?<![a-z_])epoch(?:\(train\))?['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?(\d{1,7})(?![\d.])")
@@ -46,10 +48,11 @@ _MEANT = re.compile(
     rb"|`Trainer\.fit` stopped|patience (?:of \d{1,6} )?(?:is |was |has been )?(?:exhausted|exceeded|reached|ran out)"
     rb"|target .{0,40}reached|reached (?:the )?target|no improvement (?:for|in|since)"
     rb"|stop(?:ped|ping)? (?:the )?training (?:early|because|since|as)|time budget")
-# The words of Transformers, Lightning, Megatron-LM, Ultralytics, and of most people's own trainers.
+# The words of Transformers, Lightning, Megatron-LM, Ultralytics, torchvision (DETR, MAE), and of most people's own trainers.
 _DONE = re.compile(
     rb"Training completed\. Do not forget|['\"]train_runtime['\"]|`Trainer\.fit` stopped: `max_(?:steps|epochs)"
     rb"|\[after training is done\]|\d epochs completed in [\d.]{1,12} hours"
+    rb"|(?m:^Training time:? \d)|(?i:\ball (?:\d{1,7} )?epochs (?:are |were )?(?:done|complete|finished))"
     rb"|(?i:training (?:is |has |was )?(?:complete|finish|done)|finished training|done training)")
 _PART = re.compile(
     rb"(?i)\b(?:fold|phase|stage|round|epoch|member|trial|seed|tokeni[sz]er|warm-?up|pre)[ -]?\w{0,8}\W{0,4}$")
@@ -158,9 +161,23 @@ def _gap(found: Sequence[_Pair]) -> int:
 
 
 def _ends_epoch(text: bytes, start: int) -> bool:
-    """Whether the line names the last step of its epoch, too: "Epoch [3/3], Step [600/600]"."""
-    inner = _STEPS.search(text, start, max(start, text.find(b"\n", start)))
-    return inner is not None and len(set(_numbers(inner))) == 1
+    """Whether the line, or the next one, names the last step of its epoch, too: "Epoch [3/3], Step [600/600]"."""
+    inner = _inner(text, start)
+    if inner is None or inner[0] == inner[1]:
+        return inner is not None
+    return inner[0] == inner[1] - 1 and any(   # counted from zero
+        _inner(text, match.start()) == (0, inner[1]) for match in _EPOCHS.finditer(text, 0, start))
+
+
+def _inner(text: bytes, start: int) -> tuple[int, int] | None:
+    """The step within the epoch, and how many it has."""
+    epoch = _EPOCHS.search(text, start)
+    if epoch is None:
+        return None
+    end = text.find(b"\n", epoch.end())
+    end = len(text) if end < 0 else end
+    found = _INNER.search(text, epoch.end(), end) or _INNER.match(text, end + 1)
+    return None if found is None else _numbers(found)
 
 
 def _numbers(match: re.Match[bytes]) -> tuple[int, int]:
