@@ -21,9 +21,7 @@ def behind_training(state: State) -> tuple[Attempt, ...]:
         before = state.attempts[number - 1] if number else None
         if one.resize is not None:
             continue
-        if _has_trained_all(one):
-            found.append(one)
-        elif not has_counted(one) and found and _begins_at_end(one, found[-1]):
+        if _has_trained_all(one) or (found and not has_counted(one) and _begins_at_end(one, found[-1])):
             found.append(one)
         elif before is not None and fails_as_behind(one, before) and _is_at_last_epoch(before):
             found += [before, one]
