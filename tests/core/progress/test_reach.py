@@ -37,6 +37,7 @@ EARLY = {
     "Megatron-LM": (lines(" iteration     {n}/   95367 | consumed samples: 26 |", 510, 520), ("step", 520, 95367)),
     "Megatron-LM's arguments": (MEGATRON_ARGS + lines("iteration {n} | lm loss: 2", 100, 200), ("step", 200, 500000)),
     "mmcv": (lines("Iter [{n}/40000]\tlr: 1e-2, loss: 2.1", 50, 100), ("step", 100, 40000)),
+    "mmengine by iterations": (lines("Iter(train) [ {n}/40000]  lr: 1e-2", 50, 100), ("step", 100, 40000)),
     "Transformers": (HF, ("step", 47, 400)),
     "Transformers with an evaluation": (HF + HF_EVAL + bar(48, 400), ("step", 48, 400)),
     "Transformers' plan": ("  Total optimization steps = 1,200\n" + lines("step {n} loss 2.1", 10, 20),

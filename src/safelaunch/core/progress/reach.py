@@ -23,8 +23,8 @@ LINE_CHARS = 200
 
 _OF = rb"[ \t]{0,8}(?:/|of\b)[ \t]{0,8}"
 _STEPS = re.compile(
-    rb"(?i)(?<![a-z])(?:(?:train|global|optim(?:izer)?)[_ ])?(?:steps?|iterations?|iters?|updates?)['\"]?"
-    rb"[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?" + COUNT + _OF + COUNT + rb"(?!\d|\.\d)"
+    rb"(?i)(?<![a-z])(?:(?:train|global|optim(?:izer)?)[_ ])?(?:steps?|iterations?|iters?(?:\(train\))?|updates?)['\"]?"
+    rb"[ \t]{0,8}[:=#|]?[ \t]{0,8}(?:\[[ \t]{0,8}|\()?" + COUNT + _OF + COUNT + rb"(?!\d|\.\d)"
     rb"|(?<![\w./,'-])" + COUNT + _OF + COUNT + rb"\]? {0,2}(?:steps|iterations|iters|updates)\b")
 _EPOCHS = re.compile(rb"(?i)(?<![a-z])epochs?['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?(\d{1,7})" + _OF
                      + rb"(\d{1,7})(?!\d|\.\d)")

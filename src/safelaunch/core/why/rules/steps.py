@@ -15,8 +15,8 @@ RULES = (
     ),
     Rule(
         "slurm.step_busy", "config", (b"creation temporarily disabled", b"creation still disabled"),
-        rb"[Ss]tep (?:\d\S{0,20} )?creation (?:temporarily|still) disabled, retrying \((?P<why>(?!Required node)[^)]{0,200})", "cause",
-        "job", 0.8, summary="no step could start: {why}",
+        rb"[Ss]tep (?:\d\S{0,20} )?creation (?:temporarily|still) disabled, retrying "
+        rb"\((?P<why>(?!Required node)[^)]{0,200})", "cause", "job", 0.8, summary="no step could start: {why}",
         explain="What this srun asks for is held by another step of the job, mostly by the srun that it runs in, or "
                 "the job has not got it at all.",
         do="Start no srun inside srun; give steps that run side by side their share (--exact, --mem, --gres), or "
@@ -54,8 +54,9 @@ RULES = (
         "slurm.output_file", "config",
         (b"Could not open stdout file", b"Could not open stderr file", b"Could not open stdin file",
          b"Unable to open file ", b'Unable to open "'),
-        rb"(?:slurmstepd\S{0,80}|srun|sbatch): (?:error|fatal): (?:Could not open std(?:out|err|in) file|Unable to "
-        rb"open(?: file)?) \"?(?P<path>/[^:\s\"]{1,400}|[^:\s\"]{1,400})\"?(?:: (?P<why>No such file or directory|Permission denied|Is a directory"
+        rb"(?:(?:slurmstepd\S{0,80}|srun|sbatch): (?:error|fatal): |^error: (?=Could not open std))"
+        rb"(?:Could not open std(?:out|err|in) file|Unable to open(?: file)?) "
+        rb"\"?(?P<path>[^:\s\"]{1,400})\"?(?:: (?P<why>No such file or directory|Permission denied|Is a directory"
         rb"|Not a directory)|:?\s*$)", "cause", "job", 0.76, summary="Slurm cannot open {path}: {why}",
         explain="A folder of --output, --error or --input does not exist where the task runs; Slurm makes none.",
         do="Make the folder before (mkdir -p), on a file system that all nodes have.",

@@ -17,8 +17,8 @@ from safelaunch.core.why.weigh.holders import are_others
 
 # Rules of what another process holds → what it is where that process is the training's own.
 MEMORY_HELD, HELD_AT_START = "gpu.memory_held", "gpu.held_at_start"
-SHARED = {MEMORY_HELD: "gpu.out_of_memory", HELD_AT_START: "config.vllm", "gpu.busy": "gpu.shared_exclusively", "gpu.in_use":
-          "gpu.shared_exclusively"}
+SHARED = {MEMORY_HELD: "gpu.out_of_memory", HELD_AT_START: "config.vllm", "gpu.busy": "gpu.shared_exclusively",
+          "gpu.in_use": "gpu.shared_exclusively"}
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
 THREAD_COST = 0.15
 SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
