@@ -84,7 +84,7 @@ def _go_on(before: Counter, number: int, resume_step: int | None) -> Counter:
     return before._replace(fell=True) if is_anew(before.last, number) else before
 
 
-def is_anew(highest: int, number: int) -> bool:
+def is_anew(highest: float, number: float) -> bool:
     """Whether a counter that has been so high begins again: not one of ranks that lag behind."""
     return highest - number > _LAG and number < highest / 2
 

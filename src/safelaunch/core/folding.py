@@ -199,8 +199,9 @@ def _reach(found: Any) -> TrainingReach | None:
     """As the supervisor wrote it; another form is none."""
     if not isinstance(found, dict):
         return None
-    step, total = (None if found.get(key) is None else int(found[key]) for key in ("step", "total"))
-    return TrainingReach(str(found["unit"]), step, total, found.get("all") is True, found.get("early") is True,
+    step, total = found.get("step"), found.get("total")
+    return TrainingReach(str(found["unit"]), step if isinstance(step, int | float) else None,
+                         None if total is None else int(total), found.get("all") is True, found.get("early") is True,
                  tuple(line[:LINE_CHARS] for line in names_of(found.get("lines", ()))))
 
 

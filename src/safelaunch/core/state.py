@@ -27,7 +27,7 @@ class TrainingReach(NamedTuple):
     """How far the training of an attempt came, as its log says (core.progress.reach)."""
 
     unit: str                       # "step" | "epoch"
-    step: int | None                # the last one
+    step: float | None              # the last one; of epochs perhaps a fraction
     total: int | None               # None = the log names none
     is_all: bool = False            # nothing was left to train
     is_early: bool = False          # far before the total, and nothing says that this was meant

@@ -21,6 +21,11 @@ UNTIL_18: Facts = {"unit": "step", "step": 18, "total": 20}
 HALF: Facts = {"unit": "step", "step": 10, "total": 20}
 CRASH: Facts = {"category": "native_crash", "step": 20, "checkpoint": 20, "reach": ALL}
 AGAIN: Facts = {"category": "native_crash", "from": 20, "path": "/c/20"}
+# Trainers that name epochs alone, with a checkpoint of each: "Epoch [4/5]", checkpoint_4.
+FOUR: Facts = {"reach": {**EPOCHS, "step": 4, "total": 5, "all": False}, "checkpoint": 4}
+FIVE: Facts = {"reach": {**EPOCHS, "step": 5, "total": 5, "all": False}, "checkpoint": 5}
+FROM_4: Facts = {"from": 4, "path": "/c/4"}
+FROM_5: Facts = {"from": 5, "path": "/c/5"}
 GPU: Facts = {"category": "gpu_hardware"}
 
 
@@ -40,9 +45,20 @@ GPU: Facts = {"category": "gpu_hardware"}
     (({"step": 20, "reach": ALL}, {"fingerprint": "another"}), (1,)),
     (({"step": 10, "reach": HALF}, {}), ()),
     (({"step": 10}, {"from": 5}), ()),
+    ((FIVE,), (1,)),
+    ((FIVE, FROM_5), (1, 2)),
+    ((FOUR,), ()),
+    ((FOUR, FROM_4), (1, 2)),
+    ((FOUR, {**FROM_4, "fingerprint": "another"}), ()),
+    (({**FIVE, "checkpoint": 2500}, {"from": 2500, "path": "/c/2500"}), (1, 2)),
+    (({**FIVE, "checkpoint": 4}, FROM_4), (1, 2)),
+    (({**FOUR, "checkpoint": 3}, {**FROM_4, "from": 3, **FOUR}), ()),
 ], ids=["its log", "no step left", "from an older one", "the last part again", "further", "from zero", "by words",
         "epochs", "an older epoch", "the final checkpoint", "no final checkpoint", "a script loads by itself",
-        "another failure", "half", "unknown"])
+        "another failure", "half", "unknown",
+        "the last epoch's checkpoint", "begun at its end", "the last epoch but one", "counted from zero",
+        "which does not load", "steps in the checkpoint's name", "its checkpoint counts from zero",
+        "an epoch was left"])
 def test_who_ended_behind_the_last_step(attempts: tuple[Facts, ...], behind: tuple[int, ...]) -> None:
     assert tuple(one.number for one in behind_training(run(*attempts))) == behind
 
@@ -85,8 +101,33 @@ def test_a_policy_of_the_users_own_restarts_more_often() -> None:
 def test_the_final_checkpoint_is_not_rejected_because_no_step_was_left(last: Facts, is_rejected: bool) -> None:
     first: Facts = {"step": 15, "checkpoint": 15}
     assert (rejects_checkpoint(run(first, CRASH, AGAIN, last), PLAN) is not None) == is_rejected
-    other = {**CRASH, "reach": None}
+    other = {**CRASH, "reach": None, "fingerprint": "another"}
     assert rejects_checkpoint(run(first, other, AGAIN, last), PLAN) is not None   # it may not load
+
+
+@each(("attempts", "is_rejected"), [
+    ((FIVE, FROM_5, FROM_5), False),
+    ((FOUR, FROM_4, FROM_4), False),
+    (({"reach": FOUR["reach"], "checkpoint": 2}, *[{"from": 2, "path": "/c/2", "reach": FOUR["reach"]}] * 2), False),
+    (({"step": 15, "checkpoint": 15}, {"from": 15, "path": "/c/15"}, {"from": 15, "path": "/c/15"}), False),
+    (({"step": 15, "checkpoint": 15}, *[{"from": 15, "path": "/c/15", "fingerprint": "another"}] * 2), True),
+    (({"step": 25, "checkpoint": 15}, *[{"from": 15, "path": "/c/15"}] * 2), True),
+    ((FIVE, {**FROM_5, "category": "checkpoint"}), True),
+    (({**FOUR, "reach": {**FOUR["reach"], "step": 2}, "checkpoint": 2}, *[
+        {"from": 2, "path": "/c/2", "fingerprint": "another"}] * 2), True),
+], ids=["all epochs", "epochs from zero", "epochs were made from it", "the failure behind its save again",
+        "another failure", "a failure further on", "surely the checkpoint", "an epoch's checkpoint"])
+def test_a_checkpoint_is_not_to_blame_for_what_fails_behind_its_save(
+    attempts: tuple[Facts, ...], is_rejected: bool
+) -> None:
+    assert (rejects_checkpoint(run(*attempts), PLAN) is not None) == is_rejected
+
+
+def test_a_run_that_counts_epochs_restarts_once_behind_its_last_step() -> None:
+    assert reason_to_give_up(run(FIVE), PLAN) is None
+    found = reason_to_give_up(run(FIVE, FROM_5), PLAN)
+    assert found is not None and found.row == "trained"
+    assert "all 5 epochs; checkpoint /c/5" in found.why
 
 
 @each(("early", "said"), [

@@ -24,6 +24,9 @@ EPOCHS = lines("Epoch [{n}/90], train acc: 0.31", 1, 2, 3)
 HF_EVAL = "".join(bar(number, 25) for number in (1, 9, 25))
 HF = "".join(bar(number, 400) + "{'loss': 0.5, 'epoch': 0.12}" for number in (10, 20, 30, 47))
 TUTORIAL = lines("Epoch [{n}/5], Step [100/600], Loss: 2.2\nEpoch [{n}/5], Step [600/600], Loss: 2.1", 1, 2)
+HF_HEAD = "***** Running training *****\n  Num examples = {}\n  Num Epochs = {}\n  Total optimization steps = 1,000\n"
+HF_LINES = lines("{{'loss': 0.5, 'grad_norm': 0.1, 'learning_rate': 1e-05, 'epoch': 0.{n:02d}}}", 3, 6, 9)
+HF_BATCH = "  Total train batch size (w. parallel, distributed & accumulation) = {}\n"
 MEGATRON_ARGS = "  train_iters ..................................... 500000\n  lr ............. 0.1\n"
 FITTED = "`Trainer.fit` stopped: `max_epochs=10` reached.\n"
 
@@ -34,6 +37,7 @@ EARLY = {
     "Megatron-LM": (lines(" iteration     {n}/   95367 | consumed samples: 26 |", 510, 520), ("step", 520, 95367)),
     "Megatron-LM's arguments": (MEGATRON_ARGS + lines("iteration {n} | lm loss: 2", 100, 200), ("step", 200, 500000)),
     "mmcv": (lines("Iter [{n}/40000]\tlr: 1e-2, loss: 2.1", 50, 100), ("step", 100, 40000)),
+    "mmengine by iterations": (lines("Iter(train) [ {n}/40000]  lr: 1e-2", 50, 100), ("step", 100, 40000)),
     "Transformers": (HF, ("step", 47, 400)),
     "Transformers with an evaluation": (HF + HF_EVAL + bar(48, 400), ("step", 48, 400)),
     "Transformers' plan": ("  Total optimization steps = 1,200\n" + lines("step {n} loss 2.1", 10, 20),
@@ -56,6 +60,8 @@ EARLY = {
     "it says done": (PLAIN + "training done\n", ("step", 47, 400)),
     "the time of a shell loop is over": (PLAIN + "srun: forcing job termination\ntime is over, again\n",
                                          ("step", 47, 400)),
+    "Transformers without a bar": (HF_HEAD.format("1,000", 3) + HF_LINES, ("epoch", 0.09, 3)),
+    "Transformers, in its one epoch": (HF_HEAD.format("8,000", 1) + HF_BATCH.format(8) + HF_LINES, ("epoch", 0.09, 1)),
     "MaxText's words": ("max_steps: 5000\n" + lines("step: {n}, seconds: 1.2, loss: 3", 7, 8, 9), ("step", 9, 5000)),
 }
 NOT_EARLY = {
@@ -101,13 +107,17 @@ NOT_EARLY = {
     "a batch": lines("batch {n}/400 loss 2", 46, 47),
     "files and steps": lines("read 37/1000 files in 3 steps", 1),
     "a plan of what comes later": lines("step {n} loss 2", 10, 20) + "total_steps: 400\n",
+    "Transformers whose max_steps end it within an epoch": HF_HEAD.format("80,000", 1) + HF_LINES,
+    "Transformers whose max_steps were reached": HF_HEAD.format("88,000", 1) + HF_BATCH.format(8) + HF_LINES,
+    "Transformers in its last epoch": HF_HEAD.format("1,000", 3) + HF_LINES.replace(": 0.0", ": 2.0"),
+    "Transformers without a plan": HF_LINES,
     "pages": "see page 3 of 90\n3/90 tests passed\n",
     "nothing": "",
 }
 
 
 @each(("log", "said"), list(EARLY.values()), ids=list(EARLY))
-def test_an_end_far_before_the_total_is_told(log: str, said: tuple[str, int, int]) -> None:
+def test_an_end_far_before_the_total_is_told(log: str, said: tuple[str, float, int]) -> None:
     found = read_reach(cut_lines(log.encode()))
     assert found is not None and found.is_early and not found.is_all
     assert (found.unit, found.step, found.total) == said and found.lines[0]
@@ -129,6 +139,8 @@ def test_no_other_end_is_called_early(log: str) -> None:
     (lines("step {n}/20 loss 2", 19, 20) + "uploading 3/50 files\nHTTPError: 503\n", True),
     (bar(399, 400) + bar(400, 400), False),
     (bar(399, 400) + bar(400, 400) + "\n{'train_runtime': 81.2}\n", True),
+    (HF_HEAD.format("1,000", 3) + HF_LINES.replace(": 0.0", ": 2.9")
+     + "{'train_runtime': 81.2, 'train_loss': 0.1, 'epoch': 3.0}\n", True),
     (bar(47, 400) + "\n{'train_runtime': 81.2}\n", False),
     (lines("step {n} loss 2", 1, 2, 3) + "Training finished.\nAborted\n", True),
     (lines("step {n} loss 2", 1, 2, 3) + FITTED, True),
@@ -144,11 +156,24 @@ def test_no_other_end_is_called_early(log: str) -> None:
     (lines("step {n}/100 loss 2", 99, 100) + lines("step {n} of the second stage: loss 2", 1, 2), False),
     (lines("Epoch 1\nstep {n}/600 loss 2", 599, 600), False),
     ("max_iters = 600\n" + lines("iter {n}: loss 2.1", 598, 599, 600), True),
+    (lines("Epoch: [{n}/5]  [1/5]  eta: 0:00:01  loss: 2\nEpoch: [{n}/5]  [5/5]  eta: 0:00:00  loss: 1", 4, 5), True),
+    (lines("Epoch: [{n}/5]  [1/5]  eta: 0:00:01  loss: 2\nEpoch: [{n}/5]  [5/5]  eta: 0:00:00  loss: 1", 3, 4), False),
+    (lines("Epoch [{n}/5] batch 4/5 loss 1", 4, 5), False),
+    (lines("Epoch [{n}/5] batch 5/5 loss 1", 4, 5) + "RuntimeError: x\n", True),
+    (lines("Epoch [{n}/5] batch 0/5 loss 1\nEpoch [{n}/5] batch 4/5 loss 1", *range(5)), True),
+    (lines("Epoch {n}/5\n1875/1875 [====] - loss: 0.3", 4, 5), True),
+    (lines("Epoch {n}/5\n 900/1875 [==>.] - loss: 0.3", 4, 5), False),
+    ("Namespace(batch_size=256, epochs=5, lr=0.1)\n" + lines("Epoch: [{n}]  [1249/1250]  eta: 0:00:00", 3, 4)
+     + "Training time 0:05:00\n", True),
+    (lines("Epoch [{n}/5] loss 1", 4, 5) + "all epochs done; closing\n", True),
     ("training done\n", False), ("", False),
 ], ids=["all", "from zero", "one is missing", "and done", "an interval, and done", "an evaluation", "an upload",
-        "a bar", "a bar, and done", "a bar that contradicts", "by words", "Lightning", "a fold", "words before steps",
+        "a bar", "a bar, and done", "Transformers without a bar",
+        "a bar that contradicts", "by words", "Lightning", "a fold", "words before steps",
         "other words", "the last epoch has begun", "epochs, and done", "the last step of the last epoch", "an epoch",
-        "done too early", "two stages", "a stage without total", "one epoch", "a plan", "words alone", "nothing"])
+        "done too early", "two stages", "a stage without total", "one epoch", "a plan",
+        "MAE", "MAE's last epoch but one", "a batch is left", "the last batch", "batches from zero", "Keras",
+        "Keras in its last epoch", "torchvision's words", "all epochs done", "words alone", "nothing"])
 def test_whether_nothing_was_left_to_train(log: str, is_all: bool) -> None:
     found = read_reach(cut_lines(log.encode()))
     assert (found is not None and found.is_all) == is_all

@@ -38,6 +38,25 @@ SHAPES: list[tuple[str, int | None, int | None]] = [
     ("Training:  47%|▍ | 47/100 [00:04<00:05]", 47, 100), ("Epoch 3:  47%|▍ | 47/100 [00:04<00:05]", 47, None),
     ("Epoch 1/3 ━━━━━━━ 47/100 0:00:04", None, None), ("step 12 — loss 2", 12, None), ("step 12 → 13", 12, None),
     ("*** STEP 42.0 ON n1 FAILED", None, None), ("step 12/400 (3.0%)", 12, 400), ("step 12/400, loss 2", 12, 400),
+    ("06/01 10:00:00 - mmengine - INFO - Iter(train) [  100/40000]  lr: 1e-2  loss: 2.1", 100, 40000),
+    ("Epoch(train)   [3][ 100/ 500]  lr: 1e-2  loss: 2.1", 100, None),
+    ("Epoch(val) [3][100/500]  mAP: 0.1", None, None),
+    ("[batch=100/1000]: Train loss: 2.1", 100, 1000), ("[epoch=1/3][batch=100/1000]: Train loss: 2", 100, None),
+    ("epoch 003:    100 / 2,000 loss=3.1, wps=1, lr=0.1", 100, None), ("epoch 003 | num_updates 1,445", 1445, None),
+    (" iteration      100/   10000 | consumed samples: 25600 | elapsed time per iteration (ms): 1", 100, 10000),
+    ("completed step: 100, seconds: 1.2, TFLOP/s/device: 190.1, loss: 3.2", 100, None),
+    ("[INFO] [logging.py:96:log_dist] [Rank 0] step=100, skipped=0, lr=[1e-05], mom=[(0.9, 0.99)]", 100, None),
+    ("[07/21 10:00:00 d2.utils.events]:  eta: 1:00:00  iter: 100  total_loss: 2.1", 100, None),
+    ("{'loss': 2.1, 'learning_rate': 1e-05, 'epoch': 0.09, 'step': 100}", 100, None),
+    ("Epoch 3/10\n120/500 [=====>....] - ETA: 10s - loss: 2.1", None, None),
+    ("Train: 3 [ 100/500 ( 20%)]  Loss: 2.1 (2.2)", None, None),   # of an epoch
+    ("Train Epoch: 3 [6400/60000 (11%)]\tLoss: 2.1", None, None),   # samples
+    ("INFO:tensorflow:loss = 2.1, step = 100 (8.2 sec)", 100, None),
+    ("INFO:tensorflow:global_step/sec: 12.1", None, None), ("it/s: 100, loss 2", None, None),
+    ("Training epoch 0, iteration 7/999 | lr: 1 | global_step: 100 | reduced_train_loss: 2", 100, None),
+    (" 10%|█ | 99/1000 [00:12<01:48,  8.3it/s]\r 10%|█ | 100/1000 [00:12<01:48,  8.3it/s]", 100, 1000),
+    ("1|100|Loss: 2.1:  10%|█ | 100/1000 [00:12<01:48,  8.3it/s]", 100, 1000),
+    ("step:100/1000 train_loss:2.1 train_time:120ms", 100, 1000),
     ("step 12/3.5", 12, None), ("step 400/12", 400, None), ("step 5 of a plan", 5, None),
 ]
 

@@ -7,6 +7,23 @@ from tests.tables import each
 
 WORDS: list[tuple[str, str]] = [
     ("config",
+     "srun: error: CPU binding outside of job step allocation, allocated CPUs are: 0x0003.\n"
+     "srun: error: Task launch for StepId=171.0 failed on node n0: Unable to satisfy cpu bind request\n"
+     "srun: error: Application launch failed: Unable to satisfy cpu bind request"),
+    ("config",
+     "srun: error: Task launch for StepId=171.0 failed on node n0: Unable to satisfy cpu bind request"),
+    ("config",
+     "slurmstepd-n0: error: task[0] unable to set taskset '0x3'"),
+    ("config",
+     'srun: error: Unable to open "/logs/x.out": No such file or directory'),
+    ("config",
+     "slurmstepd-n0: error: Could not open stdout file /logs/x_0.out: No such file or directory\n"
+     "srun: error: n0: task 0: Exited with exit code 1"),
+    ("config",
+     "srun: Step 171 creation temporarily disabled, retrying (Requested nodes are busy)\n"
+     "srun: Cancelled pending step with signal 2\n"
+     "srun: error: Unable to create step for job 171: Job/step already completing or completed"),
+    ("config",
      "srun: First task exited 60s ago\n"
      "srun: StepId=224.11 task 1: running\n"
      "srun: StepId=224.11 task 0: exited\n"

@@ -15,7 +15,7 @@ from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 CONFIDENT = 0.6
 # Rules of `why` about what another process holds. The node is healthy, and of use again when that process has ended.
-HELD = frozenset({"gpu.memory_held", "gpu.busy", "gpu.in_use"})
+HELD = frozenset({"gpu.memory_held", "gpu.held_at_start", "gpu.busy", "gpu.in_use"})
 # A black hole ends a job at its start: no mount, no driver, no GPU. Imports of 64 nodes from a parallel file system
 # take up to a minute; no step was made by then.
 SHORT_CYCLE_S = 120.0

@@ -11,7 +11,7 @@ from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
 from safelaunch.core.decide import links, nanback
 from safelaunch.core.decide.blame import is_held
 from safelaunch.core.decide.policy import response
-from safelaunch.core.decide.trained import behind_training, has_failed_again, tell_done
+from safelaunch.core.decide.trained import behind_training, fails_as_behind, has_counted, has_failed_again, tell_done
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State, ToldFigure
@@ -204,13 +204,14 @@ def _runs_elsewhere(state: State, last: Attempt | None) -> bool:
 def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     """Why the checkpoint that the last attempt started from is not to be loaded again; None = it is not to blame.
 
+    No step was to be made from the last one, and a failure right behind its save may well come again by itself.
     There are two kinds of evidence. One is a sure verdict: the log names the checkpoint. The other is two attempts in a
     row that made no step from it, though another start did make steps. And no node, person or limit explains their
     ends. That other start may have left no steps in the journal (simulated: test_found "a checkpoint that does not load
     is left out though no word is left of the steps that made it").
     """
     last = state.attempt
-    if last is None or not last.has_failed or last.resume_path is None or last.made_steps:
+    if last is None or not last.has_failed or last.resume_path is None or has_counted(last):
         return None
     is_loaders = response(plan, last.category).then == "fall_back"
     if any(one is last for one in behind_training(state)) and not (is_loaders and last.confidence >= SURE):
@@ -219,11 +220,13 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
         return f"attempt {last.number} died while loading it: {last.summary}"
     same = [known for known in state.attempts
             if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
+    if any(fails_as_behind(last, known) for known in state.attempts if known not in same):
+        return None
     tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
-    alike = [known for known in tried[-2:] if not known.made_steps and known.category not in SPARES_CHECKPOINT]
-    others_work = any(known.made_steps or _is_older(known.resume_step, last.resume_step)
+    alike = [known for known in tried[-2:] if not has_counted(known) and known.category not in SPARES_CHECKPOINT]
+    others_work = any(has_counted(known) or _is_older(known.resume_step, last.resume_step)
                       for known in state.attempts if known not in same)
-    if len(alike) == 2 and others_work and not any(known.made_steps for known in same):
+    if len(alike) == 2 and others_work and not any(has_counted(known) for known in same):
         return f"attempts {alike[0].number} and {alike[1].number} died before their first step from it"
     return None
 

@@ -17,19 +17,51 @@ from safelaunch.core.state import Attempt, State, TrainingReach
 def behind_training(state: State) -> tuple[Attempt, ...]:
     """The attempts that ended behind the last step: by their own logs, or since they began there and made none."""
     found: list[Attempt] = []
-    for one in state.attempts:
-        if one.resize is None and (_has_trained_all(one) or (
-                found and not one.made_steps and _begins_at_end(one, found[-1]))):
+    for number, one in enumerate(state.attempts):
+        before = state.attempts[number - 1] if number else None
+        if one.resize is not None:
+            continue
+        if _has_trained_all(one) or (found and not has_counted(one) and _begins_at_end(one, found[-1])):
             found.append(one)
+        elif before is not None and fails_as_behind(one, before) and _is_at_last_epoch(before):
+            found += [before, one]
     return tuple(found)
+
+
+def has_counted(attempt: Attempt) -> bool:
+    """Whether it has made steps, by its log: of steps, or of epochs where that names nothing else."""
+    return attempt.made_steps or (attempt.reach is not None and attempt.reach.unit == "epoch")
+
+
+def fails_as_behind(attempt: Attempt, before: Attempt) -> bool:
+    """Whether it made no step, and failed as another one had failed right behind the save of its checkpoint.
+
+    That one had not loaded this checkpoint: so loading is not the cause.
+    """
+    is_same = bool(attempt.fingerprint) and (attempt.fingerprint, attempt.category) == (
+        before.fingerprint, before.category)
+    saved = before.checkpoint_step
+    is_behind_save = saved is not None and saved == attempt.resume_step and saved != before.resume_step and (
+        before.step is None or before.step == saved or (before.reach is not None and before.reach.unit == "epoch"))
+    return is_same and is_behind_save and attempt.has_failed and before.has_failed and not has_counted(attempt)
 
 
 def _has_trained_all(attempt: Attempt) -> bool:
     reach = attempt.reach
     if reach is None or reach.is_all:
         return reach is not None
-    # The final checkpoint, though the log does not name the last step.
-    return reach.unit == "step" and reach.total is not None and (attempt.checkpoint_step or 0) >= reach.total
+    # The final checkpoint, though the log does not name the last step. Checkpoints may count epochs, or steps.
+    saved = attempt.checkpoint_step or 0
+    if reach.total is None or reach.unit != "epoch":
+        return reach.total is not None and saved >= reach.total
+    return saved == reach.step == reach.total
+
+
+def _is_at_last_epoch(attempt: Attempt) -> bool:
+    """By its log, counted from one or from zero."""
+    reach = attempt.reach
+    return reach is not None and reach.unit == "epoch" and reach.total is not None and (
+        (reach.step or 0) >= reach.total - 1)
 
 
 def _begins_at_end(attempt: Attempt, before: Attempt) -> bool:

@@ -23,11 +23,13 @@ LINE_CHARS = 200
 
 _OF = rb"[ \t]{0,8}(?:/|of\b)[ \t]{0,8}"
 _STEPS = re.compile(
-    rb"(?i)(?<![a-z])(?:(?:train|global|optim(?:izer)?)[_ ])?(?:steps?|iterations?|iters?|updates?)['\"]?"
-    rb"[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?" + COUNT + _OF + COUNT + rb"(?!\d|\.\d)"
+    rb"(?i)(?<![a-z])(?:(?:train|global|optim(?:izer)?)[_ ])?(?:steps?|iterations?|iters?(?:\(train\))?|updates?)['\"]?"
+    rb"[ \t]{0,8}[:=#|]?[ \t]{0,8}(?:\[[ \t]{0,8}|\()?" + COUNT + _OF + COUNT + rb"(?!\d|\.\d)"
     rb"|(?<![\w./,'-])" + COUNT + _OF + COUNT + rb"\]? {0,2}(?:steps|iterations|iters|updates)\b")
 _EPOCHS = re.compile(rb"(?i)(?<![a-z])epochs?['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?(\d{1,7})" + _OF
                      + rb"(\d{1,7})(?!\d|\.\d)")
+# "Epoch: [3/5]  [ 20/600]" of torchvision and MAE, "Epoch 3/5 batch 20/600", Keras' "Epoch 3/5\n20/600 [===".
+_INNER = re.compile(rb"(?<![\w./,'-])" + COUNT + _OF + COUNT + rb"(?!\d|\.\d|/)")
 # tqdm(range(epochs), desc="Epochs")
 _EPOCH_BAR = re.compile(rb"(?i)^\W{0,8}(?:train\w{0,8}[ :]{1,3})?epochs?\W{0,4}$")
 _EPOCH = re.compile(rb"(?i)(?<![a-z_])epoch(?:\(train\))?['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]?(\d{1,7})(?![\d.])")
@@ -39,6 +41,10 @@ _PLANNED = re.compile(
     rb"|\btraining for " + COUNT + rb" (?:steps|iterations|updates)\b")
 _PLANNED_EPOCHS = re.compile(rb"(?i)(?<![a-z_])(?:(?:num|max|total)[_ ])?(?:train[_ ])?epochs['\"]?[ \t.:=]{1,80}"
                              rb"([1-9]\d{0,6})(?![\d.])")
+# Transformers without a bar: "{'loss': 0.5, 'epoch': 0.09}", behind its "Num Epochs = 3".
+_FRACTION = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,7}\.\d{1,18})(?![\d.])")
+_EXAMPLES = re.compile(rb"\bNum examples = " + COUNT + rb"\s")
+_BATCH = re.compile(rb"\bTotal train batch size[^=\n]{0,80}= " + COUNT + rb"\s")
 # A training that ends before its total on purpose says so: Lightning ("`Trainer.fit` stopped: `max_time=…` reached"),
 # Keras and Ultralytics ("early stopping"), solvers ("converged").
 _MEANT = re.compile(
@@ -46,10 +52,11 @@ _MEANT = re.compile(
     rb"|`Trainer\.fit` stopped|patience (?:of \d{1,6} )?(?:is |was |has been )?(?:exhausted|exceeded|reached|ran out)"
     rb"|target .{0,40}reached|reached (?:the )?target|no improvement (?:for|in|since)"
     rb"|stop(?:ped|ping)? (?:the )?training (?:early|because|since|as)|time budget")
-# The words of Transformers, Lightning, Megatron-LM, Ultralytics, and of most people's own trainers.
+# The words of Transformers, Lightning, Megatron-LM, Ultralytics, torchvision (DETR, MAE), and of most people's own.
 _DONE = re.compile(
     rb"Training completed\. Do not forget|['\"]train_runtime['\"]|`Trainer\.fit` stopped: `max_(?:steps|epochs)"
     rb"|\[after training is done\]|\d epochs completed in [\d.]{1,12} hours"
+    rb"|(?m:^Training time:? \d)|(?i:\ball (?:\d{1,7} )?epochs (?:are |were )?(?:done|complete|finished))"
     rb"|(?i:training (?:is |has |was )?(?:complete|finish|done)|finished training|done training)")
 _PART = re.compile(
     rb"(?i)\b(?:fold|phase|stage|round|epoch|member|trial|seed|tokeni[sz]er|warm-?up|pre)[ -]?\w{0,8}\W{0,4}$")
@@ -57,7 +64,7 @@ _PART = re.compile(
 
 class _Pair(NamedTuple):
     start: int
-    number: int
+    number: float
     total: int
 
 
@@ -73,6 +80,8 @@ def read_reach(text: bytes, pattern: str = AUTO) -> TrainingReach | None:
     found = epochs or pairs
     if not found:
         steps = list(_plain_steps(text, pattern))
+        if not steps and (parts := _of_fractions(text)) is not None:
+            return parts
         is_mixed = bool(steps) and _PLANNED_EPOCHS.search(text, 0, steps[0].start) is not None
         return (None if is_mixed else _by_plan(text, steps, _PLANNED, "step")) or _by_words(text, steps)
     unit = "epoch" if epochs else "step"
@@ -90,7 +99,7 @@ def read_reach(text: bytes, pattern: str = AUTO) -> TrainingReach | None:
     return TrainingReach(unit, number, last.total, is_all, is_early, (_line(text, last.start),))
 
 
-def _is_early(text: bytes, found: Sequence[_Pair], gap: int, total: int) -> bool:
+def _is_early(text: bytes, found: Sequence[_Pair], gap: float, total: int) -> bool:
     number = max(one.number for one in found)
     return number + 2 * gap < total and number <= EARLY * total and not _MEANT.search(text, found[0].start)
 
@@ -120,9 +129,25 @@ def _of_steps(text: bytes, pattern: str) -> list[_Pair]:
     return [_Pair(match.start(), int(match["step"]), longest) for match in bars if int(match["of"]) == longest]
 
 
+def _of_fractions(text: bytes) -> TrainingReach | None:
+    """Epochs with a fraction, and their number before them. `max_steps` may end the last one anywhere: so only an end
+    before it is early, unless the log says how many steps an epoch has.
+    """
+    found = [_Pair(text.rfind(b"\n", 0, match.start()) + 1, float(match[1]), 0) for match in _FRACTION.finditer(text)]
+    reach = _by_plan(text, found, _PLANNED_EPOCHS, "epoch")
+    if reach is None or reach.total is None or not reach.is_early:
+        return reach
+    examples, batch, steps = (pattern.search(text) for pattern in (_EXAMPLES, _BATCH, _PLANNED))
+    end = reach.total - 1.0
+    if examples and batch and steps:
+        end = count_of(steps[1] or steps[2]) * count_of(batch[1]) / max(1, count_of(examples[1]))
+    number = max(one.number for one in found)
+    return reach._replace(is_early=number + 2 * _gap(found) < end and number <= EARLY * end)
+
+
 def _has_changed(found: Sequence[_Pair]) -> bool:
     """Whether their total differs, or they have begun anew: they are not of the whole training."""
-    highest = 0
+    highest = 0.0
     for one in found:
         if is_anew(highest, one.number):
             return True
@@ -150,7 +175,7 @@ def _plain_steps(text: bytes, pattern: str) -> Iterator[_Pair]:
             yield _Pair(one.start, one.step, 0)
 
 
-def _gap(found: Sequence[_Pair]) -> int:
+def _gap(found: Sequence[_Pair]) -> float:
     """The log's interval; of one figure alone the figure itself, which may be the first of its interval."""
     numbers = sorted({one.number for one in found})[-GAPS:]
     gaps = sorted(later - before for before, later in pairwise(numbers))
@@ -158,9 +183,23 @@ def _gap(found: Sequence[_Pair]) -> int:
 
 
 def _ends_epoch(text: bytes, start: int) -> bool:
-    """Whether the line names the last step of its epoch, too: "Epoch [3/3], Step [600/600]"."""
-    inner = _STEPS.search(text, start, max(start, text.find(b"\n", start)))
-    return inner is not None and len(set(_numbers(inner))) == 1
+    """Whether the line, or the next one, names the last step of its epoch, too: "Epoch [3/3], Step [600/600]"."""
+    inner = _inner(text, start)
+    if inner is None or inner[0] == inner[1]:
+        return inner is not None
+    return inner[0] == inner[1] - 1 and any(   # counted from zero
+        _inner(text, match.start()) == (0, inner[1]) for match in _EPOCHS.finditer(text, 0, start))
+
+
+def _inner(text: bytes, start: int) -> tuple[int, int] | None:
+    """The step within the epoch, and how many it has."""
+    epoch = _EPOCHS.search(text, start)
+    if epoch is None:
+        return None
+    end = text.find(b"\n", epoch.end())
+    end = len(text) if end < 0 else end
+    found = _INNER.search(text, epoch.end(), end) or _INNER.match(text, end + 1)
+    return None if found is None else _numbers(found)
 
 
 def _numbers(match: re.Match[bytes]) -> tuple[int, int]:

@@ -12,7 +12,8 @@ from safelaunch.core.records import NamedTuple
 # DeepSpeed engine ("step=100, skipped=0", "micro_step=8/global_step=4,") and PipelineEngine ("steps: 10 loss:"),
 # torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), NeMo ("iteration 7/9 | … global_step: 7", "global_step=794.0"
 # in a bar), MaxText ("completed step: 9,"), fairseq and metaseq ("num_updates=445", '"num_updates": "445"', "epoch 010
-#  2000 / 8223"), PyTorch's examples and mmcv ("Step [100/600]", "Epoch: [0][  10/5005]"), and plain "step 100".
+#  2000 / 8223"), PyTorch's examples and mmcv ("Step [100/600]", "Epoch: [0][  10/5005]"),
+# mmengine ("Iter(train) [  100/40000]"), composer ("[batch=100/1000]:"), and plain "step 100".
 # slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
 # Thousands are parted as Python's format does it (1,000 and 1_000), or in Switzerland (1'000). A blank parts them only
 # where the total behind has one, too: "step 1 000/10 000".
@@ -20,12 +21,13 @@ _BLANKS = rb"\d{1,3}(?: \d{3}){1,3}(?!\d)"
 _GROUPS = rb"\d{1,3}(?:[,_']\d{3}){1,3}(?!\d)|" + _BLANKS + rb"(?= ?/ ?" + _BLANKS + rb")"
 COUNT = rb"(" + _GROUPS + rb"|\d{1,12})"
 STEP_LINE = re.compile(
-    rb"(?:^|(?<!\*\*\*)[\s|\[\](:,{'\"])(?:iteration|iter|global_step|step|num_updates)['\"]?"
-    rb"[ \t]{0,24}[:=#|]?[ \t]{0,8}['\"\[(]?" + COUNT + rb"(?:\.0)?"
+    rb"(?:^|(?<!\*\*\*)[\s|\[\](:,{'\"])(?:iteration|iter(?:\(train\))?|global_step|step|num_updates)['\"]?"
+    rb"[ \t]{0,24}[:=#|]?[ \t]{0,8}(?:\[[ \t]{0,8}|['\"(])?" + COUNT + rb"(?:\.0)?"
     rb"(?=['\"]?(?:[/|,:}\])\s]|$))"
     rb"|\bsteps: (\d{1,12})(?= loss:)|/global_step=(\d{1,12})(?=,)"
     rb"|\bepoch \d{1,9}:?[ \t]{1,8}(\d{1,12})(?= / \d(?![^\r\n]{0,300}num_updates))"
-    rb"|\bepoch(?:\(train\))?:?[ \t]{1,8}\[\d{1,9}\]\[[ \t]{0,8}(\d{1,12})(?=/\d)",
+    rb"|\bepoch(?:\(train\))?:?[ \t]{1,8}\[\d{1,9}\]\[[ \t]{0,8}(\d{1,12})(?=/[ \t]{0,8}\d)"
+    rb"|\[batch=(\d{1,12})(?=/\d{1,12}\])",
     re.IGNORECASE | re.MULTILINE,
 )
 # tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many

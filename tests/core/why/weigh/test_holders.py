@@ -24,6 +24,8 @@ def old(own: str) -> str:
     return HEAD + OLD.format(own=own) + "\n"
 
 
+VLLM = ("ValueError: Free memory on device {}({}/79.11 GiB) on startup is less than desired GPU memory utilization "
+        "(0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n")
 HUGE = (2505781, "77.98 GiB")
 BUSY = HEAD + "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
 ALL_BUSY = HEAD + "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
@@ -92,3 +94,16 @@ def test_sizes_are_read_in_gib() -> None:
     found = parse_memory(full("544.00 MiB", HUGE))
     assert found is not None and (found.total, found.own, found.others) == (79.1, 544 / 1024, {"2505781": 77.98})
     assert parse_memory("CUDA out of memory") is None
+
+
+@each(("log", "is_nodes"), [
+    (HEAD + VLLM.format("", "1.21"), True),
+    (HEAD + VLLM.format("cuda:3 ", "20.50"), True),
+    (HEAD + VLLM.format("", "78.40"), False),
+    ("INFO Model loading took 70.1 GiB\n" + HEAD + VLLM.format("", "1.21"), False),
+    (STEPS + HEAD + VLLM.format("", "1.21"), False),
+    (VLLM.format("", "1.21") + VLLM.format("", "8.21"), False),
+], ids=["full at the start", "a third is free", "nearly all is free", "a model is there", "a training is there",
+        "two ranks on one card"])
+def test_whose_matter_a_gpu_is_that_is_full_at_the_start(log: str, is_nodes: bool) -> None:
+    assert judge_text(log).category in (NODES if is_nodes else ("config",))

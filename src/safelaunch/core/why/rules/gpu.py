@@ -184,6 +184,18 @@ RULES = (
                        "has 77.98 GiB memory in use.",
     ),
     Rule(
+        "gpu.held_at_start", "node_failure", (b"less than desired GPU memory utilization",),
+        rb"Free memory on device \S{0,20} ?\((?P<free>[\d.]{1,8})/(?P<all>[\d.]{1,8} GiB)\) on startup is less than "
+        rb"desired", "cause", "node", 0.86,
+        summary="another process holds the GPU's memory: {free} of {all} were free before this one began",
+        explain="vLLM looks at the card before it takes any of it. What is left of another job, or of an attempt "
+                "before, holds the rest.", do=_HELD, source="vLLM, request_memory", order=4,
+        sample="ValueError: Free memory on device (1.21/79.11 GiB) on startup is less than desired GPU memory "
+               "utilization (0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
+               "processes.",
+        counter_sample="Free memory on device (78.60/79.11 GiB) on startup, desired GPU memory utilization 0.9",
+    ),
+    Rule(
         "gpu.fabric", "node_failure",
         (b"system not yet initialized", b"cudaErrorSystemNotReady", b"CUDA_ERROR_SYSTEM_NOT_READY"),
         b"system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY", "cause", "node", 0.85,

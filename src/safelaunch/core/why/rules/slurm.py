@@ -177,10 +177,11 @@ RULES = (
         "slurm.launch_failed", "node_failure",
         (b"timeout waiting for task launch", b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed",
          b"Kill task failed", b"prolog_error", b"are still not ready", b"wrong with the boot of the nodes"),
-        rb"timeout waiting for task launch|Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)"
-        rb"|(?i:prolog failed)|launch failed(?: requeued|: )|[Kk]ill task failed|Nodes? \S+ (?:is"
-        rb"|are) still not ready|wrong with the boot of the nodes", "cause", "node", 0.85,
-        summary="a task could not be launched on {host}: {why}",
+        rb"timeout waiting for task launch|Task launch for \S+ failed on node (?P<host>[\w.-]+): "
+        rb"(?P<why>(?!Unable to satisfy cpu bind).*)"
+        rb"|(?i:prolog failed)|launch failed(?: requeued|: (?!Unable to satisfy cpu))"
+        rb"|[Kk]ill task failed|Nodes? \S+ (?:is|are) still not ready|wrong with the boot of the nodes", "cause",
+        "node", 0.85, summary="a task could not be launched on {host}: {why}",
         explain="The node's slurmd did not answer, refused, or its prolog failed.", do="Keep the node out.",
         source="srun; slurmctld", host_group="host", order=2,
         sample="srun: error: Task launch for StepId=811.0 failed on node n3: Communication connection failure",

@@ -16,9 +16,9 @@ from safelaunch.core.why.weigh.exceptions import read_exception
 from safelaunch.core.why.weigh.holders import are_others
 
 # Rules of what another process holds → what it is where that process is the training's own.
-MEMORY_HELD = "gpu.memory_held"
-SHARED = {MEMORY_HELD: "gpu.out_of_memory", "gpu.busy": "gpu.shared_exclusively", "gpu.in_use":
-          "gpu.shared_exclusively"}
+MEMORY_HELD, HELD_AT_START = "gpu.memory_held", "gpu.held_at_start"
+SHARED = {MEMORY_HELD: "gpu.out_of_memory", HELD_AT_START: "config.vllm", "gpu.busy": "gpu.shared_exclusively",
+          "gpu.in_use": "gpu.shared_exclusively"}
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
 THREAD_COST = 0.15
 SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
@@ -110,7 +110,7 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
 
 def _is_anothers(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, hosts: tuple[str, ...]) -> bool:
     """Whether somebody else's process holds what was asked for; the same on two nodes is the program's."""
-    if rule.id != MEMORY_HELD:
+    if rule.id not in (MEMORY_HELD, HELD_AT_START):
         return len(hosts) < 2
     offsets = {(found.file, found.offset) for found in items}
     other = [found.text for found in episode.findings if found.rule != rule.id]

@@ -22,6 +22,9 @@ _SIZE = r"([\d.]{1,12}) ([KMGT]iB)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
 _OWN = re.compile(rf"this process has {_SIZE}|{_SIZE} reserved in total|{_SIZE} already allocated")
+# vLLM, before it takes any; a model or a training that is there already is the program's own.
+_AT_START = re.compile(r"Free memory on device \S{0,20} ?\(([\d.]{1,8})/([\d.]{1,8}) GiB\) on startup")
+_OWN_USE = re.compile(r"(?i)model loading took|\bloading (?:model|weights|checkpoint|safetensors)|\bloss\b")
 _OTHERS = re.compile(rf"Process (\d{{1,9}}) has {_SIZE} memory in use")
 
 
@@ -36,6 +39,8 @@ class GpuMemory(NamedTuple):
 
 def parse_memory(text: str) -> GpuMemory | None:
     """What a message says of the card; None = not all of it."""
+    if start := _AT_START.search(text):
+        return GpuMemory(_gib(start[2], "GiB"), _gib(start[1], "GiB"), 0.0, {})
     total, free, own = (_first(pattern, text) for pattern in (_TOTAL, _FREE, _OWN))
     if total is None or free is None or own is None:
         return None
@@ -47,6 +52,8 @@ def are_others(texts: Iterable[str], elsewhere: Sequence[str], hosts: Sequence[s
     other lines of the log, `hosts`: who printed the messages.
     """
     different = tuple(dict.fromkeys(texts))
+    if any(map(_AT_START.search, different)) and any(map(_OWN_USE.search, elsewhere)):
+        return False
     found = [parse_memory(text) for text in different]
     if len(set(hosts)) > 1 or not all(one is not None and _is_crowded_out(one) for one in found):
         return False
