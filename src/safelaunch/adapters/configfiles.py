@@ -44,7 +44,7 @@ def read_each(
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
     found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)))
-    notes = (*found[0].notes, *_missing_here(found[0].config["container"]))
+    notes = (*found[0].notes, *_missing_here(found[0].config["container"]), *_in_called_files(found[0].config))
     return [one._replace(notes=notes) for one in found]
 
 
@@ -143,6 +143,23 @@ def _missing_here(container: Mapping[str, Any]) -> list[str]:
         found.append(f"container.runtime: {program} is not on PATH here; each node must have it (the job gets this "
                      "shell's environment, so load its module before you submit)")
     return found
+
+
+def _in_called_files(config: Mapping[str, Any]) -> list[str]:
+    """What is to be said of launchers in the shell files that the command calls, from the folder of the submission."""
+    if config["launch"]["with"] == "script" or not any(piece in config["command"] for piece in ("/", "sh ", ". ")):
+        return []
+    from safelaunch.core.config import calledfiles  # few commands call one
+
+    texts: dict[str, str] = {}
+    for name in calledfiles.called_files(config["command"]):
+        path = Path(name).expanduser() if name.startswith("~/") else Path(name)
+        try:
+            if stat.S_ISREG((status := path.stat()).st_mode) and status.st_size <= calledfiles.MAX_BYTES:
+                texts[name] = path.read_bytes()[:calledfiles.MAX_BYTES].decode("utf-8")
+        except (OSError, UnicodeDecodeError, RuntimeError):
+            continue   # it may be there on the nodes alone
+    return calledfiles.hidden_launchers(config, texts)
 
 
 def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str]) -> list[ConfigLayer]:

@@ -62,6 +62,19 @@ def read(command: str, rest: str = "") -> Resolved:
     ("python -u `which torchrun` a.py", ["torchrun"]),
     ("python /env/bin/torchrun a.py", ["torchrun"]),
     ("false || torchrun a.py", ["torchrun"]),
+    ("tune run --nproc_per_node 2 full_finetune_distributed --config a.yaml", ["tune"]),
+    ("NPROC_PER_NODE=2 swift sft --model a", ["swift"]), ("NPROC_PER_NODE=2 swift pt --model a", ["swift"]),
+    ("export NPROC_PER_NODE=2\nswift rlhf --model a", ["swift"]),
+    ("env CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=2 swift sft a", ["swift"]),
+    ("NPROC_PER_NODE=2 xtuner train a.py", ["xtuner"]),
+    ("FORCE_TORCHRUN=1 llamafactory-cli train a.yaml", ["llamafactory-cli"]),
+    ("uv run env FORCE_TORCHRUN=1 llamafactory-cli train a.yaml", ["llamafactory-cli"]),
+    ("python -m accelerate.commands.accelerate_cli launch a.py", ["accelerate.commands.accelerate_cli"]),
+    ("python -m oneflow.distributed.launch a.py", ["oneflow.distributed.launch"]),
+    ("python -m torch_npu.distributed.run a.py", ["torch_npu.distributed.run"]),
+    ("python -m torch_npu.contrib.launch a.py", ["torch_npu.contrib.launch"]),
+    ("bpslaunch python a.py", ["bpslaunch"]), ("msrun --worker_num=8 a.py", ["msrun"]),
+    ("cd x && sbatch job.slurm", ["sbatch"]), ("salloc -N 2 python a.py", ["salloc"]),
 ])
 def test_a_launcher_is_found_as_shells_call_it(code: str, names: list[str]) -> None:
     assert [call.name for call in find_calls(code)] == names
@@ -107,6 +120,15 @@ def test_every_name_has_the_piece_that_is_looked_for_first() -> None:
     ("ray start --head", "launch: {with: ray}\nslurm: {nodes: 2}\n", "launch.with: ray, which starts Ray"),
     ("python a.py", "setup: srun hostname\nslurm: {nodes: 2}\n", "setup: srun within a step"),
     ("horovodrun -np 4 python a.py", WIDE, r"\{with: mpi\}"),
+    ("NPROC_PER_NODE=4 swift sft --model a", WIDE, r"each of 4 tasks .*\{with: none\}, which starts it once"),
+    ("swift sft --model a", f"env: {{NPROC_PER_NODE: 4}}\n{WIDE}", "swift would start once for each of 4 tasks"),
+    ("FORCE_TORCHRUN=1 llamafactory-cli train a", TWO, r"each of 2 nodes.* NNODES=.*NODE_RANK="),
+    ("tune run --nproc_per_node 4 recipe", WIDE, r"\{with: none\}"),
+    ("msrun --worker_num=8 a.py", WIDE, r"\{with: custom, call: \[msrun, …\], nproc_per_node: 4\}"),
+    ("python -m oneflow.distributed.launch a.py", WIDE, r"call: \[python3, -m, oneflow.distributed.launch, …\]"),
+    ("sbatch job.slurm", "", "sbatch starts another job.*write script: job.slurm instead of command"),
+    ("salloc -N 2 python a.py", "", "salloc starts another job.*slurm:"),
+    ("python a.py && sbatch next.slurm", WIDE, "sbatch starts another job"),
 ])
 def test_a_launcher_that_would_start_several_times_is_refused(command: str, rest: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
@@ -127,6 +149,10 @@ def test_a_launcher_that_would_start_several_times_is_refused(command: str, rest
     ("ray job submit -- python a.py", "launch: {with: ray}\nslurm: {nodes: 2}\n"),
     ("srun --overlap -n1 nvidia-smi", "launch: {with: none}\n"),
     ("python tools/torchrun_helper.py", WIDE),
+    ("NPROC_PER_NODE=4 swift sft a", "launch: {with: none}\nslurm: {gpus_per_node: 4}\n"),
+    ("NNODES=2 NODE_RANK=$SLURM_NODEID NPROC_PER_NODE=4 swift sft a", TWO),
+    ("FORCE_TORCHRUN=1 llamafactory-cli train a", f"env: {{NODE_RANK: $SLURM_NODEID}}\n{TWO}"),
+    ("python a.py && sbatch evaluate.slurm", "launch: {with: none}\n"),
     ("python a.py", f"setup: module load srun mpirun\n{WIDE}"),
 ])
 def test_one_launcher_a_node_is_legal(command: str, rest: str) -> None:

@@ -47,6 +47,10 @@ def test_a_key_that_may_be_meant_as_an_argument_is_said() -> None:
     ("A=${1}", (2, "${1}")), ("A=${1:-x}", None), ("awk '{print $1}' x", None), ("# $1", None),
     ("f() {\n  echo $1\n}\nf a", None), ("f() { echo $1; }\nf a", None), ("f() {\n  echo $1\n}\nf $2", (5, "$2")),
     ("set -- a b\necho $1", None), ("cat <<'X'\n$1\nX", None), ("echo $10000", (2, "$1")),
+    (": ${1:?need a config}", (2, "${1:?need a config}")), ("C=${2?no}", (2, "${2?no}")), ("a ${@:2}", (2, "${@:")),
+    ("while getopts ab: o; do\n:\ndone", (2, "getopts")), ("shift", (2, "shift")), ("true && shift 2", (2, "shift")),
+    ("f() {\n  shift\n}\nf a", None), ("echo shift getopts", None), ("python shift.py --shift 3", None),
+    ("set -- a\nshift", None), ("A=${1:-x}\npython shift.py", None),
 ], ids=lambda value: str(value))
 def test_what_a_script_reads_of_its_arguments_is_found(body: str, reads: tuple[int, str] | None) -> None:
     assert first_reading(f"#!/bin/bash\n{body}\n") == reads

@@ -113,7 +113,10 @@ def test_variables_of_export_are_set() -> None:
      "${USER} (line 3) stay as written"),
     ("#SBATCH -o a.out -e a.err\n", ":2: --error=a.err: that file and the one of --output are links to one log"),
     ("#SBATCH -o loss.out\nsrun true\ngrep -c loss loss.out\n", ":4: the script's own output: a file that only you"),
-    ("##SBATCH -N 2\n", None), ("# SBATCH options\n", None), ("set -e\ncat <<E\n#SBATCH -N 2\nE\n", None),
+    ("##SBATCH -N 2\n", "is a comment"), ("## SBATCH --time=5\n", "is a comment"), ("## SBATCH lines\n", None),
+    ("#COBALT -n 2\n", "Cobalt"), ("#@ node = 2\n", "LoadLeveler"), ("#@author me\n", None),
+    ("#SBATCH -o ~/logs/%j.out\n", "does not expand ~"), ("#SBATCH --error=~me/e\n", "does not expand ~"),
+    ("#SBATCH -o logs/a~b\n", None), ("# SBATCH options\n", None), ("set -e\ncat <<E\n#SBATCH -N 2\nE\n", None),
     ("set -e\n#SBATCH\n", None), ("#SBATCH -o %u\n", None),
 ], ids=lambda value: str(value))
 def test_what_only_looks_like_an_option_is_said(lines: str, said: str | None) -> None:
@@ -178,6 +181,20 @@ def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
     assert read(HEAD + "#SBATCH -n 1\n").config["slurm"]["nodes"] == 1
     with pytest.raises(ConfigError, match=r"job\.slurm:2.*slurm\.ntasks.*needs slurm\.nodes"):
         read(HEAD + "#SBATCH -n 16\n")
+
+
+@each(("options", "nodes"), [
+    ("--nodelist=n1", 1), ("-w n[0-1]", 2), ("-w n0,n1,n0,m[3-5]", 5), ("-w n[0-1] -N 1", 1), ("-n 4 -w n[0-1]", 2),
+    ("-n 4 --ntasks-per-node=1 -w n[0-3]", 4),
+])
+def test_nodes_follow_from_a_list_of_nodes_as_under_sbatch(options: str, nodes: int) -> None:
+    assert read(HEAD + f"#SBATCH {options}\n").config["slurm"]["nodes"] == nodes
+
+
+@each("options", ["-w ./hosts", "-w n[0-", "-n 2 -w n[0-3]", "-w @group"])
+def test_a_list_of_nodes_that_cannot_be_counted_needs_nodes_beside_it(options: str) -> None:
+    with pytest.raises(ConfigError, match=r"needs slurm\.nodes"):
+        read(HEAD + f"#SBATCH {options}\n")
 
 
 @each(("text", "said"), [

@@ -14,12 +14,13 @@ from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.jobnumbers import tasks_per_node
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 from safelaunch.core.config.yamlnodes import Origin
-from safelaunch.core.launchers import LAUNCHERS
+from safelaunch.core.launchers import CUSTOM, LAUNCHERS
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
-RANKS, STEPS, RAY = "ranks of this node", "steps of the job", "nodes of Ray"
+RANKS, STEPS, RAY, JOBS = "ranks of this node", "steps of the job", "nodes of Ray", "jobs of their own"
 _BY_TORCHRUN = "torchrun"
+_NUMBER = "[1-9$\"]"
 
 
 class Inner(NamedTuple):
@@ -28,6 +29,7 @@ class Inner(NamedTuple):
     kind: str
     by: str
     subcommands: tuple[str, ...] = ()   # its second word must be one of these
+    only_with: str = ""                 # and a pattern of its variables and words must be met: else it starts one rank
 
 
 # Their names in a command line, and modules of `python -m`. Those of LAUNCHERS are added below. A new name is also in
@@ -43,6 +45,14 @@ INNER: dict[str, Inner] = {
     "fabric": Inner(RANKS, _BY_TORCHRUN, ("run",)), "torchx": Inner(RANKS, _BY_TORCHRUN, ("run",)),
     "axolotl": Inner(RANKS, _BY_TORCHRUN, ("train",)), "torch_distributed_launcher": Inner(RANKS, _BY_TORCHRUN),
     "paddle.distributed.launch": Inner(RANKS, _BY_TORCHRUN), "ray": Inner(RAY, "ray", ("start", "up", "submit", "job")),
+    "accelerate.commands.accelerate_cli": Inner(RANKS, "accelerate", ("launch",)),
+    "bpslaunch": Inner(RANKS, CUSTOM), "msrun": Inner(RANKS, CUSTOM),
+    "tune": Inner(RANKS, "none", ("run",), "--n(?:proc[_-]per[_-]node|nodes)"),
+    "swift": Inner(RANKS, "none", ("sft", "pt", "rlhf", "infer", "eval"), f"\\bNPROC_PER_NODE={_NUMBER}"),
+    "megatron": Inner(RANKS, "none", ("sft", "pt", "rlhf"), f"\\bNPROC_PER_NODE={_NUMBER}"),
+    "xtuner": Inner(RANKS, "none", ("train",), f"\\bNPROC_PER_NODE={_NUMBER}"),
+    "llamafactory-cli": Inner(RANKS, "none", ("train",), "\\bFORCE_TORCHRUN=[\"']?(?:[1-9$]|[tT]rue|y)"),
+    "sbatch": Inner(JOBS, "script"), "salloc": Inner(JOBS, "none"),
 }
 INNER |= {name: Inner(RANKS, by, ("launch",) if name == "accelerate" else ())
           for by, row in LAUNCHERS.items() for name in (*row.programs, *row.modules)}
@@ -62,11 +72,16 @@ _TOKEN = re.compile(
     re.DOTALL)
 _ASSIGNED = re.compile(r"(?:export\s+|local\s+|declare\s+)?(\w+)=(.*)\Z", re.DOTALL)
 _VARIABLE = re.compile(r"\"?\$\{?(\w+)\}?\"?")
-_NAMED = re.compile("|".join(sorted((re.escape(name) for name in INNER), key=len, reverse=True)))
+# Descendants of torch.distributed.launch, of other frameworks and devices.
+_MODULE = re.compile(r"(?:[\w.]+\.distributed|torch_npu(?:\.\w+)*)\.(?:launch|launcher|run)\Z")
+_NAMED = re.compile("|".join((*sorted((re.escape(name) for name in INNER), key=len, reverse=True),
+                              r"distributed\.(?:launch|run)", "torch_npu")))
 _RANKS = re.compile("|".join(re.escape(name) for name, inner in INNER.items() if inner.kind == RANKS))
 # A command that one task of a node runs, or that numbers its nodes: as the launchers' manuals have it.
 _ONE_TASK = re.compile(r"(?:\[|\(\(|\btest |\bcase |\bif ).*\bSLURM_(?:LOCALID|PROCID)\b", re.DOTALL)
-_NUMBERED = re.compile(r"node[_-]rank|machine[_-]rank|SLURM_NODEID|SLURM_PROCID|rdzv")
+_NUMBERED = re.compile(r"(?i:node[_-]rank)|machine[_-]rank|SLURM_NODEID|SLURM_PROCID|rdzv")
+_TRAINS = re.compile(r"(?:\A|[\s;&|/])(?:python[\d.]*|uv|torchrun|accelerate|deepspeed)\s(?!.*--wrap)(?=.*\bsbatch\b)",
+                     re.DOTALL)
 _WHICH = re.compile(r"(\$\(|`)\s*(?:which|command -v|type -[pP])\s+([\w./-]+)\s*[)`]")
 
 
@@ -78,17 +93,18 @@ class LauncherCall(NamedTuple):
     words: tuple[str, ...]
     line: int
     word: str                     # as it is written
+    variables: str = ""           # those that stand before it
 
 
-def find_calls(text: str) -> list[LauncherCall]:
-    """Each launcher that this shell code calls by its name; nothing where the code cannot be read."""
+def find_calls(text: str, env: Mapping[str, str] | None = None) -> list[LauncherCall]:
+    """Each launcher that this shell code calls by its name, where `env` is set; nothing where it cannot be read."""
     if not _NAMED.search(text):
         return []
     try:
         statements = split_statements(_WHICH.sub(r"/\2", text))
     except Unclosed:
         return []
-    values: dict[str, str] = {}
+    values: dict[str, str] = dict(env or {})
     found: list[LauncherCall] = []
     for one in statements:
         if set_here := _ASSIGNED.match(one.text):
@@ -117,7 +133,9 @@ def _commands(text: str) -> Iterator[list[str]]:
 
 
 def _calls_of(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[LauncherCall]:
-    while words and (words[0] in _KEYWORDS or re.match(r"\w+\+?=", words[0]) or words[0].endswith("()")):
+    while words and (words[0] in _KEYWORDS or (is_set := re.match(r"\w+\+?=", words[0])) or words[0].endswith("()")):
+        if words[0] not in _KEYWORDS and is_set:
+            values = _with_set(values, words[0])
         words = words[1:]
     if not words or depth > 4:
         return
@@ -130,7 +148,7 @@ def _calls_of(words: list[str], values: Mapping[str, str], line: int, depth: int
     if first in _SHELLS or first == "eval":
         yield from _inside_shell(words, values, line, depth)
         return
-    if (call := _call(words, line)) is not None:
+    if (call := _call(words, line, " ".join(f"{name}={value}" for name, value in values.items()))) is not None:
         yield call
     elif first in _WRAPPERS:
         yield from _behind_wrapper(words[1:], values, line, depth)
@@ -154,6 +172,7 @@ def _inside_shell(words: list[str], values: Mapping[str, str], line: int, depth:
 
 def _behind_wrapper(words: list[str], values: Mapping[str, str], line: int, depth: int) -> Iterator[LauncherCall]:
     for index, word in enumerate(words):
+        values = _with_set(values, word)
         name = _bare(word).rpartition("/")[2]
         is_value = index and words[index - 1] in _NAMING
         if not is_value and (name in INNER or name in _SHELLS or _PYTHON.fullmatch(name) or word.startswith("$")):
@@ -161,23 +180,31 @@ def _behind_wrapper(words: list[str], values: Mapping[str, str], line: int, dept
             return
 
 
-def _call(words: list[str], line: int) -> LauncherCall | None:
+def _with_set(values: Mapping[str, str], word: str) -> Mapping[str, str]:
+    """The variables, with the one that a word such as A=1 sets."""
+    found = re.match(r"(\w+)=(.*)", word, re.DOTALL)
+    return {**values, found[1]: _bare(found[2])} if found else values
+
+
+def _call(words: list[str], line: int, variables: str) -> LauncherCall | None:
     """The launcher that these words call by its program, or as a module of Python."""
     first, rest = _bare(words[0]).rpartition("/")[2], [_bare(word) for word in words[1:]]
     if _PYTHON.fullmatch(first):
         while rest and rest[0] != "-m" and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
             rest = rest[1:]
         if rest and "/" in rest[0]:   # python /env/bin/torchrun
-            return _call(rest, line)
-        if rest[:1] != ["-m"] or len(rest) < 2 or rest[1] not in INNER or "." not in rest[1]:
+            return _call(rest, line, variables)
+        if rest[:1] != ["-m"] or len(rest) < 2 or "." not in rest[1]:
             return None
-        return LauncherCall(rest[1], INNER[rest[1]], tuple(rest[2:]), line, rest[1])
-    inner = INNER.get(first)
-    if inner is None or not rest or rest[0] in ("--help", "-h", "--version", "-V"):
+        first, rest = rest[1], rest[2:]
+    inner = INNER.get(first) or (Inner(RANKS, CUSTOM) if _MODULE.match(first) else None)
+    if inner is None or (not rest and "." not in first) or rest[:1] in (["--help"], ["-h"], ["--version"], ["-V"]):
         return None
-    if inner.subcommands and rest[0] not in inner.subcommands:
+    if inner.subcommands and rest[:1] and rest[0] not in inner.subcommands:
         return None
-    return LauncherCall(first, inner, tuple(rest), line, first)
+    if inner.only_with and not re.search(inner.only_with, f"{variables} {' '.join(rest)}"):
+        return None
+    return LauncherCall(first, inner, tuple(rest), line, first, variables)
 
 
 def _bare(word: str) -> str:
@@ -217,19 +244,33 @@ def inner_problems(config: Mapping[str, Any], origins: Mapping[str, Origin], tex
     found = []
     for key in ("setup", "command"):
         text = config[key] or ""
-        calls = [call for call in find_calls(text) if key == "command" or call.inner.kind == STEPS]
-        call = next((one for one in calls if _why_not(one, config)), None)
-        if call is not None and not _ONE_TASK.search(text):
+        calls = [call for call in find_calls(text, config["env"])
+                 if key == "command" or call.inner.kind in (STEPS, JOBS)]
+        call = next((one for one in calls if why_not(one, config) and not _is_behind_training(one, text, config)), None)
+        if call is not None and not is_for_one_task(text):
             place = _place(call, text, origins[key], texts)
             found.append(Problem(place.file, place.line, place.column, key, _said(call, config)))
     return found
 
 
-def _why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
+def is_for_one_task(text: str) -> bool:
+    """Whether shell code asks which task it runs in."""
+    return _ONE_TASK.search(text) is not None
+
+
+def _is_behind_training(call: LauncherCall, text: str, config: Mapping[str, Any]) -> bool:
+    """Whether it is a job that the training's only task submits beside it."""
+    is_one = (config["slurm"].get("nodes") or 1) == tasks_per_node(config["slurm"], config["launch"]) == 1
+    return call.inner.kind == JOBS and call.word == "sbatch" and is_one and _TRAINS.search(text) is not None
+
+
+def why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
     """Why a launcher may not stand in a command; "" = it may."""
     launch, slurm = config["launch"], config["slurm"]
     by, nodes = launch["with"], slurm.get("nodes") or 1
     tasks = tasks_per_node(slurm, launch)
+    if call.inner.kind == JOBS:
+        return "starts another job, which this run neither sees nor restarts"
     if LAUNCHERS[by].starts_ranks:
         return f"under launch.with: {by}, which starts the ranks already"
     if call.name == "srun" and config["cluster"] != "local":
@@ -240,24 +281,39 @@ def _why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
         return "under launch.with: ray, which starts Ray already" if call.words[:1] == ("start",) else ""
     if tasks > 1:
         return f"would start once for each of {tasks} tasks of a node, each a training of its own in the same folders"
-    is_one_world = call.inner.kind == RANKS and _NUMBERED.search(" ".join(call.words))
+    words = (call.variables if call.inner.only_with else "", *call.words)
+    is_one_world = call.inner.kind == RANKS and _NUMBERED.search(" ".join(words))
     if nodes > 1 and call.inner.kind != RAY and not is_one_world:
         return f"would start on each of {nodes} nodes, each a training of its own in the same folders"
     return ""
 
 
 def _said(call: LauncherCall, config: Mapping[str, Any]) -> str:
-    gpus = gpus_per_node(config["slurm"])
-    inner = call.inner
-    tasks = tasks_per_node(config["slurm"], config["launch"])
+    return f"{call.word} {why_not(call, config)}; write {way_out(call, config)}"
+
+
+def way_out(call: LauncherCall, config: Mapping[str, Any]) -> str:
+    """What stands for the launcher in a train.yaml."""
+    inner, nodes = call.inner, config["slurm"].get("nodes") or 1
+    if inner.kind == JOBS:
+        file = next((word for word in call.words if re.search(r"\.(?:slurm|sbatch|sh|job|batch)\Z", word)), "FILE")
+        return (f"script: {file} instead of command" if call.word == "sbatch" and "--wrap" not in " ".join(call.words)
+                else "its options as slurm: and only the program as command")
+    if inner.by == "none":
+        numbers = " with NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID before it" if call.name != "tune" else \
+            " with --nnodes $SLURM_NNODES --node_rank $SLURM_NODEID --master_addr $MASTER_ADDR"
+        return f"launch: {{with: none}}, which starts it once on each node{numbers if nodes > 1 else ''}"
+    gpus, tasks = gpus_per_node(config["slurm"]), tasks_per_node(config["slurm"], config["launch"])
     count = gpus or _processes(call.words) or (tasks if tasks > 1 else 0)
-    ranks = f"{{with: {inner.by}{f', nproc_per_node: {count}' if count else ''}}}"
+    words = f"python3, -m, {call.name}" if "." in call.name else call.name
+    by = f"{inner.by}, call: [{words}, …]" if inner.by == CUSTOM else inner.by
+    ranks = f"{{with: {by}{f', nproc_per_node: {count}' if count else ''}}}"
     launch = ranks if LAUNCHERS[inner.by].starts_ranks else f"{{with: {inner.by}}}"
     program = next((index for index, word in enumerate(call.words) if word.endswith(".py")), None)
     python = call.words[program - 1] if program and _PYTHON.match(call.words[program - 1]) else "python"
     command = f"{python} {' '.join(call.words[program:])}" if program is not None else "python …"
     command = command if len(command) <= 60 else f"{command[:59]}…"
-    return f"{call.word} {_why_not(call, config)}; write launch: {launch} and command: {command}"
+    return f"launch: {launch} and command: {command}"
 
 
 def _processes(words: Iterable[str]) -> str:

@@ -322,7 +322,8 @@ class _ConfigReading:
 
 
 # A piece of each name in innerlaunchers.INNER.
-MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b")
+MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b"
+                        r"|swift|megatron|xtuner|llamafactory|accelerate_cli|sbatch|salloc")
 # (path, section or "", name, key)
 _TABLE = tuple((path, path.rpartition(".")[0], path.rpartition(".")[2], key) for path, key in KEYS.items())
 _TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))

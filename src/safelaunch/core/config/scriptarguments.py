@@ -14,7 +14,10 @@ from safelaunch.core.records import NamedTuple
 
 _SECTIONS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
 _NEAR = 0.9   # spare_node=1 is a slip of the keys, lr=3 an argument
-_READS = re.compile(r"\$(?:[1-9@*#]|\{[1-9@*#]\})")   # one with a default (${2:-0}) is provided for
+# One with a default (${2:-0}) is provided for.
+_READS = re.compile(r"\$(?:[1-9@*#]|\{[1-9@*#]\}|\{[1-9]:?\?[^}]*\}?|\{[@*]:)|"
+                    r"(?:\A|[;&|)]\s*|\b(?:while|until|if|do|then|else)\s+)(?P<word>getopts|shift)(?=\s|\Z)")
+_NEEDLE = re.compile(r"\$\{?[1-9@*#]|getopts|shift")
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(?:ba|da|z|k)?sh\b")
 _FUNCTION = re.compile(r"(?:function\s+[\w.:-]+|[\w.:-]+\s*\(\))\s*(?:\(\))?\s*\{?")
 
@@ -58,7 +61,7 @@ def describe_words(words: CommandWords, is_read: bool) -> list[str]:
 
 def first_reading(text: str) -> tuple[int, str] | None:
     """The line in which a shell's script first reads its arguments outside of a function, and the word there."""
-    if not _READS.search(text) or not _SHELL.match(text):
+    if not _NEEDLE.search(text) or not _SHELL.match(text):
         return None
     try:
         statements = split_statements(text)
@@ -75,5 +78,5 @@ def first_reading(text: str) -> tuple[int, str] | None:
             if code.startswith("set -- "):
                 return None   # its own words
         elif found := _READS.search(code):
-            return one.number, found[0]
+            return one.number, found["word"] or found[0]
     return None

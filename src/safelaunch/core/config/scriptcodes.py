@@ -18,7 +18,7 @@ _STARTS = re.compile(
 _NAMED = re.compile("run|accelerate|deepspeed|launcher|python")   # in each that starts one; quickly said
 _BRANCH = re.compile(r"(?:else|elif)\b|[^\s()]{1,200}\)")   # another one than that before it
 _OPENS, _CLOSES = re.compile(r"(?:if|case|for|while|until|select)\b"), re.compile(r"(?:fi|esac|done)\b")
-_NO_COMMAND = re.compile(r"(?:fi|esac|done|then|do|\}|\))\W*\Z")
+_NO_COMMAND = re.compile(r"(?:fi|esac|done|then|do|\}|\))(?:\s*[\d&]?[<>]{1,2}&?\s*[^\s|&;]+)*\W*\Z")
 PIPED = ("the exit code of what stands before | tee is lost, and the script can end with 0 although this has failed; "
          "write set -o pipefail above")
 FOLLOWED = ("another command follows, and the script ends with that one's exit code although this has failed; write "

@@ -9,17 +9,22 @@ from safelaunch.core.config.shelllines import Statement
 
 # What is another one each time: the text that is met, and how often it changes.
 _FRESH: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?:\$\(|`)\s*date\b|%\(%"), "the date"),
+    (re.compile(r"(?:\$\(|`)\s*date\b|%\(%|\$\{now:|"
+                r"(?:\$\(|`)[^`]{0,400}?\b(?:strftime|isoformat|datetime|time\.time)\b"), "the date"),
     (re.compile(r"\$\{?(?:RANDOM|SRANDOM|EPOCHSECONDS|EPOCHREALTIME|SECONDS)\b"), "a new number"),
-    (re.compile(r"(?:\$\(|`)\s*(?:mktemp|uuidgen)\b|/proc/sys/kernel/random"), "a new name"),
+    (re.compile(r"(?:\$\(|`)\s*(?:mktemp|uuidgen)\b|/proc/sys/kernel/random|/dev/u?random|"
+                r"(?:\$\(|`)[^`]{0,400}?\b(?:uuid[14]?|token_hex|randint|randbytes)\b"), "a new name"),
     (re.compile(r"\$\$"), "the shell's pid"),
     (re.compile(r"\$\{?SLURM_JOB_?ID\b"), "$SLURM_JOB_ID"))
-_NEEDLE = re.compile(r"date|RANDOM|EPOCH|SECONDS|mktemp|uuidgen|random|\$\$|SLURM_JOB_?ID")
-_ASSIGNED = re.compile(r"(?:export\s+|readonly\s+|local\s+|declare\s+(?:-\w+\s+)*)?(\w+)=(.*)\Z", re.DOTALL)
+_NEEDLE = re.compile(r"date|RANDOM|EPOCH|SECONDS|mktemp|uuid|rand|\$\$|SLURM_JOB_?ID|%\(%|"
+                     r"\$\{now:|time|isoformat|token_hex")
+_ASSIGNED = re.compile(r"(?:(?:export\s+|readonly\s+|local\s+|declare\s+(?:-\w+\s+)*)?(?=\w+=)|printf\s+-v\s+)"
+                       r"(\w+)(?:=|\s+)(.*)\Z", re.DOTALL)
 _HOLDS = re.compile(r"(?i)out|dir|ckpt|checkpoint|save|folder|path|work|root|result|exp(?!ort)|run[-_]?name")
 # No checkpoint is kept there: of a job or attempt alone by right.
-_PASSING = re.compile(
-    r"(?i)tmp|\btemp\b|local|cache|shm|(?<![a-z])port|log|rdzv|wandb|hostfile|\.(?:out|err|txt|json)\b")
+_PASSING = re.compile(r"(?i)(?<![a-z])port|log|rdzv|wandb|hostfile|\.(?:out|err|txt|json)\b")
+_LOCAL = re.compile(r"(?i)tmp|\btemp\b|local|cache|shm")
+_KEEPS = re.compile(r"(?i)ckpt|checkpoint|save|result|(?<![a-z])out(?:put)?(?![a-z])")   # wherever they are
 _OPTION = re.compile(r"(?:--?[\w.-]+[= ]|\b[\w.]+=)[\"']?[^\s-]\S*")
 _STARTS = re.compile(r"(?:\A|\s|/)(?:srun|torchrun|accelerate|deepspeed|python[\d.]*|mpirun)\s")
 _NEW = ("{} is in the name of a folder or run: after {} it is a new one, where no checkpoint is found; write "
@@ -38,7 +43,7 @@ def fresh_folders(statements: Iterable[Statement]) -> list[tuple[int, str]]:
             continue
         if assigned := _ASSIGNED.match(one.text):
             name, value = assigned[1], assigned[2]
-            if (source := _source(value, made, one.number)) and not _PASSING.search(f"{name}={value}"):
+            if (source := _source(value, made, one.number)) and not _is_passing(name, value):
                 made[name] = source
                 if _HOLDS.search(name) and "/" in re.sub(r"\$\([^)]*\)", "", value):
                     found.setdefault(source[0], source[1])
@@ -63,10 +68,17 @@ def _is_folder(text: str, made: dict[str, tuple[int, str]]) -> bool:
     """Whether a statement makes, enters or hands on a folder of such a name."""
     first = text.split(None, 1)[0]
     if first in ("mkdir", "cd", "pushd"):
-        return _source(text, made, 0) is not None and not _PASSING.search(text)
+        return _source(text, made, 0) is not None and not _is_passing("", text)
     if not _STARTS.search(f"{text} "):
         return False
     if any(_HOLDS.search(name) and re.search(rf"\$\{{?{name}\b", text) for name in made):
         return True
-    return any(_source(option[0], made, 0) is not None and _HOLDS.search(option[0]) and not _PASSING.search(option[0])
-               for option in _OPTION.finditer(text))
+    return any(_source(option[0], made, 0) is not None and _HOLDS.search(option[0])
+               and not _is_passing(*re.split("[= ]", option[0], maxsplit=1)) for option in _OPTION.finditer(text))
+
+
+def _is_passing(holder: str, value: str) -> bool:
+    """Whether it is of a job or attempt alone by right: no option or variable that is named for what is kept."""
+    if _PASSING.search(f"{holder}={value}") or _LOCAL.search(holder):
+        return True
+    return _LOCAL.search(value) is not None and not _KEEPS.search(holder)

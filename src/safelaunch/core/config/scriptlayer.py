@@ -213,10 +213,18 @@ def _options(text: str, layer: str, file: str) -> Iterator[GivenOption]:
 
 
 def _with_nodes(slurm: Mapping[str, Node]) -> Mapping[str, Node]:
-    """With the number of nodes where the tasks alone give it: one task has one node, and tasks a node divide them."""
+    """With the number of nodes where the tasks give it (one task has one node, and tasks a node divide them), or a list
+    of nodes, as under sbatch (opt.c of Slurm 22.05).
+    """
     ntasks, per_node = (_number(slurm.get(name)) for name in ("ntasks", "ntasks-per-node"))
     if "nodes" not in slurm and ntasks and (per_node or ntasks == 1):
         return {**slurm, "nodes": quoted(str(-(-ntasks // (per_node or 1))), slurm["ntasks"].origin)}
+    if "nodes" not in slurm and isinstance(listed := slurm.get("nodelist"), Scalar):
+        from safelaunch.core.nodeset import expand_own  # few scripts name nodes
+
+        names = set(expand_own(listed.text)) if "@" not in listed.text else set()
+        if names and (not ntasks or ntasks >= len(names)):
+            return {**slurm, "nodes": quoted(str(len(names)), listed.origin)}
     return slurm
 
 

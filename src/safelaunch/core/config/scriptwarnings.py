@@ -12,11 +12,18 @@ _LATE = ("#SBATCH behind the first command (line {}), where sbatch reads no opti
 _COMMENT = "{!r} is a comment, and no option: sbatch reads only lines that begin with #SBATCH and a blank"
 _DOLLAR = ("sbatch fills in no variable in a #SBATCH line: {} stay as written. In the name of a file %u is the "
            "user, %x the job's name, %j its id; other options stand behind the file: -- --job-name=\"$NAME\"")
-# "# SBATCH", " #SBATCH", "#SBATCH--nodes", "#sbatch", and "#SBTACH": what a person may have meant for options.
-_ALIKE = re.compile(r"(?:\s*#\s*SBATCH\b|#S(?:BTACH|BACTH|ABTCH|BATH|BATCHH?)\b|#sbatch\b)\s*-", re.IGNORECASE)
-_WORTH = re.compile(r"#\s*SB|#\$ ", re.IGNORECASE)
+# "# SBATCH", "##SBATCH", " #SBATCH", "#SBATCH--nodes", "#sbatch", "#SBTACH": what a person may have meant for options.
+_ALIKE = re.compile(r"(?:\s*#[#\s]*SBATCH\b|#S(?:BTACH|BACTH|ABTCH|BATH|BATCHH?)\b|#sbatch\b)\s*-", re.IGNORECASE)
+_WORTH = re.compile(r"#\s*SB|#(?:\$|@|COBALT|MSUB|OAR|PJM)\s", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+|\([^)]*\)?)")
-_SGE = re.compile(r"#\$ -[a-zA-Z]")
+_OTHERS = (   # what other schedulers read
+    (re.compile(r"#\$ -[a-zA-Z]"), "#$ lines are Grid Engine's"),
+    (re.compile(r"#COBALT\s"), "#COBALT lines are Cobalt's"),
+    (re.compile(r"#MSUB\s"), "#MSUB lines are Moab's"), (re.compile(r"#OAR\s"), "#OAR lines are OAR's"),
+    (re.compile(r"#PJM\s"), "#PJM lines are Fujitsu's"), (re.compile(r"#@ *\w+ *="), "#@ lines are LoadLeveler's"))
+_HOME = re.compile(r"(?:\A|\A--[\w-]+=|\A-\w)(~[^\s]*)")
+_TILDE = ("sbatch does not expand ~: {} is looked for in a folder named {}; write the whole path, or give the option "
+          "behind the file, where the shell expands it: -- --output ~/…")
 
 
 def find_warnings(text: str, file: str) -> list[str]:
@@ -35,8 +42,11 @@ def _in_head(lines: Sequence[str], text: str) -> list[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if _ALIKE.match(line) and not line.startswith(MAGIC):
             found.append((number, _COMMENT.format(line.strip()[:60])))
-        elif _SGE.match(line):
-            found.append((number, "#$ lines are Grid Engine's: sbatch does not read them"))
+        else:
+            found += [(number, f"{whose}: sbatch does not read them")
+                      for pattern, whose in _OTHERS if pattern.match(line)]
+    found += [(one.number, _TILDE.format(match[1], match[1].partition("/")[0])) for one in read_sbatch_lines(text)
+              for word in one.words if (match := _HOME.match(word))]
     variables = [(one.number, match[0]) for one in read_sbatch_lines(text) for word in one.words
                  for match in _VARIABLE.finditer(word)]
     if variables:
