@@ -253,6 +253,8 @@ ROWS = (
     *(Row(f"{word} written last is no state", f"step_{{10,20}}.pt {word}.pt", "step_20.pt", 20) for word in (
         "vocab", "demo.vocab", "tokenizer", "args", "training_args", "config", "dataset_cache", "ema", "optimizer",
         "best", "label_encoder", "predictions", "previous", "policy")),
+    Row("an autosave without a suffix", "epoch_{10,20}.pt autosave!torch vocab!torch", "autosave", None),
+    Row("an autosave that is no file of torch", "epoch_{10,20}.pt autosave=x", "epoch_20.pt", 20),
     Row("a former copy, touched", "model.pt model_old.pt", "model.pt", None),
     # Numbers of runs
     Row("DiT in its experiment's folder", "000-DiT-XL-2/checkpoints/{0050000,0100000}.pt",
