@@ -267,6 +267,8 @@ ROWS = (
     Row("YOLO, two runs", "detect/{train,train2}/weights/{epoch5,best,last}.pt", "detect/train2/weights/last.pt", None),
     Row("YOLO, two runs without numbered files", "detect/{train,train2}/weights/{best,last}.pt",
         "detect/train2/weights/last.pt", None),
+    Row("a folder of the job's id", "12345/checkpoint_10.pt", "12345/checkpoint_10.pt", 10),
+    Row("a step's folder with files of that step", "100/{model,optim}_100.pt 200/{model,optim}_200.pt", "200", 200),
     Row("an agent's folder of several critics", "agent_{100,200}/{actor,critic_1,critic_2}.pt", "agent_200", 200),
     # Ranks
     Row("nanochat, killed before the last rank", "{model,meta}_00{1,2}000.pt optim_00{1,2}000_rank{0,1}.pt "
