@@ -253,6 +253,8 @@ ROWS = (
     *(Row(f"{word} written last is no state", f"step_{{10,20}}.pt {word}.pt", "step_20.pt", 20) for word in (
         "vocab", "demo.vocab", "tokenizer", "args", "training_args", "config", "dataset_cache", "ema", "optimizer",
         "best", "label_encoder", "predictions", "previous", "policy")),
+    Row("an autosave without a suffix", "epoch_{10,20}.pt autosave!torch vocab!torch", "autosave", None),
+    Row("an autosave that is no file of torch", "epoch_{10,20}.pt autosave=x", "epoch_20.pt", 20),
     Row("a former copy, touched", "model.pt model_old.pt", "model.pt", None),
     # Numbers of runs
     Row("DiT in its experiment's folder", "000-DiT-XL-2/checkpoints/{0050000,0100000}.pt",
@@ -265,6 +267,8 @@ ROWS = (
     Row("YOLO, two runs", "detect/{train,train2}/weights/{epoch5,best,last}.pt", "detect/train2/weights/last.pt", None),
     Row("YOLO, two runs without numbered files", "detect/{train,train2}/weights/{best,last}.pt",
         "detect/train2/weights/last.pt", None),
+    Row("a folder of the job's id", "12345/checkpoint_10.pt", "12345/checkpoint_10.pt", 10),
+    Row("a step's folder with files of that step", "100/{model,optim}_100.pt 200/{model,optim}_200.pt", "200", 200),
     Row("an agent's folder of several critics", "agent_{100,200}/{actor,critic_1,critic_2}.pt", "agent_200", 200),
     # Ranks
     Row("nanochat, killed before the last rank", "{model,meta}_00{1,2}000.pt optim_00{1,2}000_rank{0,1}.pt "

@@ -123,8 +123,9 @@ def _gather(folder: CheckpointTree, kind: FileForm, path: str, deeper: int) -> I
 
 def _is_holder(one: NumberedName, parts: Sequence[str]) -> bool:
     """Whether a folder holds checkpoints of several steps, rather than the parts of one: epoch_1/step_100.pt, … 200."""
-    if not one.unit and words.is_run(one.name):
+    if not one.unit and (words.is_run(one.name) or one.name.isdecimal()):   # a job's id
         below = [steps.read_name(name) for part in parts for name in part.split("/")]
+        below = [named for named in below if not one.name.isdecimal() or named.step != one.step]
         numbers = {named.step for named in below if named.step is not None}
         return not numbers.issubset(range(len(numbers) + 1)) or any(   # critic_1.pt, critic_2.pt
             named.unit or words.is_copy(named.name) or _LONG_NUMBER.search(named.name) for named in below)

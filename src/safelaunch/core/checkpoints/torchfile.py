@@ -64,8 +64,11 @@ class _Claim:
         found = [name for name in inside if names.is_torch(name)]
         if SPEECHBRAIN in inside:   # its counters are texts
             found = [name for name in found if looks_like(folder, join(path, name)) is not False]
+        has_steps = not has_model and any(named.step is not None for named in steps.read_names(found).values())
         for name in sorted(doubtful, key=lambda name: read[name].order, reverse=True):
-            is_meant = is_part or read[name].step is not None or _is_said(name, has_model)
+            # Beside files with a step a state may have any name.
+            is_meant = is_part or read[name].step is not None or _is_said(name, has_model) or (
+                has_steps and not words.is_aside(name))
             if is_meant and self._is_torch(folder, join(path, name)):
                 found.append(name)
         return sorted(found)
