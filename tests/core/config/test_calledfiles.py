@@ -13,10 +13,15 @@ TORCHRUN = "#!/usr/bin/env bash\nset -e\ntorchrun --nproc_per_node $1 train.py $
 @each(("command", "names"), [
     ("bash tools/dist_train.sh 2", ["tools/dist_train.sh"]), ("./run.sh", ["./run.sh"]), ("./train 2", ["./train"]),
     ("sh -e scripts/train.sh a", ["scripts/train.sh"]), ("A=1 bash \"run.sh\" cfg", ["run.sh"]),
-    ("cd x && exec bash -x run.sh", ["run.sh"]), (". env.sh\nbash run.sh; bash run.sh", ["env.sh", "run.sh"]),
+    ("cd x && exec bash -x run.sh", ["x/run.sh"]), (". env.sh\nbash run.sh; bash run.sh", ["env.sh", "run.sh"]),
     ("PORT=29500 ./tools/dist_train.sh cfg.py 2", ["./tools/dist_train.sh"]),
     ("/opt/run.sh", ["/opt/run.sh"]), ("bash train", ["train"]), ("exec python a.py", []),
     ("python train.py run.sh", []), ("echo run.sh", []), ("bash -c 'torchrun a.py'", []), ("# ./run.sh\npython a", []),
+    ("cd tools && ./run.sh", ["tools/run.sh"]),
+    ("cd $SLURM_SUBMIT_DIR; bash run.sh", ["run.sh"]), ("cd $X && bash run.sh", []), ("cd x; /a/run.sh", ["/a/run.sh"]),
+    ("apptainer exec --nv a.sif bash tools/run.sh 2", ["tools/run.sh"]),
+    ("bash -lc 'cd x; ./run.sh 2'", ["x/run.sh"]),
+    ("bash run.sh 2>&1 | tee log", ["run.sh"]),
     ("make train", []), ("bash $RUN", []),
 ])
 def test_shell_files_that_a_command_calls_are_found(command: str, names: list[str]) -> None:

@@ -17,6 +17,11 @@ _FILE = re.compile(
     r"(?:(?:exec|time|nohup|then|do|else|if|timeout \S+|env|\w+=\S*) +)*"
     r"(?P<by>(?:\S*/)?(?:bash|sh|zsh|dash|ksh)(?: +-(?!\w*c\b)\S+)* +|(?:source|\.) +)?"
     r"(?P<quote>[\"']?)(?P<name>[\w./~+@%][\w./~+@%-]*)(?P=quote)(?=\s|\Z)")
+# The same behind a program that runs it, such as apptainer; and what a shell is given as code.
+_BEHIND = re.compile(r"(?:apptainer|singularity|docker|podman|enroot|uv|conda|micromamba|poetry|numactl|taskset|stdbuf"
+                     r"|nsys|ncu)\s.*\s(?P<by>(?:\S*/)?(?:bash|sh)\s+)(?P<name>[\w./+-]+\.sh)(?=\s|\Z)")
+_INSIDE = re.compile(r"(?:\A|\s|/)(?:bash|sh|zsh|dash|ksh)\s+-\w*c\s+(['\"])(.*)\1", re.DOTALL)
+_ENTERS = re.compile(r"(?:cd|pushd)\s+(\S+)\Z")
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(?:ba|da|z|k)?sh\b")
 
 
@@ -27,9 +32,21 @@ def called_files(command: str) -> list[str]:
     except Unclosed:
         return []
     parts = [part.strip() for one in statements for part in re.split(r"&&|\|\|?|[()]", one.text)]
-    calls = [call for part in parts if (call := _FILE.match(part))]
-    found = [call["name"] for call in calls if call["by"] or "/" in call["name"]]
+    found, folder = list[str](), ""
+    for part in parts:
+        if entered := _ENTERS.match(part):
+            if "$" in entered[1] and "SLURM_SUBMIT_DIR" not in entered[1]:
+                break   # where that is, nobody knows here
+            folder = "" if "$" in entered[1] else _joined(folder, entered[1].strip("'\"").rstrip("/"))
+        elif inside := _INSIDE.search(part):
+            found += [_joined(folder, name) for name in called_files(inside[2])]
+        elif (call := _BEHIND.match(part) or _FILE.match(part)) and (call["by"] or "/" in call["name"]):
+            found.append(_joined(folder, call["name"]))
     return list(dict.fromkeys(found))[:MOST]
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name.removeprefix('./')}" if folder and not name.startswith(("/", "~")) else name
 
 
 def hidden_launchers(config: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:

@@ -24,6 +24,7 @@ _HOLDS = re.compile(r"(?i)out|dir|ckpt|checkpoint|save|folder|path|work|root|res
 # No checkpoint is kept there: of a job or attempt alone by right.
 _PASSING = re.compile(r"(?i)(?<![a-z])port|log|rdzv|wandb|hostfile|\.(?:out|err|txt|json)\b")
 _LOCAL = re.compile(r"(?i)tmp|\btemp\b|local|cache|shm")
+_COPIES = re.compile(r"(?:trap\s.*)?\b(?:cp|rsync|mv|tar|srun\s.*\b(?:cp|rsync|tar))\s")
 _KEEPS = re.compile(r"(?i)ckpt|checkpoint|save|result|(?<![a-z])out(?:put)?(?![a-z])")   # wherever they are
 _OPTION = re.compile(r"(?:--?[\w.-]+[= ]|\b[\w.]+=)[\"']?[^\s-]\S*")
 _STARTS = re.compile(r"(?:\A|\s|/)(?:srun|torchrun|accelerate|deepspeed|python[\d.]*|mpirun)\s")
@@ -34,16 +35,20 @@ _NEW = ("{} is in the name of a folder or run: after {} it is a new one, where n
 def fresh_folders(statements: Iterable[Statement]) -> list[tuple[int, str]]:
     """(line, what is said) of each folder for checkpoints that a restart would not find again."""
     made: dict[str, tuple[int, str]] = {}   # variables whose value is a new one: where, and by what
+    local: dict[str, tuple[int, str]] = {}   # those of a place that is a job's own by right
     found: dict[int, str] = {}
     statements = list(statements)
     if any("SAFELAUNCH_RESUME_PATH" in one.text for one in statements):
         return []
     for one in statements:
-        if not (_NEEDLE.search(one.text) or any(name in one.text for name in made)):
+        if not (_NEEDLE.search(one.text) or any(name in one.text for name in (*made, *local))):
             continue
         if assigned := _ASSIGNED.match(one.text):
             name, value = assigned[1], assigned[2]
-            if (source := _source(value, made, one.number)) and not _is_passing(name, value):
+            source = _source(value, made, one.number)
+            if source and _LOCAL.search(value) and not _PASSING.search(f"{name}={value}"):
+                local[name] = source
+            if source and not _is_passing(name, value):
                 made[name] = source
                 if _HOLDS.search(name) and "/" in re.sub(r"\$\([^)]*\)", "", value):
                     found.setdefault(source[0], source[1])
@@ -51,6 +56,11 @@ def fresh_folders(statements: Iterable[Statement]) -> list[tuple[int, str]]:
             source = _source(one.text, made, one.number)
             assert source is not None
             found.setdefault(source[0], source[1])
+        elif kept := _kept_locally(one.text, local):
+            found.setdefault(*kept)
+    for name, source in local.items():
+        if any(_COPIES.match(one.text) and re.search(rf"\$\{{?{name}\b", one.text) for one in statements):
+            found.pop(source[0], None)   # the script brings it home
     return [(number, _NEW.format(what, "a restart" if what != "$SLURM_JOB_ID" else "the next job of the run"))
             for number, what in sorted(found.items())]
 
@@ -75,6 +85,16 @@ def _is_folder(text: str, made: dict[str, tuple[int, str]]) -> bool:
         return True
     return any(_source(option[0], made, 0) is not None and _HOLDS.search(option[0])
                and not _is_passing(*re.split("[= ]", option[0], maxsplit=1)) for option in _OPTION.finditer(text))
+
+
+def _kept_locally(text: str, local: dict[str, tuple[int, str]]) -> tuple[int, str] | None:
+    """Where the local folder comes from that a training is given for its checkpoints."""
+    for option in _OPTION.finditer(text) if local and _STARTS.search(f"{text} ") else ():
+        holder, value = re.split("[= ]", option[0], maxsplit=1)
+        for name, source in local.items():
+            if _KEEPS.search(holder) and not _LOCAL.search(name) and re.search(rf"\$\{{?{name}\b", value):
+                return source
+    return None
 
 
 def _is_passing(holder: str, value: str) -> bool:

@@ -52,7 +52,7 @@ HINTS: tuple[Hint, ...] = (
          r"-\S+\s+(?:(?!(?:\S*/)?(?:bash|sh|zsh|env|perl|python[\d.]*)\s)[^-\s]\S*\s+)?)*"
          r"(?:--(?:out|err)\w*[= ]|-[oe] ?)(?!/dev/)\S", ("--out", "-o", "--err", "-e"),
          f"the tasks' lines {_BLIND}{_KEEP.format('--output')} (so with --error)"),
-    Hint(rf"\Aexec\s+{_FILE}", ("exec",),
+    Hint(rf"\A(?:(?:then|do|else)\s+)?exec\s+{_FILE}", ("exec",),
          f"from here on all lines {_BLIND}leave it out, or write exec > >(tee FILE) 2>&1"),
     Hint(rf"\A\(.{{0,4000}}\b{_START}\s.{{0,4000}}\)\s*{_FILE}", (">",),
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
