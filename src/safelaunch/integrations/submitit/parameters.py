@@ -11,7 +11,7 @@ NAME, MINUTES = "submitit", 5   # submitit's own defaults: a job's name, and its
 
 # Keys of train.yaml that the executor sets, or that a function cannot have.
 NOT_FOR_FUNCTIONS = frozenset((
-    "version", "name", "run_dir", "command", "setup", "launch", "slurm", "script", "sweep", "max_parallel"))
+    "version", "name", "run_dir", "command", "setup", "launch", "slurm", "script", "args", "sweep", "max_parallel"))
 # All others, in words: every program that uses submitit reads them, and the table of keys takes 20 ms to import.
 SECTIONS = frozenset((
     "before_resize", "checks", "cluster", "container", "env", "hang", "kill_switch", "min_nodes", "nodes_multiple_of",
