@@ -48,6 +48,7 @@ NORMAL = (
     Normal(re.compile(r"\b(RunTime|Priority|AllocNode:Sid|SecsPreSuspend|Scheduler)=\S+"), r"\1=…",
            "times, and Slurm's own"),
     Normal(re.compile(r"(?<= )\d?\d:\d\d(?= )"), "0:00", "squeue's column TIME"),
+    Normal(re.compile(r"\b(StepId=|STEP )JOB\.\d+"), r"\1JOB.N", "the supervisor's own steps have numbers, too"),
     Normal(re.compile(r"\b365-00:00:00\b"), "UNLIMITED", "Slurm's own two words for it"),
     Normal(re.compile(r"\b42949\d{5}\b"), "PRIORITY", "Slurm counts it down from job to job"),
     Normal(re.compile(r"\b0x[0-9a-f]+\b"), "0x…", "addresses"),

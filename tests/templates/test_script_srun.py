@@ -30,9 +30,10 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     real.chmod(0o755)
     root = subprocess.Popen(["sleep", "600"], env={**os.environ, **SECRETS})
 
-    def run(*words: str, stdout: Path | None = None, **env: str) -> list[str]:
-        with (stdout or tmp_path / "attempt-0001.log").open("a") as out:
-            subprocess.run(["bash", str(wrapper), *words], check=True, stdout=out, env={
+    def run(*words: str, stdout: Path | None = None, stderr: Path | None = None, **env: str) -> list[str]:
+        log = tmp_path / "attempt-0001.log"
+        with (stdout or log).open("a") as out, (stderr or log).open("a") as errors:
+            subprocess.run(["bash", str(wrapper), *words], check=True, stdout=out, stderr=errors, env={
                 "PATH": os.environ["PATH"], "SAFELAUNCH_SRUN": str(real), "SAFELAUNCH_WRAPPER": str(wrapper),
                 "SAFELAUNCH_ROOT": str(root.pid), "SAFELAUNCH_ATTEMPT": "1",
                 "SAFELAUNCH_MARK": "r.7.1", "SLURM_JOB_ID": "7", **env})
@@ -108,6 +109,7 @@ def test_options_that_srun_reads_from_variables_count_as_those_of_its_command_li
 def test_lines_are_prefixed_only_where_they_go_to_the_attempts_log(srun: Srun, tmp_path: Path) -> None:
     assert srun("hostname")[1] == "bare="
     assert srun("hostname", stdout=tmp_path / "captured")[1] == "bare=yes"
+    assert srun("hostname", stderr=tmp_path / "errors")[1] == "bare=yes", "its lines would come to the log"
     assert srun("-l", "hostname")[1] == "bare=yes"
     assert srun("-o", "x.log", "hostname")[1] == "bare=yes"
 
