@@ -90,7 +90,8 @@ def test_bash_and_shellcheck_find_nothing_in_it(path: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     # SC2016: text for the nodes stands in single quotes on purpose.
     try:
-        said = subprocess.run(["shellcheck", "--exclude=SC2016", str(path)], capture_output=True, text=True, timeout=60)
+        argv = ["shellcheck", "--exclude=SC2016", str(path)]
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=240)
     except FileNotFoundError:
         pytest.skip("shellcheck is not installed")
     assert said.stdout == ""

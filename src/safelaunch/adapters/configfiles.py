@@ -149,14 +149,17 @@ def _in_called_files(config: Mapping[str, Any]) -> list[str]:
     """What is to be said of launchers in the shell files that the command calls, from the folder of the submission."""
     if config["launch"]["with"] == "script" or not any(piece in config["command"] for piece in ("/", "sh ", ". ")):
         return []
-    from safelaunch.core.config import calledfiles  # few commands call one
+    from safelaunch.adapters import sharedfile  # few commands call one
+    from safelaunch.core.config import calledfiles
 
     texts: dict[str, str] = {}
     for name in calledfiles.called_files(config["command"]):
         path = Path(name).expanduser() if name.startswith("~/") else Path(name)
         try:
-            if stat.S_ISREG((status := path.stat()).st_mode) and status.st_size <= calledfiles.MAX_BYTES:
-                texts[name] = path.read_bytes()[:calledfiles.MAX_BYTES].decode("utf-8")
+            with os.fdopen(sharedfile.open_log(path), "rb") as file:
+                content = file.read(calledfiles.MAX_BYTES + 1)
+            if len(content) <= calledfiles.MAX_BYTES:
+                texts[name] = content.decode("utf-8")
         except (OSError, UnicodeDecodeError, RuntimeError):
             continue   # it may be there on the nodes alone
     return calledfiles.hidden_launchers(config, texts)
