@@ -180,8 +180,8 @@ def test_a_flag_that_safelaunch_owns_is_refused_with_its_reason() -> None:
     assert problem("{}", "--output=x").startswith("command line: slurm.output: safelaunch keeps the log")
 
 
-# YAML folds line breaks, so only texts of one line can be the same
-one_line = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1)
+# YAML folds line breaks, so only texts of one line can be the same; ${NAME} is filled in there, in a flag by the shell.
+one_line = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="$"), min_size=1)
 
 
 @given(st.dictionaries(st.sampled_from(["comment", "qos", "account", "constraint"]), one_line))
