@@ -33,7 +33,7 @@ from tests.handmade import Made, fake_command, make_run, make_running
 from tests.localruns import write_yaml
 
 ROOT = Path(__file__).parent.parent
-DEPENDENCIES = ("yaml", "click", "rich", "psutil", "filelock", "tenacity", "ClusterShell", "ahocorasick_rs")
+DEPENDENCIES = ("yaml", "click", "rich", "psutil", "filelock", "tenacity", "ahocorasick_rs")
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "j
     [
         ("n0", ("n0",)),
         ("n[0-2]", ("n0", "n1", "n2")),
-        ("n[7,0-1],m3", ("n0", "n1", "n7", "m3")),
+        ("n[7,0-1],m3", ("n7", "n0", "n1", "m3")),
+        ("n37[0-10]", ("n370", "n371", "n372", "n373", "n374", "n375", "n376", "n377", "n378", "n379", "n3710")),
+        ("n[9-011,1-3,2,01]", ("n9", "n10", "n11", "n1", "n2", "n3", "n01")),
         ("m3,n0,a1", ("m3", "n0", "a1")),
         ("gpu[008-011]", ("gpu008", "gpu009", "gpu010", "gpu011")),
         ("r1n[0-1],r2n0", ("r1n0", "r1n1", "r2n0")),
@@ -29,7 +31,7 @@ NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "j
         ("r[1-2]n[3-4]", ("r1n3", "r1n4", "r2n3", "r2n4")),
         ("", ()),
     ],
-    ids=["one", "a range", "ranges and names", "the order of names stays", "leading zeros", "two numbers in a name",
+    ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths", "the order of names stays", "leading zeros", "two numbers in a name",
          "a number inside", "two brackets", "none"],
 )
 def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
@@ -44,6 +46,21 @@ def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
 def test_what_slurm_never_writes_is_an_error(text: str) -> None:
     with pytest.raises(ParseError, match="not a node list"):
         nodeset.expand(text)
+
+
+@each(
+    "text", ["n[0-65536]", "n37[0-70000]", "n[1-300][1-300]", "n[0-40000],m[0-40000]", "n[0-999999999999999]",
+             "n[" + "0-9999," * 7 + "1]", "n" + "[0-9]" * 5 + "[1-9]"],
+    ids=["one range", "a number before it", "two brackets", "two parts", "a long number", "many ranges", "many brackets"],
+)
+def test_no_more_names_than_a_cluster_has_nodes(text: str) -> None:
+    with pytest.raises(ParseError, match="names more than 65536 nodes"):
+        nodeset.expand(text)
+
+
+def test_a_whole_cluster_is_a_list() -> None:
+    names = nodeset.expand("n9999[0-65000]")
+    assert (len(names), names[0], names[-1]) == (65_001, "n99990", "n999965000")
 
 
 @given(st.text(st.sampled_from("n01[],-! @&ü\n"), max_size=14))

@@ -91,7 +91,7 @@ def plan_of(yaml: str, *overrides: str) -> Plan:
 
 def rendered(plan: Plan, template: str = TEMPLATE) -> str:
     srun = ("/opt/venv/bin/python", "-I", "/opt/venv/localrun.py") if plan.cluster == "local" else ("srun",)
-    library = ("/opt/venv/safelaunch", "/opt/venv/ClusterShell")
+    library = ("/opt/venv/safelaunch",)
     return render(template, plan, python="/opt/venv/bin/python", library=library, srun=srun,
                   is_complete=lambda text: True)
 

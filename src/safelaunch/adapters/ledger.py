@@ -27,7 +27,7 @@ from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
 from safelaunch.node.host import short_host
 
 if TYPE_CHECKING:
-    from safelaunch.core.nodeuse import NodeUse  # with ClusterShell, which submit has no time for
+    from safelaunch.core.nodeuse import NodeUse  # submit has no time for it
 
 # A line has some 250 bytes: 4,000 witnesses of one user, host and month. More than that is a runaway program.
 FILE_MAX_BYTES = 1 << 20

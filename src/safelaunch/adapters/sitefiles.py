@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from safelaunch.errors import TemplateError
@@ -22,12 +20,9 @@ def read_template(path: str | None) -> str:
         raise TemplateError(f"the template {file} cannot be read: {error}") from error
 
 
-@functools.cache
 def library() -> tuple[str, ...]:
-    """Package folders that the supervisor needs beside the standard library; found without importing them."""
-    cluster_shell = find_spec("ClusterShell")
-    assert cluster_shell is not None and cluster_shell.origin is not None
-    return (str(PACKAGE), str(Path(cluster_shell.origin).parent))
+    """Package folders that the supervisor needs beside the standard library."""
+    return (str(PACKAGE),)
 
 
 def umask() -> int:

@@ -18,6 +18,8 @@ from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
 from safelaunch.core.acts import ActOutcome
+from safelaunch.core.excludelist import asked_nodes, unknown_names
+from safelaunch.core.nodeset import expand_own
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
@@ -118,8 +120,6 @@ class Submission:
         if found:   # costs one more question: are enough nodes left without them, and are they the partition's?
             partition = dict(plan.sbatch).get("partition")
             there, usable = self._nodes(partition, dict(plan.sbatch).get("reservation"))
-            from safelaunch.core.excludelist import asked_nodes  # ClusterShell takes 15 ms to import
-
             found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes,
                                among=there, available=self._not_excluded(usable), asked=asked_nodes(plan.sbatch))
             self._tell_not_kept_out(evidence, now, [one.node for one in found], there)
@@ -159,8 +159,6 @@ class Submission:
 
     def _not_excluded(self, nodes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """The nodes that the user's own slurm.exclude leaves to the run."""
-        from safelaunch.core.nodeset import expand_own  # ClusterShell takes 15 ms to import
-
         own = set(expand_own(dict(self._run.plan.sbatch).get("exclude")))
         return None if nodes is None else tuple(node for node in nodes if node not in own)
 
@@ -192,9 +190,6 @@ class Submission:
         """
         self._told.clear()   # a node has gone since
         there = self._nodes(None)[0]
-        from safelaunch.core.excludelist import unknown_names  # ClusterShell takes 15 ms to import
-        from safelaunch.core.nodeset import expand_own
-
         options = dict(self._run.plan.sbatch)
         own = (*expand_own(options.get("exclude")), *expand_own(options.get("nodelist")))
         if strange := unknown_names(own, there):

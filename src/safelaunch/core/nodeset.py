@@ -1,26 +1,34 @@
-"""Node lists as Slurm writes them: the names in "n[0-3,7]"; the way back is core.nodefold."""
+"""Node lists as Slurm reads and writes them: the names in "n[0-3,7]"; the way back is core.nodefold.
+
+A bracket holds text, not a part of a number: "n37[0-10]" is n370 to n379, and n3710 (measured, `scontrol show hostnames`
+of 22.05). The names are counted before they are made, because a list may come from a file that others write.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import product
 from math import prod
-
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
 from safelaunch.errors import ParseError
 
 MOST_NAMES = 65_536   # a Slurm cluster has no more nodes (slurm.h, MAX_SLURM_NODES)
-_BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)-(\d+)")
+_PART = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+_TEXT_OR_BRACKET = re.compile(r"[^\[]+|\[[^\]]*\]")
+_RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", re.ASCII)
+_NO_NAME = re.compile(r"[!&^@*?\s]")   # some are other programs' notation for groups and differences
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Node names of a list like "n[0-3],m7", in its order; raises ParseError. Never looks up "@groups"."""
-    try:
-        return tuple(_ordered(text))
-    except NodeSetParseError as error:
-        raise ParseError(f"not a node list: {text!r} ({error})") from error
+    """Node names of a list like "n[0-3],m7", in its order, each once; raises ParseError."""
+    parts = [part.strip() for part in _PART.findall(text)]
+    if _PART.sub("", text).strip(","):
+        raise ParseError(f"not a node list: {text!r} (a bracket without its other half: the list may be cut off)")
+    pieces = [[_ranges(piece, text) for piece in _TEXT_OR_BRACKET.findall(part)] for part in parts if part]
+    if sum(prod(map(_count, part)) for part in pieces) > MOST_NAMES:
+        raise ParseError(f"not a node list: {text[:80]!r} (names more than {MOST_NAMES} nodes)")
+    return tuple(dict.fromkeys("".join(name) for part in pieces for name in product(*map(_texts, part))))
 
 
 def expand_own(text: str | None) -> tuple[str, ...]:
@@ -31,32 +39,29 @@ def expand_own(text: str | None) -> tuple[str, ...]:
         return ()
 
 
-def _check_size(text: str, before: int) -> int:
-    """How many names there are with this part. Raises before ClusterShell makes all of "n[0-99999999]", for hours."""
-    count = before + prod(sum(map(_count, found[1].split(","))) for found in _BRACKET.finditer(text))
-    if count > MOST_NAMES or len(text) > MOST_NAMES * 64:
-        raise NodeSetParseError(text, f"names more than {MOST_NAMES} nodes")
-    return count
+def _ranges(piece: str, text: str) -> str | list[tuple[str, str]]:
+    """A text as it is, or a bracket's ranges as (first, last); raises ParseError."""
+    if piece[0] != "[":
+        if _NO_NAME.search(piece):
+            raise ParseError(f"not a node list: {text[:80]!r} ({piece[:80]!r} is no name of Slurm's)")
+        return piece
+    found = []
+    for one in piece[1:-1].split(","):
+        match = _RANGE.fullmatch(one.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ParseError(f"not a node list: {text[:80]!r} ({one[:80]!r} is no range of numbers)")
+        found.append((match[1], match[2] or match[1]))
+    return found
 
 
-def _count(piece: str) -> int:
-    ends = _RANGE.match(piece)
-    return 1 if ends is None else abs(int(ends[2][:9]) - int(ends[1][:9])) + 1
+def _count(piece: str | list[tuple[str, str]]) -> int:
+    return 1 if isinstance(piece, str) else sum(int(last) - int(first) + 1 for first, last in piece)
 
 
-def _ordered(text: str) -> Iterable[str]:
-    """Part by part: a NodeSet sorts, and Slurm's order is the topology's."""
-    depth, part, count = 0, "", 0
-    for char in text + ",":
-        depth += (char == "[") - (char == "]")
-        if char in "!&^@*?":
-            raise NodeSetParseError(part, f"{char!r} is ClusterShell's own notation, not Slurm's")
-        if char == "," and depth == 0:
-            if part.strip():
-                count = _check_size(part, count)
-                yield from map(str, NodeSet(part.strip(), resolver=RESOLVER_NOGROUP))
-            part = ""
-        else:
-            part += char
-    if depth:
-        raise NodeSetParseError(text, "a bracket is missing: the list was cut off")
+def _texts(piece: str | list[tuple[str, str]]) -> Iterator[str]:
+    """The numbers of a bracket as text, as wide as the first one of their range."""
+    if isinstance(piece, str):
+        yield piece
+    else:
+        for first, last in piece:
+            yield from (f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1))

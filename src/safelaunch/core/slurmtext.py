@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from safelaunch.core import jobstates
+from safelaunch.core import jobstates, nodeset
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
@@ -221,8 +221,6 @@ def usable_nodes(text: str, own: Collection[str] | None = None) -> tuple[str, ..
 
 def usable_of(rows: Iterable[tuple[str, str]], own: Collection[str] | None = None) -> tuple[str, ...]:
     """The same of parsed rows; raises ParseError for a list of nodes that cannot be read."""
-    from safelaunch.core import nodeset  # as below
-
     found = (node for state, nodes in rows if is_usable(state, is_reserving=own is not None)
              for node in nodeset.expand(nodes))
     return tuple(node for node in found if own is None or node in own)
@@ -240,8 +238,6 @@ def reserved_nodes(text: str, names: str) -> tuple[str, ...] | None:
     """The nodes of reservations ("a" or "a,b"), as `sinfo --noheader --reservation` lists them: name, state, start,
     end, duration, nodes (22.05, measured). None where one of them is not there.
     """
-    from safelaunch.core import nodeset  # as below
-
     lines = {words[0]: words[-1] for words in map(str.split, text.splitlines()) if len(words) == 6}
     try:
         return tuple(node for name in names.split(",") for node in nodeset.expand(lines[name]))
@@ -255,8 +251,6 @@ def all_nodes(text: str) -> tuple[str, ...] | None:
 
 
 def _nodes_of(text: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...] | None:
-    from safelaunch.core import nodeset  # ClusterShell takes 15 ms to import, which `safelaunch submit` has no time for
-
     try:
         rows = parse_sinfo(text)
         return tuple(node for state, nodes in rows if is_wanted(state) for node in nodeset.expand(nodes))
