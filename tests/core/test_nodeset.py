@@ -31,7 +31,8 @@ NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "j
         ("r[1-2]n[3-4]", ("r1n3", "r1n4", "r2n3", "r2n4")),
         ("", ()),
     ],
-    ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths", "the order of names stays", "leading zeros", "two numbers in a name",
+    ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths", "the order of names stays",
+         "leading zeros", "two numbers in a name",
          "a number inside", "two brackets", "none"],
 )
 def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
@@ -51,7 +52,8 @@ def test_what_slurm_never_writes_is_an_error(text: str) -> None:
 @each(
     "text", ["n[0-65536]", "n37[0-70000]", "n[1-300][1-300]", "n[0-40000],m[0-40000]", "n[0-999999999999999]",
              "n[" + "0-9999," * 7 + "1]", "n" + "[0-9]" * 5 + "[1-9]"],
-    ids=["one range", "a number before it", "two brackets", "two parts", "a long number", "many ranges", "many brackets"],
+    ids=["one range", "a number before it", "two brackets", "two parts", "a long number", "many ranges",
+         "many brackets"],
 )
 def test_no_more_names_than_a_cluster_has_nodes(text: str) -> None:
     with pytest.raises(ParseError, match="names more than 65536 nodes"):

@@ -1,7 +1,7 @@
 """Node lists as Slurm reads and writes them: the names in "n[0-3,7]"; the way back is core.nodefold.
 
-A bracket holds text, not a part of a number: "n37[0-10]" is n370 to n379, and n3710 (measured, `scontrol show hostnames`
-of 22.05). The names are counted before they are made, because a list may come from a file that others write.
+A bracket holds text, not a part of a number: "n37[0-10]" is n370 to n379, and n3710 (measured with `scontrol show
+hostnames` of 22.05). The names are counted before they are made, because a list may come from a file that others write.
 """
 
 from __future__ import annotations
