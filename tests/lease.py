@@ -13,7 +13,7 @@ import subprocess
 import sys
 import uuid
 
-NAME = "SAFELAUNCH_TEST_RUN"
+NAME = "TEST_RUN_OF_SAFELAUNCH"   # a job keeps no unknown SAFELAUNCH_ variable
 REAPER = """
 import os, signal, sys, time
 sys.stdin.buffer.read()

@@ -50,7 +50,7 @@ Supervise = Callable[..., Ended]   # how each birth goes → how the script ende
 
 @pytest.fixture
 def supervise(tmp_path: Path) -> Supervise:
-    def go(*cases: str) -> Ended:
+    def go(*cases: str, env: dict[str, str] | None = None) -> Ended:
         """The script, with a supervisor whose n-th birth goes as the n-th case says; later ones lead."""
         table = "\n".join(f"{number}) {case} ;;" for number, case in enumerate(cases, start=1))
         for name, text in (("python", PYTHON.format(cases=table or "0) ;;")), ("srun", SRUN)):
@@ -66,8 +66,8 @@ def supervise(tmp_path: Path) -> Supervise:
             script = script.replace(old, f"{key}='{value}'", 1)
         script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{LIBRARY}')", 1)
         (tmp_path / "job.sbatch").write_text(script)
-        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SAFELAUNCH_NODE": "n0",
-               "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local"}
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SLURMD_NODENAME": "n0",
+               "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local", **(env or {})}
         (tmp_path / "local").mkdir(exist_ok=True)
         done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], env=env, cwd=tmp_path, capture_output=True,
                               text=True, timeout=400)
@@ -97,6 +97,20 @@ def test_an_own_folder_that_others_could_write_is_closed(supervise: Supervise, t
     own.chmod(0o777)
     assert supervise().code == 7
     assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_job_has_no_variable_of_safelaunch_that_the_submitting_shell_had(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    forgotten = ("SAFELAUNCH_CONTAINER", "SAFELAUNCH_NEEDS", "SAFELAUNCH_WORKDIR", "SAFELAUNCH_LOCAL", "SAFELAUNCH_NODE",
+                 "SAFELAUNCH_STEP", "SAFELAUNCH_TOKEN", "SAFELAUNCH_MADE_UP", "SL_CORE_KB")
+    meant = {"SAFELAUNCH_RULES": "/site/rules.yaml", "SAFELAUNCH_SITE_CONFIG": "/site/site.yaml", "SL_OF_THE_USER": "yes"}
+    ended = supervise('tr "\\0" "\\n" </proc/self/environ >"$HERE/seen"',
+                      env={**dict.fromkeys(forgotten, "touch\n/made"), **meant})
+    assert ended.code == 7, ended.said
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines() if "=" in line)
+    assert not set(forgotten) & set(seen)
+    assert {name: seen.get(name) for name in meant} == meant and "SAFELAUNCH_LOCAL_DIR" in seen
 
 
 KILLED, BORN_AND_KILLED, BROKEN = "kill -KILL $$", 'touch "$7/leader.born"; kill -KILL $$', "exit 1"
