@@ -122,11 +122,11 @@ WAITS = [rank(n, ALL_REDUCE, ran=False, cpu=0.0, world=4) for n in range(3)]
 
 def test_a_rank_that_works_alone_behind_the_others_end_has_an_hour_and_one_that_waits_for_them_has_not() -> None:
     rows = {   # (is it proof at once, seconds that it must last)
-        "no rank has ended, so one is missing": (beside(EndedRanks.NONE, ALONE), (True, 0.0)),
+        "no rank has ended, so one is missing": (beside(EndedRanks.NONE, ALONE), (True, hang.HOLD_S)),
         "the others are done": (beside(EndedRanks.WELL, ALONE), (False, hang.HOLD_MOST_S)),
         "one has failed, and this one does not need it": (beside(EndedRanks.BADLY, ALONE), (False, hang.HOLD_MOST_S)),
-        "one is done, and the others wait in a collective": (beside(EndedRanks.WELL, WAITS), (False, 0.0)),
-        "one has failed, and the others wait in a collective": (beside(EndedRanks.BADLY, WAITS), (True, 0.0)),
+        "one is done, and the others wait in a collective": (beside(EndedRanks.WELL, WAITS), (False, hang.HOLD_S)),
+        "one has failed, and the others wait in a collective": (beside(EndedRanks.BADLY, WAITS), (True, hang.HOLD_S)),
     }
     for name, (look, wanted) in rows.items():
         weighed = weigh([look, look])
