@@ -31,12 +31,14 @@ from safelaunch.core.hangs.proof import (
     Examination,
     conclude,
     is_certain,
+    last_look_s,
     pause_before_last_s,
 )
 from safelaunch.core.progress.lines import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # supervisor.observe: the log is read each 5 s; what is overdue, each second
-SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 5.0, 45.0)    # supervisor.hangchecks: of each look; what it takes
+SAMPLES, LOOKS_S = (3, 8), (3.0, 5.0)      # supervisor.hangchecks: of the first two looks; what they take
+START_S = 5.0                              # ... and what the third takes beside its samples, one a second
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0
 HANGS_A_JOB = 40
@@ -89,6 +91,7 @@ class Watcher:
         self.looked: Examination | None = None    # the first of two
         self.earlier: tuple[float, Examination] | None = None   # of this silence
         self.second_s, self.turn = math.inf, 0
+        self.samples = SAMPLES[0]          # of the next look
         self.looks, self.ended_s, self.noticed_s = 0, math.inf, math.inf
         self.noticed_by = self.rhythm      # as it was then
 
@@ -128,7 +131,7 @@ class Watcher:
         assert self.camera is not None
         turn = self.turn if self.looked is not None else 0
         looks = [] if self.earlier is None or self.earlier[0] != self.rhythm.since_s else [self.earlier[1]]
-        looks.append(self.camera.look(t, SAMPLES[turn]))
+        looks.append(self.camera.look(t, self.samples if turn else SAMPLES[0]))
         self.earlier = (self.rhythm.since_s, looks[-1])
         if not turn:
             self.looks += 1
@@ -142,8 +145,11 @@ class Watcher:
         elif turn == 2 or (turn == 1 and is_certain(self.rhythm, looks)):
             self.ended_s = t
         else:
-            pause_s = BETWEEN_LOOKS_S if not turn else pause_before_last_s(self.rhythm, t, looks)
-            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + pause_s + LOOKS_S[turn + 1]
+            last_s = last_look_s(looks)
+            self.samples = round(last_s) if turn else SAMPLES[1]
+            pause_s = pause_before_last_s(self.rhythm, t, looks) + last_s + START_S if turn else \
+                BETWEEN_LOOKS_S + LOOKS_S[1]
+            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + pause_s
 
 
 class Peers:

@@ -270,6 +270,11 @@ def check_by(rhythm: Rhythm, at_s: float) -> Rhythm:
     return replace(rhythm, check_by_s=min(rhythm.check_by_s, at_s))
 
 
+def check_before(rhythm: Rhythm, now_s: float, end_s: float) -> Rhythm:
+    """With no check planned behind `end_s`, if one is possible before: what it finds is the last word on this job."""
+    return check_by(rhythm, end_s) if now_s + NOTICE_S < end_s else rhythm
+
+
 def hold_s(rhythm: Rhythm, now_s: float, least_s: float = HOLD_S) -> float:
     """Seconds until a silence that may pass counts as a hang; they start again with each sign of life.
 

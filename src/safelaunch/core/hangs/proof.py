@@ -168,9 +168,19 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
     left_s = hang.hold_s(rhythm, now_s, weighed.least_s)
     if not weighed.is_sure and left_s > more_s and not is_asked:
-        why_not = f"{weighed.why}: this may pass, and is called a hang if nothing changes for {left_s:.0f} s more"
-        return _before_it_counts(later, now_s, weighed.least_s), why_not
+        return _before_it_counts(later, now_s, weighed.least_s), f"{weighed.why}: this may pass"
     return rhythm, ""
+
+
+def counts_at_s(rhythm: Rhythm, looks: Sequence[Examination]) -> float | None:
+    """When a silence that may pass counts as a hang if nothing changes, by the rhythm after its checks, monotonic
+    seconds; None = they show a rank at work, or nothing.
+    """
+    weighed = weigh(looks)
+    if not weighed.is_proof:
+        return None
+    counts_s = hang.hold_s(rhythm, 0.0, weighed.least_s)
+    return max(counts_s, hang.deadline_s(rhythm)) if weighed.phase and rhythm.is_guess else counts_s
 
 
 def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = hang.HOLD_S) -> Rhythm:
