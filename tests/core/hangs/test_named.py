@@ -190,6 +190,8 @@ def test_the_short_hold_is_for_plain_steps_and_for_silences_without_work() -> No
     assert hang.hold_s(silent_from_zero(50.0), 0.0, NAMED_S) == 200.0, "four steps"
     assert hang.hold_s(hang.update(short, 1.0, Talk(None, ("checkpoint",), "")), 1.0, NAMED_S) == HOLD_S
     assert hang.hold_s(hang.begin(0.0, 3600.0, None), 0.0, NAMED_S) == HOLD_S, "the start"
+    warm = hang.update(hang.begin(-30.0, 3600.0, None), 0.0, Talk(1, (), "1"))
+    assert (warm.phase, hang.hold_s(warm, 0.0, NAMED_S)) == (hang.WARM_UP, NAMED_S)
     worked = short.__class__(**{**vars(short), "alive_s": 60.0})
     assert hang.hold_s(worked, 0.0, NAMED_S) == 60.0 + HOLD_S
     rhythm, why_not = conclude(short, NAMED_S - 1.0, looks)

@@ -145,7 +145,7 @@ def update(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
-    steps = rhythm.steps + is_step
+    steps = rhythm.steps + (talk.count if is_step else 0)   # of short ones a read brings many
     return replace(
         rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=check_by_s, is_guess=False,
         raised_s=math.inf if is_step else rhythm.raised_s,
@@ -283,7 +283,7 @@ def hold_s(rhythm: Rhythm, now_s: float, least_s: float = HOLD_S) -> float:
     no stack.
     """
     longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
-    if rhythm.phase != STEP or rhythm.is_guess:
+    if rhythm.phase not in (STEP, WARM_UP) or rhythm.is_guess:
         least_s = max(HOLD_S, least_s)
     silence_s = max(least_s, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
     silence_s = min(silence_s, HOLD_MOST_S)   # a log that comes in blocks of hours tells nothing of steps
