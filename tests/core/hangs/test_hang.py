@@ -263,4 +263,4 @@ def test_a_read_that_names_many_short_steps_ends_the_warm_up() -> None:
     first = hang.update(hang.begin(0.0, 3600.0, None), 30.0, Talk(1, (), "1"))
     assert hang.deadline_s(first) > 900.0, "it may compile"
     assert hang.deadline_s(hang.update(first, 35.0, Talk(2, (), "2"))) > 900.0
-    assert hang.deadline_s(hang.update(first, 35.0, Talk(51, (), "51", count=50))) == 35.0 + hang.NOTICE_S
+    assert hang.deadline_s(hang.update(first, 35.0, Talk(51, (), "51", named=50))) == 35.0 + hang.NOTICE_S

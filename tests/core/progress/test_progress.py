@@ -193,5 +193,5 @@ def test_an_exception_that_nobody_caught_is_told_by_pytorchs_prefix(line: bytes,
 
 def test_the_steps_that_a_piece_of_the_log_names_are_counted_once_each() -> None:
     ranks = b"".join(b"[rank%d]: step %d loss 0.5\n" % (rank, step) for step in range(7, 12) for rank in range(4))
-    assert (listen(ranks).step, listen(ranks).count) == (11, 5)
-    assert listen(b"step 7 loss 0.5\n").count == 1
+    assert (listen(ranks).step, listen(ranks).named) == (11, 5)
+    assert listen(b"step 7 loss 0.5\n").named == 1

@@ -145,7 +145,7 @@ def update(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
-    steps = rhythm.steps + (talk.count if is_step else 0)   # of short ones a read brings many
+    steps = rhythm.steps + (talk.named if is_step else 0)   # of short ones a read brings many
     return replace(
         rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=check_by_s, is_guess=False,
         raised_s=math.inf if is_step else rhythm.raised_s,

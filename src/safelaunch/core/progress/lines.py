@@ -49,14 +49,14 @@ class Talk(NamedTuple):
     """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
 
     `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.
-    `has_raised`: an exception has ended a rank of PyTorch. `count`: how many steps it names, as far as they are read.
+    `has_raised`: an exception has ended a rank of PyTorch. `named`: how many steps it names, as far as they are read.
     """
 
     step: int | None = None
     signs: tuple[str, ...] = ()
     mark: str = ""
     has_raised: bool = False
-    count: int = 1
+    named: int = 1
 
 
 def listen(chunk: bytes, pattern: str = "auto") -> Talk:
