@@ -105,7 +105,7 @@ def test_a_rank_that_is_named_and_waited_for_is_ended_soon(ranks: list[ObservedR
 @each("ranks", list(NAMED.values()), ids=list(NAMED))
 def test_it_is_ended_within_two_minutes_of_the_last_step_and_after_three_looks(ranks: list[ObservedRank]) -> None:
     seen: list[Examination] = []
-    rhythm, took_s = silent_from_zero(), 1.0   # a helper step's start, on a quiet machine
+    rhythm, took_s = silent_from_zero(), 2.0   # a helper step's start, on a busy machine
     now_s = hang.deadline_s(rhythm) + 1.0
     for looks_s, more_s in ((2.0, ALL_LOOKS_S), (4.2, ALL_LOOKS_S), (None, 0.0)):
         if looks_s is None:
@@ -116,7 +116,7 @@ def test_it_is_ended_within_two_minutes_of_the_last_step_and_after_three_looks(r
         seen.append(look(ranks))
         rhythm, why_not = conclude(rhythm, now_s, seen, more_s)
         assert not why_not
-    assert NAMED_S <= now_s <= 115.0
+    assert NAMED_S <= now_s <= 110.0
 
 
 def own(name: str, file: str = "train.py", stack: Stack = MAIN) -> Stack:

@@ -196,7 +196,8 @@ def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = hang.HOLD_S
 
 def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Examination]) -> float:
     """Seconds until the last check of what may pass: it is not complete before the silence counts."""
-    return max(BETWEEN_LOOKS_S, hang.hold_s(rhythm, now_s, weigh(looks).least_s) - last_look_s(looks))
+    least_s, length_s = weigh(looks).least_s, last_look_s(looks)
+    return max(BETWEEN_LOOKS_S if length_s == LAST_LOOK_S else 0.0, hang.hold_s(rhythm, now_s, least_s) - length_s)
 
 
 def last_look_s(looks: Sequence[Examination]) -> float:
