@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from safelaunch.core.hangs.activity import BACKWARD, COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE
+from safelaunch.core.hangs.loading import ranks_at_data
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import (
@@ -201,25 +202,6 @@ def _moving(scene: Scene) -> HangVerdict | None:
     return HangVerdict("moving", f"{moving} of {readable} ranks move: this is no hang, or not yet", 0.7)
 
 
-def _data(scene: Scene) -> HangVerdict | None:
-    loading = [group for group in scene.of(DATA) if group.kind == STUCK]
-    if not loading:
-        return None
-    ranks = [rank for group in loading for rank in group.ranks]
-    rest = [group for group in scene.groups if group.kind == STUCK and group not in loading]
-    others = sum(group.size for group in rest)
-    odd = tuple(odd_one(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
-    nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
-    verb, them = ("waits", "it") if len(ranks) == 1 else ("wait", "them")
-    what = "and nobody waits for others"
-    if rest:
-        is_known = scene.what(rest[0]).kind in (COLLECTIVE, GPU)
-        what = f"while {others} wait for {them} in {'a collective' if is_known else label(rest[0].stack)}"
-    is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports)
-    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
-                       0.85 if others else 0.7, odd, nodes if is_one_node else ())
-
-
 def _deadlock(scene: Scene) -> HangVerdict | None:
     """One part of the ranks waits in a collective that another part is not in. Seen: broadcast at evaluation."""
     groups = odd_groups(scene)
@@ -323,7 +305,7 @@ def _standing(ranks: Sequence[ObservedRank]) -> str:
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
-    _storage, _gpu, _process, _lock, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
+    _storage, _gpu, _process, _lock, _asleep, _moving, ranks_at_data, _silent, _deadlock, _network, _unknown)
 
 
 # --- what the rows share --------------------------------------------------------------------------------------------
@@ -397,11 +379,3 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
 def _file_of(rank: ObservedRank) -> str:
     place = rank.stuck_in or rank.main
     return f" ({place.path})" if place is not None and place.path else ""
-
-
-def _worker_of(rank: ObservedRank) -> str:
-    asleep = next((place for place in rank.below if place.state in "DTZ"), None)
-    if asleep is None:
-        return "" if rank.below else ", and has no worker process left"
-    return f", whose worker {asleep.pid} is in state {asleep.state}{f' in {asleep.call}()' if asleep.call else ''}" \
-           f"{f' on {asleep.mount}' if asleep.mount else ''}"
