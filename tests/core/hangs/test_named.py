@@ -225,6 +225,15 @@ def test_one_rank_that_waits_for_its_data_has_the_time_of_other_waits(
     assert conclude(silent_from_zero(), least_s, looks)[1] == ""
 
 
+@each(("below", "suspects"), [((IDLE,), ()), ((READS,), ("n1",)), ((IDLE, FUSE), ("n1",)), (
+    (KernelPlace(9, "pt_data_worker", "Z"),), ("n1",))], ids=["its own code", "D state", "a file", "a dead worker"])
+def test_a_node_is_suspected_for_slow_data_only_by_its_files_and_processes(
+    below: tuple[KernelPlace, ...], suspects: tuple[str, ...]
+) -> None:
+    ranks = [*others(backward), loads(3, *below)._replace(node="n1")]
+    assert look(ranks).found.suspects == suspects
+
+
 @each("ranks", [[loads(n) for n in range(4)], [*(loads(n) for n in range(3)), backward(3)],
                 [polls(0), backward(1), backward(2), loads(3)]],
       ids=["all wait for data", "most do", "one does something else"])

@@ -23,9 +23,17 @@ def ranks_at_data(scene: Scene) -> HangVerdict | None:
     if rest:
         is_known = scene.what(rest[0]).kind in (COLLECTIVE, GPU)
         what = f"while {others} wait for {them} in {'a collective' if is_known else label(rest[0].stack)}"
-    is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports)
+    # A loader that waits in its own code says nothing of the node; a file's call and a worker that has died do.
+    is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports) and any(
+        waits_for_file(rank) or any(place.state == "Z" for place in rank.below) for rank in ranks)
     return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
                        0.85 if others else 0.7, odd, nodes if is_one_node else ())
+
+
+def waits_for_file(rank: ObservedRank) -> bool:
+    """Whether it, or a process below it such as a data loader's worker, is in a file's call."""
+    return any(place is not None and (place.state == "D" or (place.mount and place.path))
+               for place in (rank.main, *rank.blocked, *rank.below))
 
 
 def _worker_of(rank: ObservedRank) -> str:

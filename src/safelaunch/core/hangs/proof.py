@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from safelaunch.core.hangs import activity, hang
 from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.loading import waits_for_file
 from safelaunch.core.hangs.named import is_named_for_sure
 from safelaunch.core.hangs.ranks import Life, NodeReport, ObservedRank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
@@ -128,17 +129,11 @@ def _least_s(looks: Sequence[Examination], found: HangVerdict, phase: str) -> fl
     """How long a silence must last for this verdict: by what the ranks are at."""
     odd = {(one.node, one.pid) for one in found.odd}
     if found.kind == "storage" or (found.kind == "data_loading" and any(
-            _waits_for_file(rank) for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in odd)):
+            waits_for_file(rank) for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in odd)):
         return hang.HOLD_FILES_S
     is_named = found.kind == "deadlock" and not phase and is_named_for_sure(
         [_ranks_of(look) for look in looks], found.odd)
     return hang.NAMED_S if is_named else hang.HOLD_S
-
-
-def _waits_for_file(rank: ObservedRank) -> bool:
-    """Whether it, or a process below it such as a data loader's worker, is in a file's call."""
-    return any(place is not None and (place.state == "D" or (place.mount and place.path))
-               for place in (rank.main, *rank.blocked, *rank.below))
 
 
 def _waits_alone_for_data(look: Examination) -> bool:
