@@ -31,12 +31,14 @@ from safelaunch.core.hangs.proof import (
     Examination,
     conclude,
     is_certain,
+    last_look_s,
     pause_before_last_s,
 )
 from safelaunch.core.progress.lines import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # supervisor.observe: the log is read each 5 s; what is overdue, each second
-SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 5.0, 45.0)    # supervisor.hangchecks: of each look; what it takes
+SAMPLES, LOOKS_S = (3, 8), (3.0, 5.0)      # supervisor.hangchecks: of the first two looks; what they take
+START_S = 5.0                              # ... and what the third takes beside its samples, one a second
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0
 HANGS_A_JOB = 40
@@ -86,16 +88,17 @@ class Watcher:
         self.deadline_s = hang.deadline_s(self.rhythm)
         self.held, self.held_s, self.poll_s = "", 0.0, 0.0
         self.camera: Camera | None = None
-        self.looked: Examination | None = None    # the first of two
+        self.looked: list[Examination] = []    # of the present check, and the one before it in this silence
         self.earlier: tuple[float, Examination] | None = None   # of this silence
         self.second_s, self.turn = math.inf, 0
+        self.samples = SAMPLES[0]          # of the next look
         self.looks, self.ended_s, self.noticed_s = 0, math.inf, math.inf
         self.noticed_by = self.rhythm      # as it was then
 
     def begin(self, t: float, is_resized: bool) -> None:
         """A new attempt."""
         self.rhythm = hang.begin(t, FIRST_STEP_S, None, self.rhythm, is_resized=is_resized)
-        self.held, self.looked, self.second_s = "", None, math.inf
+        self.held, self.looked, self.second_s = "", [], math.inf
         self.deadline_s = hang.deadline_s(self.rhythm)
 
     def print(self, t: float, text: str) -> None:
@@ -121,14 +124,15 @@ class Watcher:
         self.rhythm = hang.update(self.rhythm, math.ceil(self.held_s / TICK_S) * TICK_S, listen(self.held.encode()))
         self.held = ""
         self.deadline_s = hang.deadline_s(self.rhythm)
-        if self.looked is not None and self.second_s < self.deadline_s:   # a step has come between the two looks
-            self.looked, self.second_s = None, math.inf
+        if self.looked and self.second_s < self.deadline_s:   # a step has come between the two looks
+            self.looked, self.second_s = [], math.inf
 
     def _look(self, t: float) -> None:
         assert self.camera is not None
-        turn = self.turn if self.looked is not None else 0
-        looks = [] if self.earlier is None or self.earlier[0] != self.rhythm.since_s else [self.earlier[1]]
-        looks.append(self.camera.look(t, SAMPLES[turn]))
+        turn = self.turn if self.looked else 0
+        before = [] if self.earlier is None or self.earlier[0] != self.rhythm.since_s else [self.earlier[1]]
+        looks = [*(self.looked or before)]
+        looks.append(self.camera.look(t, self.samples if turn else SAMPLES[0]))
         self.earlier = (self.rhythm.since_s, looks[-1])
         if not turn:
             self.looks += 1
@@ -136,14 +140,17 @@ class Watcher:
                 self.noticed_s, self.noticed_by = t, self.rhythm
         t += LOOKS_S[0] if not turn else 0.0
         self.rhythm, why_not = conclude(self.rhythm, t, looks, ALL_LOOKS_S if turn < 2 else 0.0)
-        self.looked, self.second_s = None, math.inf
+        self.looked, self.second_s = [], math.inf
         if why_not:
             self.deadline_s = hang.deadline_s(self.rhythm)
         elif turn == 2 or (turn == 1 and is_certain(self.rhythm, looks)):
             self.ended_s = t
         else:
-            pause_s = BETWEEN_LOOKS_S if not turn else pause_before_last_s(self.rhythm, t, looks)
-            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + pause_s + LOOKS_S[turn + 1]
+            last_s = last_look_s(looks)
+            self.samples = round(last_s) if turn else SAMPLES[1]
+            pause_s = pause_before_last_s(self.rhythm, t, looks) + last_s + START_S if turn else \
+                BETWEEN_LOOKS_S + LOOKS_S[1]
+            self.looked, self.turn, self.second_s = looks, turn + 1, t + pause_s
 
 
 class Peers:
@@ -232,13 +239,13 @@ def _plan(job: Job, hours: float, hangs: int) -> dict[str, float]:
 def _plant(watcher: Watcher, peers: Peers, t: float, piece: Piece, draw: random.Random) -> Hang:
     """The same training, standing still from a moment of this piece on."""
     hung = copy.copy(watcher)
-    hung.camera, hung.looked, hung.second_s = None, None, math.inf
+    hung.camera, hung.looked, hung.second_s = None, [], math.inf
     hung.deadline_s = hang.deadline_s(hung.rhythm)
     hung.noticed_s = math.inf
     kind, at_s = draw.choice(HANGS), t + piece.length_s * draw.random()
     hung.pass_time(at_s, piece)
     was_looked_at = hung.looks > watcher.looks or hung.rhythm.patience > 1 or hung.rhythm.is_guess
-    hung.noticed_s, hung.camera, hung.looked, hung.second_s = math.inf, None, None, math.inf
+    hung.noticed_s, hung.camera, hung.looked, hung.second_s = math.inf, None, [], math.inf
     hung.noticed_by, hung.ended_s = hung.rhythm, math.inf
     hung.pass_time(at_s + MOST_S, Piece(piece.kind, piece.length_s, who="hung"), kind)
     rhythm = hung.noticed_by
@@ -310,6 +317,7 @@ def render(tally: Tally, is_verbose: bool = False) -> str:
             rows["all known"].append(one)
             if one.is_short:
                 rows["all known, in steps of at most 15 s"].append(one)
+                rows[f"all known, in steps of at most 15 s: {one.kind}"].append(one)
     for name in sorted(rows, key=lambda row: (row.startswith("all"), "," in row, row)):
         found = rows[name]
         kept = sum(one.noticed_s <= one.bound_s for one in found) if found[0].is_known else None

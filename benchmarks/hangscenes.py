@@ -2,7 +2,7 @@
 
 The worst that can be true of a healthy one is drawn often: a loop that stands at `loss.item()` at 85 of 100 samples,
 trainings without data loaders or any read or write, evaluations under names that nobody knows, ranks asleep in D state
-on a filesystem that comes back.
+on a filesystem that comes back. So are those of which one rank alone compiles, downloads or waits for its data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 
 RANKS, PER_NODE = 8, 4
-HANGS = ("collectives", "asleep", "network", "storage", "stopped", "loader", "polling")
+HANGS = ("collectives", "asleep", "nap", "backward", "network", "storage", "stopped", "loader", "polling")
 _TRAIN: Stack = ("train (train.py:120)", "main (train.py:250)", "<module> (train.py:300)")
 _C10D = "torch/distributed/distributed_c10d.py"
 _REDUCE: Stack = (f"all_reduce ({_C10D}:2501)", "reduce_gradients (train.py:140)", *_TRAIN)
+_BARRIER: Stack = (f"barrier ({_C10D}:4100)", *_TRAIN)
+_BACKWARD: Stack = ("_engine_run_backward (torch/autograd/graph.py:824)", "backward (torch/_tensor.py:648)", *_TRAIN)
+_RETRY: Stack = ("sleep (urllib3/util/retry.py:348)", "urlopen (urllib3/connectionpool.py:900)", *_TRAIN)
+_RECEIVE: Stack = ("read (ssl.py:1166)", "readinto (socket.py:705)", "read (http/client.py:473)", *_TRAIN)
+_BUILD: Stack = ("wait_for_build (ops.py:31)", *_TRAIN)
+_NAPPING = ("cool_down (plugin.py:9)", _RETRY[0], _BUILD[0])
 _LOADER: Stack = ("wait (threading.py:324)", "get (queue.py:180)", "_next_data (torch/utils/data/dataloader.py:1284)",
                   "__next__ (torch/utils/data/dataloader.py:631)", *_TRAIN)
 _LOG: Stack = ("emit (logging/__init__.py:1100)", "report (train.py:60)", *_TRAIN)
@@ -45,6 +51,10 @@ class Camera:
     def is_slow(self) -> bool:
         """Whether the filesystem stands still now: at some pieces, for two minutes and more."""
         return self._stands_still(self.t)
+
+    @property
+    def _reads_slowly(self) -> bool:
+        return self.piece.who == "worker" or (self.piece.who == "one" and self.is_slow)
 
     def _stands_still(self, t: float) -> bool:
         is_one = random.Random(self.piece.length_s).random() < 0.15
@@ -76,8 +86,8 @@ class Camera:
         for number in range(RANKS):
             stack, state, cpu, moved_a_s = what(number)
             self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s, worked_s)
-            main = _ASLEEP_ON_GPFS if state == "D" else _NAP if self.hang == "polling" else None
-            below = (_WORKER,) if "worker" in (self.piece.who, self.hang) and number == 3 else ()
+            main = _ASLEEP_ON_GPFS if state == "D" else _NAP if self.hang == "polling" or stack[0] in _NAPPING else None
+            below = (_WORKER,) if self._reads_slowly and number == 3 else ()
             ranks.append(ObservedRank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main,
                                       below=below,
                                       cpu=cpu, life=(self.life[number],)))
@@ -96,6 +106,10 @@ class Camera:
 
     def _wait(self, stack: Stack) -> tuple[Stack, str, float, float]:
         return stack, "R" if self.is_spinning else "S", 1.0 if self.is_spinning else 0.0, 0.0
+
+    def _wait_in_backward(self) -> tuple[Stack, str, float, float]:
+        """In an all-reduce: DistributedDataParallel's, of which gloo shows no frame and NCCL the wait after it."""
+        return self._wait(_REDUCE) if self.is_spinning else (_BACKWARD, "S", 0.0, 0.0)
 
     def _healthy(self) -> Callable[[int], tuple[Stack, str, float, float]]:
         at_item = self.draw.random() < (0.3 if self.piece.kind in (START, WARM_UP) else 0.85)
@@ -116,11 +130,20 @@ class Camera:
                 writes: Stack = ("save (torch/serialization.py:850)", "save_checkpoint (train.py:95)", *_TRAIN)
                 return (writes, "D", 0.0, 2e8) if self.is_slow else (writes, "R", 0.4, 2e8)
             if kind == DATA:
-                if who == "rank0":
-                    return ((f"build_index (data.py:{line})", *_TRAIN), "R", 1.0, 0.0) if number == 0 else \
-                        self._wait((f"barrier ({_C10D}:4100)", *_TRAIN))
-                return _LOADER, "S", 0.0, 0.0
+                if who == "one":
+                    return (_LOADER, "S", 0.0, 1e7) if number == 3 else self._wait_in_backward()
+                if who == "all":
+                    return _LOADER, "S", 0.0, 0.0
+                if number:
+                    return self._wait(_BARRIER)
+                if who == "download":   # a network comes back within minutes
+                    return (_RETRY, "S", 0.0, 0.0) if self.t // 120 % 4 == 1 else (_RECEIVE, "S", 0.1, 1e7)
+                return (f"build_index (data.py:{line})", *_TRAIN), "R", 1.0, 0.0
             if kind == COMPILE:
+                if who != "all" and number:
+                    return self._wait(_BARRIER)
+                if who == "own":
+                    return _BUILD, "S", 0.03, 0.0
                 return ("wait (torch/_inductor/async_compile.py:300)", *_TRAIN), "S", 0.0, 0.0
             if kind == STALL:
                 if who == "worker" and number == 3:
@@ -141,6 +164,10 @@ class Camera:
         if self.hang == "collectives":
             name = "broadcast" if is_odd else "all_reduce"
             return self._wait((f"{name} ({_C10D}:2501)", *inside, *_TRAIN))
+        if self.hang == "backward" or (self.hang == "loader" and not is_odd):
+            return self._wait((f"barrier ({_C10D}:4100)", *inside, *_TRAIN)) if is_odd else self._wait_in_backward()
+        if self.hang == "nap" and is_odd:
+            return ("cool_down (plugin.py:9)", *inside, *_TRAIN), "S", 0.0, 0.0
         if self.hang == "network" or not is_odd:
             return self._wait((f"all_reduce ({_C10D}:2501)", *inside, *_TRAIN))
         if self.hang == "storage":

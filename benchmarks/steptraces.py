@@ -46,6 +46,11 @@ STYLES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 
 
+# Who is at a phase: all ranks, one for which the others wait, or in a way of its own (hangscenes).
+_WHO = {EVALUATION: ("all", "rank0", "unknown"), COMPILE: ("all", "rank0", "own"),
+        DATA: ("all", "rank0", "one", "download")}
+
+
 @dataclass(frozen=True)
 class Piece:
     """A stretch of one kind. What the log says at its begin and its end; `who`: how its ranks stand (hangscenes)."""
@@ -95,7 +100,7 @@ def draw_job(seed: int) -> Job:
          COMPILE: draw.choice((0.0, 0.0, 36000.0)), DATA: draw.choice((0.0, draw.uniform(3600, 40000)))},
         {EVALUATION: min(1800.0, max(5.0, step_s * draw.uniform(3, 60))),
          CHECKPOINT: draw.choice((draw.uniform(2, 60), draw.uniform(20, 400), min(900.0, 40 * step_s))),
-         COMPILE: draw.uniform(20, 240), DATA: draw.uniform(5, 400)},
+         COMPILE: draw.uniform(20, 900), DATA: draw.uniform(5, 400)},
         draw.choice((0.03, 0.1, 0.3)), noisy, draw.choice(("",) * 7 + ("block", "block", "clock")),
         draw.choice((24 * 3600.0, 24 * 3600.0, draw.uniform(2, 12) * 3600)))
 
@@ -138,7 +143,7 @@ def _attempt(job: Job, draw: random.Random, step: int, attempt_s: float) -> Iter
         yield Piece(WARM_UP if made <= 5 else STEP, length_s, "", line.format(step=step, ms=job.step_s * 1e3))
         spent_s += length_s
         if spent_s > stall_s and made > 5:
-            stall = min(1200.0, draw.lognormvariate(2.5, 1.0))   # median 12 s, one of 20 above a minute
+            stall = min(1200.0, draw.lognormvariate(3.4, 0.7))   # median 30 s, one of 6 above a minute
             stall_s = spent_s + stall + draw.expovariate(job.stalls_an_hour / 3600)
             yield Piece(STALL, stall, who=draw.choice(("worker", "writer", "network")))
             spent_s += stall
@@ -161,7 +166,7 @@ def _phase(job: Job, draw: random.Random, kind: str, step: int, words: dict[str,
     slow = draw.uniform(1.5, 4) if draw.random() < 0.01 else 1.0   # a busy filesystem
     length_s = job.length_s[kind] * draw.lognormvariate(0, job.spread) * slow
     first, last = words.get(kind, ("", ""))
-    who = random.Random(f"{job.seed} {kind}").choice(("all", "rank0", "unknown" if kind == EVALUATION else "rank0"))
+    who = random.Random(f"{job.seed} {kind}").choice(_WHO.get(kind, ("all", "rank0", "rank0")))
     return Piece(kind, length_s, first.format(step=step), last.format(step=step), who)
 
 

@@ -11,10 +11,10 @@ from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
-    LAST_LOOK_S,
     EndedRanks,
     Examination,
     is_certain,
+    last_look_s,
     pause_before_last_s,
     verdict_of,
 )
@@ -24,8 +24,7 @@ from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.supervisor.state.hangs import HangWatch
 
 _FIRST, _SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
-_LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)      # only for what may pass by itself
-_LOOKS = ((_FIRST, ALL_LOOKS_S), (_SECOND, ALL_LOOKS_S), (_LAST, 0.0))  # and what the checks after each take at most
+_LOOKS = ((_FIRST, ALL_LOOKS_S), (_SECOND, ALL_LOOKS_S), (None, 0.0))  # and what the checks after each take at most
 
 Look = Callable[[Depth], Generator[float, Any, Collected]]
 
@@ -41,10 +40,13 @@ def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent:
     """
     looks = hangs.earlier_checks()
     for depth, more_s in _LOOKS:
-        if depth is _LAST and is_certain(hangs.rhythm, looks):
-            break
-        if depth is not _FIRST:
-            yield BETWEEN_LOOKS_S if depth is _SECOND else pause_before_last_s(hangs.rhythm, now_s(), looks)
+        if depth is None:   # only for what may pass by itself
+            if is_certain(hangs.rhythm, looks):
+                break
+            yield pause_before_last_s(hangs.rhythm, now_s(), looks)
+            depth = Depth(samples=round(last_look_s(looks)), gap_s=1.0, deadline_s=60.0)
+        elif depth is not _FIRST:
+            yield BETWEEN_LOOKS_S
         collected = yield from look(depth)
         if not is_silent():
             return None

@@ -7,13 +7,16 @@ says so, and checks again later. It waits for a frozen filesystem: a restart wou
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable, Generator
 from functools import partial
 
-from safelaunch.adapters import checkpoints
+from safelaunch.adapters import checkpoints, slurm
 from safelaunch.adapters.collect import Collected
-from safelaunch.adapters.localtime import clock
-from safelaunch.core import nodefold
+from safelaunch.adapters.localtime import clock, moment
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core import nodefold, slurmtext
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.proof import EndedRanks, Examination
 from safelaunch.core.hangs.scene import HangVerdict
@@ -27,6 +30,7 @@ from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.thaw import wait_for_thaw
 
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
+TIME_LEFT_S = 5.0         # slurmctld answers within milliseconds
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; pings must not wait for it
 
 
@@ -68,7 +72,8 @@ def would_call_t(lead: Leader) -> float | None:
 
 def check_ranks(lead: Leader) -> Step:
     """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
-    number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
+    number, began_s = lead.attempt.number, lead.hangs.rhythm.since_s
+    since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                   step=lead.hangs.rhythm.step))
@@ -88,8 +93,32 @@ def check_ranks(lead: Leader) -> Step:
     if isinstance(found, HangVerdict):
         yield from _act(lead, number, found)
     elif found is not None:
-        again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
-        lead.tell("hang", f"{found}; next check at {clock(again_t)}")
+        end_s = yield from _end_of_job_s(lead)
+        if lead.hangs.rhythm.since_s == began_s:
+            lead.hangs.job_ends(lead.now_s, end_s)
+        next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
+        lead.tell("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
+                                                   lead.hangs.counts_s, end_s))
+
+
+def _end_of_job_s(lead: Leader) -> Generator[Command, Result | None, float]:
+    """When Slurm ends this job, monotonic seconds; infinite where it has no limit or did not say."""
+    if lead.job.is_local:
+        return math.inf
+    result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env, TIME_LEFT_S)
+    left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
+    return math.inf if left_s is None else lead.now_s + left_s
+
+
+def tell_next(at: Callable[[float], str], next_s: float, counts_s: float | None, end_s: float) -> str:
+    """For people: when the silence counts as a hang, and when the ranks are checked again. `at` writes a time."""
+    if next_s >= end_s:
+        return f"the job's time limit comes before the next check, at {at(end_s)}"
+    counts = ""
+    if counts_s is not None:
+        counts = f"counted as a hang at {at(counts_s)} if nothing changes, " if counts_s < end_s else \
+            f"the job's time limit comes before it counts as a hang, at {at(end_s)}; "
+    return f"{counts}next check at {at(next_s)}"
 
 
 def _last_checkpoint_s(lead: Leader) -> float:

@@ -156,7 +156,10 @@ class Attachment:
         except StopIteration as done:
             found: HangVerdict | str | None = done.value
         if isinstance(found, str):
-            yield AttachNote("pulse", f"{silent}: {found}")
+            counts_s = self._hangs.counts_s
+            counts = "" if counts_s is None else (
+                f"; counted as a hang in {talk.span(counts_s - time.monotonic())} if nothing changes")
+            yield AttachNote("pulse", f"{silent}: {found}{counts}")
         if not isinstance(found, HangVerdict):
             return
         self._hangs.postpones_check(time.monotonic())

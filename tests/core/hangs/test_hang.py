@@ -256,3 +256,11 @@ def test_a_step_after_an_exception_shows_that_the_training_goes_on() -> None:
     told = hang.update(stepped, 111.0, Talk(None, ("evaluation",)))
     assert hang.deadline_s(hang.update(told, 112.0, RAISED)) == 112.0 + hang.NOTICE_S
     assert hang.alive(rhythm, 120.0).raised_s == math.inf
+
+
+def test_a_read_that_names_many_short_steps_ends_the_warm_up() -> None:
+    """Seen: a hang at step 60 of 0.1 s, 6 s after the first one, was checked after 15 min: it was the second read."""
+    first = hang.update(hang.begin(0.0, 3600.0, None), 30.0, Talk(1, (), "1"))
+    assert hang.deadline_s(first) > 900.0, "it may compile"
+    assert hang.deadline_s(hang.update(first, 35.0, Talk(2, (), "2"))) > 900.0
+    assert hang.deadline_s(hang.update(first, 35.0, Talk(51, (), "51", named=50))) == 35.0 + hang.NOTICE_S

@@ -14,13 +14,14 @@ from safelaunch.core.hangs.proof import (
     EndedRanks,
     Examination,
     conclude,
+    counts_at_s,
     pause_before_last_s,
     weigh,
 )
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
-from tests.core.hangs.stack_values import ALL_REDUCE, USER, rank, reports
+from tests.core.hangs.stack_values import ALL_REDUCE, DATA, USER, rank, reports
 
 SLACK_S = 1.0   # supervisor.hangs.is_overdue is asked once a second
 HUNG = [rank(n, ALL_REDUCE, ran=False, cpu=0.0) for n in range(4)]
@@ -89,8 +90,26 @@ def test_a_hang_that_needs_eighteen_seconds_more_is_looked_at_then() -> None:
     rhythm = silent_from_zero(1.0)
     for now_s in (56.0, 83.0, 125.0, 187.0, 282.0):
         rhythm, why_not = conclude(rhythm, now_s, [LOOKS["hung"]])
-    assert why_not.endswith("is called a hang if nothing changes for 18 s more")
+    assert why_not.endswith(": this may pass") and counts_at_s(rhythm, [LOOKS["hung"]]) == 300.0
     assert hang.deadline_s(rhythm) == 300.0
+
+
+def test_no_check_is_planned_behind_the_end_of_the_job() -> None:
+    rhythm, _ = conclude(silent_from_zero(1.0), 56.0, [LOOKS["hung"]])
+    due_s = hang.deadline_s(rhythm)
+    assert hang.deadline_s(hang.check_before(rhythm, 56.0, due_s + 1.0)) == due_s, "it is before the end anyway"
+    later = hang.postpone_check(silent_from_zero(200.0), 600.0)
+    assert hang.deadline_s(later) > 700.0 == hang.deadline_s(hang.check_before(later, 600.0, 700.0))
+    assert hang.check_before(later, 650.0, 700.0) == later, "the one before was a moment ago"
+
+
+def test_when_a_silence_counts_is_told_where_it_may_be_a_hang_and_not_where_ranks_work() -> None:
+    rhythm, _ = conclude(silent_from_zero(1.0), 56.0, [LOOKS["hung"]])
+    assert counts_at_s(rhythm, [LOOKS["hung"]]) == 300.0
+    assert counts_at_s(rhythm, [LOOKS["busy"]]) is None and counts_at_s(rhythm, [LOOKS["unreadable"]]) is None
+    loads = seen([rank(n, DATA, ran=False, cpu=0.0) for n in range(4)])
+    rhythm, why_not = conclude(silent_from_zero(1.0), 56.0, [loads])
+    assert why_not.startswith("the stacks show evaluation") and counts_at_s(rhythm, [loads]) == hang.deadline_s(rhythm)
 
 
 def test_a_step_that_is_logged_ends_the_wait() -> None:
@@ -122,11 +141,11 @@ WAITS = [rank(n, ALL_REDUCE, ran=False, cpu=0.0, world=4) for n in range(3)]
 
 def test_a_rank_that_works_alone_behind_the_others_end_has_an_hour_and_one_that_waits_for_them_has_not() -> None:
     rows = {   # (is it proof at once, seconds that it must last)
-        "no rank has ended, so one is missing": (beside(EndedRanks.NONE, ALONE), (True, 0.0)),
+        "no rank has ended, so one is missing": (beside(EndedRanks.NONE, ALONE), (True, hang.HOLD_S)),
         "the others are done": (beside(EndedRanks.WELL, ALONE), (False, hang.HOLD_MOST_S)),
         "one has failed, and this one does not need it": (beside(EndedRanks.BADLY, ALONE), (False, hang.HOLD_MOST_S)),
-        "one is done, and the others wait in a collective": (beside(EndedRanks.WELL, WAITS), (False, 0.0)),
-        "one has failed, and the others wait in a collective": (beside(EndedRanks.BADLY, WAITS), (True, 0.0)),
+        "one is done, and the others wait in a collective": (beside(EndedRanks.WELL, WAITS), (False, hang.HOLD_S)),
+        "one has failed, and the others wait in a collective": (beside(EndedRanks.BADLY, WAITS), (True, hang.HOLD_S)),
     }
     for name, (look, wanted) in rows.items():
         weighed = weigh([look, look])

@@ -189,3 +189,9 @@ def test_a_time_a_step_is_read_in_its_own_unit(line: str, step_s: float) -> None
 ], ids=["PyTorch's own hook", "caught, perhaps", "a warning", "a step"])
 def test_an_exception_that_nobody_caught_is_told_by_pytorchs_prefix(line: bytes, has_raised: bool) -> None:
     assert listen(b"step 4 loss 2.1\n" + line).has_raised is has_raised
+
+
+def test_the_steps_that_a_piece_of_the_log_names_are_counted_once_each() -> None:
+    ranks = b"".join(b"[rank%d]: step %d loss 0.5\n" % (rank, step) for step in range(7, 12) for rank in range(4))
+    assert (listen(ranks).step, listen(ranks).named) == (11, 5)
+    assert listen(b"step 7 loss 0.5\n").named == 1

@@ -33,6 +33,7 @@ _COMPILE = re.compile(r"torch/_inductor/(?:compile_fx|async_compile|codegen|grap
 # FileBaton.wait sleeps while the lock file exists; a process that is killed while it builds leaves it behind (seen:
 # torch_extensions of DeepSpeed, 2026-11-22).
 _LOCK = re.compile(r"torch/utils/file_baton\.py|(?:^|/)filelock/")
+BACKWARD = "backward"          # `what` of a collective that is inside of a backward pass
 _INSIDE = ("wait", "synchronize", "wrapper")   # on the way into a collective, not which one
 
 
@@ -41,6 +42,14 @@ class Activity(NamedTuple):
 
     kind: str
     what: str
+
+
+def is_in_backward(stack: Stack) -> bool:
+    """Whether Python waits for the autograd engine; before PyTorch 2.3 in torch/autograd/__init__.py."""
+    if not stack:
+        return False
+    name, file = split_frame(stack[0])
+    return name == "_engine_run_backward" or (file == "torch/autograd/__init__.py" and name in ("backward", "grad"))
 
 
 def classify(stack: Stack) -> Activity:

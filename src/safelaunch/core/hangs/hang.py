@@ -36,6 +36,7 @@ WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they te
 QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
 GROWTHS = 100           # pieces of log after which such a silence is known
 HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
+NAMED_S = 100.0         # ... where all wait for a rank that is named, and nothing takes its time (core.hangs.named)
 HOLD_FILES_S = 900.0    # a rank asleep in a file's call: Lustre's recovery_time_hard (mount.lustre(8), default)
 HOLD_MOST_S = 3600.0
 LOOK_MOST_S = 3600.0    # between two looks at one silence
@@ -144,7 +145,7 @@ def update(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
-    steps = rhythm.steps + is_step
+    steps = rhythm.steps + (talk.named if is_step else 0)   # of short ones a read brings many
     return replace(
         rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=check_by_s, is_guess=False,
         raised_s=math.inf if is_step else rhythm.raised_s,
@@ -269,17 +270,26 @@ def check_by(rhythm: Rhythm, at_s: float) -> Rhythm:
     return replace(rhythm, check_by_s=min(rhythm.check_by_s, at_s))
 
 
-def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
+def check_before(rhythm: Rhythm, now_s: float, end_s: float) -> Rhythm:
+    """With no check planned behind `end_s`, if one is possible before: what it finds is the last word on this job."""
+    return check_by(rhythm, end_s) if now_s + NOTICE_S < end_s else rhythm
+
+
+def hold_s(rhythm: Rhythm, now_s: float, least_s: float = HOLD_S) -> float:
     """Seconds until a silence that may pass counts as a hang; they start again with each sign of life.
 
     A step may take three times as long as others, a checkpoint on a busy filesystem twice as long as the longest.
+    `least_s`: what the evidence asks for. Less than HOLD_S only in a plain step, as what a phase waits for may show on
+    no stack.
     """
     longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
-    least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
-    least_s = max(at_least_s, min(least_s, HOLD_MOST_S))   # a log that comes in blocks of hours tells nothing of steps
-    after_life_s = rhythm.alive_s + max(HOLD_S, at_least_s) if rhythm.alive_s else 0.0
+    if rhythm.phase not in (STEP, WARM_UP) or rhythm.is_guess:
+        least_s = max(HOLD_S, least_s)
+    silence_s = max(least_s, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
+    silence_s = min(silence_s, HOLD_MOST_S)   # a log that comes in blocks of hours tells nothing of steps
+    after_life_s = rhythm.alive_s + max(HOLD_S, least_s) if rhythm.alive_s else 0.0
     after_raised_s = rhythm.raised_s + HOLD_S if rhythm.raised_s < math.inf else 0.0
-    return max(rhythm.since_s + least_s, after_life_s, after_raised_s) - now_s
+    return max(rhythm.since_s + silence_s, after_life_s, after_raised_s) - now_s
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:

@@ -5,7 +5,7 @@ checkpoint all others wait in a barrier. Signs of life are: a stack that moves, 
 touched, a compiler or data loaders that compute. Without a sign of life, only what cannot pass is proof at once. That
 is a process that has ended or is stopped, a node that does not answer, or ranks in different collectives. A rank that
 waits for a file, its data or the network looks the same a second before it goes on. So that must last (hang.hold_s),
-over all checks and a third, longer one.
+over all checks and a third, longer one. How long is told by what the ranks are at (core.hangs.named), not by the clock.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import NamedTuple
 
 from safelaunch.core.hangs import activity, hang
 from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.loading import waits_for_file
+from safelaunch.core.hangs.named import is_named_for_sure
 from safelaunch.core.hangs.ranks import Life, NodeReport, ObservedRank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
 from safelaunch.core.hangs.sleepers import Asleep, find_asleep, slept_on, verdict_on_sleepers
-from safelaunch.core.hangs.stacks import MOVING, RankGroup, normalise, split_frame
+from safelaunch.core.hangs.stacks import MOVING, STUCK, RankGroup, normalise, split_frame
 from safelaunch.core.progress import lines
 
 
@@ -37,6 +39,7 @@ FAULTS = Least(1000, 20)         # pages: 4 MB of memory touched anew
 BELOW_S = Least(0.5, 0.05)       # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
 BETWEEN_LOOKS_S = 10.0   # two looks that must agree before anything is ended are so far apart
 LAST_LOOK_S = 40.0       # a loop stands at one line nine times of ten: the third look takes 40 samples, a second apart
+NAMED_LOOK_S = 20.0      # ... and 20 of ranks of which none runs but to ask for the one that is named
 OFTEN_S = hang.HOLD_S / 3   # after somebody was seen to work: three looks that see nobody, before that counts
 ALL_LOOKS_S = 65.0       # all three, with what the helper steps take to start
 _NOT_A_HANG = "no hang so far"
@@ -61,7 +64,7 @@ class Weighed(NamedTuple):
     phase: str = ""
     is_sure: bool = True
     is_alive: bool = False
-    least_s: float = 0.0
+    least_s: float = hang.HOLD_S
 
 
 class EndedRanks(Enum):
@@ -90,7 +93,8 @@ def weigh(looks: Sequence[Examination]) -> Weighed:
     if not weighed.is_proof or ended is EndedRanks.NONE or kind in ("process", "gpu"):
         return weighed
     if kind in ("deadlock", "network"):
-        return weighed._replace(is_sure=weighed.is_sure or ended is EndedRanks.BADLY)
+        return weighed._replace(is_sure=weighed.is_sure or ended is EndedRanks.BADLY,
+                                least_s=max(hang.HOLD_S, weighed.least_s))
     return weighed._replace(is_sure=False, least_s=hang.HOLD_MOST_S)
 
 
@@ -103,8 +107,9 @@ def _weigh(looks: Sequence[Examination]) -> Weighed:
                        is_alive=True)
     asleep = _sleeps_among_moving(looks)
     if asleep is not None and not signs_of_life(looks, but_cpu=True):
-        return Weighed(True, verdict_on_sleepers(asleep).summary, phase, is_sure=False,
-                       least_s=hang.HOLD_MOST_S if asleep.is_busy else 0.0)
+        told = verdict_on_sleepers(asleep)
+        return Weighed(True, told.summary, phase, is_sure=False,
+                       least_s=hang.HOLD_MOST_S if asleep.is_busy else _least_s(looks, told, phase))
     if not found.witnesses or found.kind == "moving":
         is_alive = found.kind == "moving" and _asleep(looks) is None   # else the next check tells
         return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=is_alive)
@@ -114,8 +119,29 @@ def _weigh(looks: Sequence[Examination]) -> Weighed:
     if alive:
         return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase, is_alive=True)
     cannot_pass = bool(found.odd) and found.kind == "deadlock" and _is_split(looks[-1].groups)
+    if phase == lines.DATA and _waits_alone_for_data(looks[-1]):
+        phase = ""   # slow data keeps all waiting; this one must last no longer than other waits
     return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses),
-                   least_s=hang.HOLD_FILES_S if found.kind == "storage" else 0.0)
+                   least_s=_least_s(looks, found, phase))
+
+
+def _least_s(looks: Sequence[Examination], found: HangVerdict, phase: str) -> float:
+    """How long a silence must last for this verdict: by what the ranks are at."""
+    odd = {(one.node, one.pid) for one in found.odd}
+    if found.kind == "storage" or (found.kind == "data_loading" and any(
+            waits_for_file(rank) for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in odd)):
+        return hang.HOLD_FILES_S
+    is_named = found.kind == "deadlock" and not phase and is_named_for_sure(
+        [_ranks_of(look) for look in looks], found.odd)
+    return hang.NAMED_S if is_named else hang.HOLD_S
+
+
+def _waits_alone_for_data(look: Examination) -> bool:
+    """Whether one rank, or few of many, wait for their data loader, and all others stand and wait for them."""
+    ranks, few = _ranks_of(look), look.found.odd
+    others = sum(group.size for group in look.groups if group.kind == STUCK) - len(few)
+    return look.found.kind == "data_loading" and 0 < len(few) <= max(1, len(ranks) // 4) \
+        and others == len(ranks) - len(few)
 
 
 def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s: float = 0.0) -> tuple[Rhythm, str]:
@@ -137,12 +163,22 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
     left_s = hang.hold_s(rhythm, now_s, weighed.least_s)
     if not weighed.is_sure and left_s > more_s and not is_asked:
-        why_not = f"{weighed.why}: this may pass, and is called a hang if nothing changes for {left_s:.0f} s more"
-        return _before_it_counts(later, now_s, weighed.least_s), why_not
+        return _before_it_counts(later, now_s, weighed.least_s), f"{weighed.why}: this may pass"
     return rhythm, ""
 
 
-def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = 0.0) -> Rhythm:
+def counts_at_s(rhythm: Rhythm, looks: Sequence[Examination]) -> float | None:
+    """When a silence that may pass counts as a hang if nothing changes, by the rhythm after its checks, monotonic
+    seconds; None = they show a rank at work, or nothing.
+    """
+    weighed = weigh(looks)
+    if not weighed.is_proof:
+        return None
+    counts_s = hang.hold_s(rhythm, 0.0, weighed.least_s)
+    return max(counts_s, hang.deadline_s(rhythm)) if weighed.phase and rhythm.is_guess else counts_s
+
+
+def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = hang.HOLD_S) -> Rhythm:
     """With the next check early enough that the last one is complete when the silence counts.
 
     Seen: 18 s were left, and the next check came 136 s later.
@@ -155,7 +191,13 @@ def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = 0.0) -> Rhy
 
 def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Examination]) -> float:
     """Seconds until the last check of what may pass: it is not complete before the silence counts."""
-    return max(BETWEEN_LOOKS_S, hang.hold_s(rhythm, now_s, weigh(looks).least_s) - LAST_LOOK_S)
+    least_s, length_s = weigh(looks).least_s, last_look_s(looks)
+    return max(BETWEEN_LOOKS_S if length_s == LAST_LOOK_S else 0.0, hang.hold_s(rhythm, now_s, least_s) - length_s)
+
+
+def last_look_s(looks: Sequence[Examination]) -> float:
+    """How long the last check is, with a sample a second."""
+    return NAMED_LOOK_S if weigh(looks).least_s < hang.HOLD_S else LAST_LOOK_S
 
 
 def verdict_of(looks: Sequence[Examination]) -> HangVerdict:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity
+from safelaunch.core.hangs.activity import (
+    BACKWARD,
+    COLLECTIVE,
+    NOTHING,
+    RENDEZVOUS,
+    Activity,
+    classify,
+    is_in_backward,
+)
 from safelaunch.core.hangs.parallel import Sizes
-from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent
+from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent, Stack
 from safelaunch.core.hangs.stacks import GONE, STUCK, UNREADABLE, RankGroup, fold_numbers
 
 ENOUGH = 4       # ranks, of which one may be the one that keeps the others waiting
@@ -75,6 +83,15 @@ class Scene(NamedTuple):
     def what(self, group: RankGroup) -> Activity:
         """What a group is at."""
         return self.at[self.groups.index(group)]
+
+
+def activity_of(stack: Stack, ranks: Iterable[ObservedRank]) -> Activity:
+    """What ranks with this stack are at. A backward pass in which nothing runs is DistributedDataParallel's all-reduce,
+    of which no stack shows a frame: with gloo it waits inside of the engine.
+    """
+    if is_in_backward(stack) and all(rank.ran is False and not computes(rank) and not rank.gpu_util for rank in ranks):
+        return Activity(COLLECTIVE, BACKWARD)
+    return classify(stack)
 
 
 def main_wait(scene: Scene) -> RankGroup | None:

@@ -8,7 +8,7 @@ the samples, at several lines. One that sleeps has not run, at a line where no o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from safelaunch.core.hangs.activity import COMPILE, DATA, STORAGE, USER, classify
@@ -54,7 +54,7 @@ def find_asleep(ranks: Sequence[ObservedRank]) -> Asleep | None:
     chosen = {(rank.node, rank.pid) for rank in odd}
     rest = tuple(rank for rank in ranks if (rank.node, rank.pid) not in chosen)
     is_busy = any(_is_busy(rank) and not polls(rank, stacks) for rank in rest)
-    if is_busy and not all(map(_naps, odd)):
+    if is_busy and not all(map(naps, odd)):
         return None
     is_clear = len(odd) * 2 <= len(rest) and all(_observed_s(rank) >= LONG_S for rank in odd)
     if not is_clear and not all(_call_of(rank) in _NOBODY_WAKES for rank in odd):
@@ -92,9 +92,14 @@ def _stands_apart(rank: ObservedRank, known: set[Stack], stacks: _Stacks) -> boo
     return len(places) <= 1 and places.isdisjoint(known)
 
 
-def _naps(rank: ObservedRank) -> bool:
+def naps(rank: ObservedRank) -> bool:
     """Whether it is in a sleep of the program's own code, which neither a message nor a thread ends."""
     return bool(rank.samples) and _call_of(rank) in _NAPS and classify(rank.samples[-1]).kind == USER
+
+
+def rests(rank: ObservedRank) -> bool:
+    """Whether a sleep was its call in this check: of a loop that polls, or one that lasts."""
+    return _call_of(rank) in _NAPS
 
 
 def verdict_on_naps(ranks: Sequence[ObservedRank]) -> HangVerdict | None:
@@ -105,7 +110,7 @@ def verdict_on_naps(ranks: Sequence[ObservedRank]) -> HangVerdict | None:
     """
     if not ranks or any(rank.is_gone or rank.is_stopped or rank.ran is not False or not rank.samples for rank in ranks):
         return None
-    odd = [rank for rank in ranks if _naps(rank)]
+    odd = [rank for rank in ranks if naps(rank)]
     rest = [rank for rank in ranks if _call_of(rank) not in (*_NAPS, "")]
     if not odd or len(odd) * 2 > len(ranks) or len(odd) + len(rest) < len(ranks):
         return None
@@ -119,7 +124,12 @@ def verdict_on_naps(ranks: Sequence[ObservedRank]) -> HangVerdict | None:
 def slept_on(found: Asleep, earlier: Sequence[ObservedRank]) -> bool:
     """Whether the sleeping ranks have not run since an earlier check of the same processes either."""
     before = {(rank.node, rank.pid): rank for rank in earlier}
-    return all(_switches(before.get((rank.node, rank.pid))) == _switches(rank) is not None for rank in found.odd)
+    return all(has_slept_since(rank, before.get((rank.node, rank.pid))) for rank in found.odd)
+
+
+def has_slept_since(rank: ObservedRank, earlier: ObservedRank | None) -> bool:
+    """Whether its main thread has not run since an earlier check of the same process."""
+    return _switches(earlier) == _switches(rank) is not None
 
 
 def _switches(rank: ObservedRank | None) -> float | None:
@@ -129,17 +139,23 @@ def _switches(rank: ObservedRank | None) -> float | None:
 def polls(rank: ObservedRank, stacks: _Stacks) -> bool:
     """Whether it runs in one loop that checks for a file or flag, by its samples."""
     seen = [stacks.normal(sample) for sample in rank.samples]
+    return len(seen) > 2 and is_in_one_loop(seen) and any(is_look(stack[0]) for stack in seen)
+
+
+def is_in_one_loop(seen: Iterable[Stack]) -> bool:
+    """Whether all these normalised stacks are in one loop of one function, or in what that calls to look."""
     loops = {_loop(stack) for stack in seen}
-    return len(seen) > 2 and len(loops) == 1 and () not in loops and any(_is_look(stack[0]) for stack in seen)
+    return len(loops) == 1 and () not in loops
 
 
 def _loop(stack: Stack) -> Stack:
     """The stack from the function with the loop on, without the line at which that is."""
-    start = next((at for at, frame in enumerate(stack) if not _is_look(frame) and not _is_nameless(frame)), None)
+    start = next((at for at, frame in enumerate(stack) if not is_look(frame) and not _is_nameless(frame)), None)
     return () if start is None else (" ".join(split_frame(stack[start])), *stack[start + 1:])
 
 
-def _is_look(frame: str) -> bool:
+def is_look(frame: str) -> bool:
+    """Whether Python's own modules check for a file or a flag here."""
     return split_frame(frame)[1] in _LOOKS_FOR
 
 
@@ -180,7 +196,7 @@ def _where(rank: ObservedRank) -> str:
 def _place(stack: Stack) -> str:
     """The innermost frame of the program's own, with its line."""
     frames = normalise(stack)
-    return next((frame for frame in frames if not _is_look(frame) and not _is_nameless(frame)
+    return next((frame for frame in frames if not is_look(frame) and not _is_nameless(frame)
                  and not is_plumbing(frame)), frames[0] if frames else "")
 
 

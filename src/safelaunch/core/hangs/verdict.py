@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE, classify
+from safelaunch.core.hangs.activity import BACKWARD, COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE
+from safelaunch.core.hangs.loading import ranks_at_data
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import (
     HangVerdict,
     Odd,
     Scene,
+    activity_of,
     behind_in_flight,
     computes,
     is_asleep,
@@ -55,7 +57,7 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
     sizes = sizes or sizes_of_command(told)
     found = fold(ranks) if groups is None else groups
     scene = Scene(found, tuple(reports), tuple(silent), sizes,
-                  {number: classify(group.stack) for number, group in enumerate(found)},
+                  {number: activity_of(group.stack, group.ranks) for number, group in enumerate(found)},
                   () if has_ended else missing_ranks(ranks))
     draft = next(draft for row in _ROWS for draft in [row(scene)] if draft is not None)
     return HangVerdict(draft.kind, draft.summary, draft.confidence, draft.odd[:MOST_ODD], draft.suspects,
@@ -200,21 +202,6 @@ def _moving(scene: Scene) -> HangVerdict | None:
     return HangVerdict("moving", f"{moving} of {readable} ranks move: this is no hang, or not yet", 0.7)
 
 
-def _data(scene: Scene) -> HangVerdict | None:
-    loading = [group for group in scene.of(DATA) if group.kind == STUCK]
-    if not loading:
-        return None
-    ranks = [rank for group in loading for rank in group.ranks]
-    others = sum(group.size for group in scene.of(COLLECTIVE, GPU) if group.kind == STUCK)
-    odd = tuple(odd_one(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
-    nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
-    verb, them = ("waits", "it") if len(ranks) == 1 else ("wait", "them")
-    what = f"while {others} wait for {them} in a collective" if others else "and nobody waits for others"
-    is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports)
-    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
-                       0.85 if others else 0.7, odd, nodes if is_one_node else ())
-
-
 def _deadlock(scene: Scene) -> HangVerdict | None:
     """One part of the ranks waits in a collective that another part is not in. Seen: broadcast at evaluation."""
     groups = odd_groups(scene)
@@ -222,6 +209,8 @@ def _deadlock(scene: Scene) -> HangVerdict | None:
         return None
     most = main_wait(scene)
     assert most is not None
+    if scene.what(most).what == BACKWARD and (apart := verdict_on_naps(scene.ranks)) is not None:
+        return apart   # it names the sleeping rank's line
     odd = [odd_one(rank, _why_odd(scene, group)) for group in groups for rank in group.ranks]
     odd = _odd_of_groups(scene, odd)
     pids = {(one.node, one.pid) for one in odd}
@@ -316,7 +305,7 @@ def _standing(ranks: Sequence[ObservedRank]) -> str:
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
-    _storage, _gpu, _process, _lock, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
+    _storage, _gpu, _process, _lock, _asleep, _moving, ranks_at_data, _silent, _deadlock, _network, _unknown)
 
 
 # --- what the rows share --------------------------------------------------------------------------------------------
@@ -390,11 +379,3 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
 def _file_of(rank: ObservedRank) -> str:
     place = rank.stuck_in or rank.main
     return f" ({place.path})" if place is not None and place.path else ""
-
-
-def _worker_of(rank: ObservedRank) -> str:
-    asleep = next((place for place in rank.below if place.state in "DTZ"), None)
-    if asleep is None:
-        return "" if rank.below else ", and has no worker process left"
-    return f", whose worker {asleep.pid} is in state {asleep.state}{f' in {asleep.call}()' if asleep.call else ''}" \
-           f"{f' on {asleep.mount}' if asleep.mount else ''}"

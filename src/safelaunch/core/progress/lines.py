@@ -49,13 +49,14 @@ class Talk(NamedTuple):
     """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
 
     `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.
-    `has_raised`: an exception has ended a rank of PyTorch.
+    `has_raised`: an exception has ended a rank of PyTorch. `named`: how many steps it names, as far as they are read.
     """
 
     step: int | None = None
     signs: tuple[str, ...] = ()
     mark: str = ""
     has_raised: bool = False
+    named: int = 1
 
 
 def listen(chunk: bytes, pattern: str = "auto") -> Talk:
@@ -67,7 +68,8 @@ def listen(chunk: bytes, pattern: str = "auto") -> Talk:
         epochs = _EPOCH.findall(chunk)
         mark = f"epoch {epochs[-1].decode()}" if epochs else ""
     has_raised = b"]: Traceback" in chunk and _RAISED.search(chunk) is not None
-    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark, has_raised)
+    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark, has_raised,
+                len({named.step for named in steps}) or 1)
 
 
 def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.proof import Examination, conclude
+from safelaunch.core.hangs.proof import ALL_LOOKS_S, Examination, conclude, counts_at_s
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.plan import HangPlan
 from safelaunch.core.progress.lines import Talk
@@ -24,6 +24,7 @@ class HangWatch:
         self._followed_s = now_s        # when its log was last read
         self._checked: tuple[float, Examination] | None = None    # since when it was silent; what the check showed
         self._failed = 0                # ranks of it that have ended badly beside others
+        self.counts_s: float | None = None    # when the present silence counts as a hang, if nothing changes
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, and the verdict of two witnesses
 
     @property
@@ -67,7 +68,12 @@ class HangWatch:
     def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
         """Why these checks show no hang; "" where they do."""
         self._rhythm, why_not = conclude(self.rhythm, now_s, looks, more_s)
+        self.counts_s = counts_at_s(self.rhythm, looks)
         return why_not
+
+    def job_ends(self, now_s: float, end_s: float) -> None:
+        """Slurm ends the job then: the next check is complete before."""
+        self._rhythm = hang.check_before(self.rhythm, now_s, end_s - ALL_LOOKS_S)
 
     def hangs(self, number: int, found: HangVerdict) -> None:
         """Both witnesses say so."""
