@@ -25,17 +25,25 @@ def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
     count = plan.allocated_nodes
     nodes = "local0" if count == 1 else f"local[0-{count - 1}]"
     kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
-    descriptor = os.open(run_dir / "job.out",
+    process = _start(run_dir, "job.out", {**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0",
+                                          "SAFELAUNCH_LOCAL": "1"}, cwd, ["bash", "-c", _START])
+    return str(process.pid)
+
+
+def start_here(run_dir: Path, job: str, env: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
+    """The job script of a run in the job of this shell, detached from its terminal. Raises OSError."""
+    return _start(run_dir, f"slurm-{job}.out", env, cwd, ["bash"])
+
+
+def _start(run_dir: Path, output: str, env: Mapping[str, str], cwd: str, shell: list[str]) -> subprocess.Popen[bytes]:
+    descriptor = os.open(run_dir / output,
                          os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
     try:
         modes.open_to_group(descriptor, run_dir)
-        process = subprocess.Popen(
-            ["bash", "-c", _START, str(run_dir / "job.sbatch")],
-            env={**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0", "SAFELAUNCH_LOCAL": "1"},
-            cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
+        return subprocess.Popen([*shell, str(run_dir / "job.sbatch")], env=env, cwd=cwd, stdin=subprocess.DEVNULL,
+                                stdout=descriptor, stderr=descriptor, start_new_session=True)
     finally:
         os.close(descriptor)
-    return str(process.pid)
 
 
 def is_alive(run_dir: Path, job: str) -> bool:

@@ -37,7 +37,7 @@ def secure_next(lead: Leader) -> None:
         return
     if passing.waits_for_others(lead.plan, lead.state):
         lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
-    match passing.secure(lead.plan, lead.state, is_local=lead.job.is_local):
+    match passing.secure(lead.plan, lead.state):
         case Secure.NOTE_WAY:
             choose(lead, lead.plan.restart.via, "restart.via says so")
         case Secure.QUEUE:

@@ -23,6 +23,7 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import Adopt, AfterAdopting, ThisJob
 from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
+from safelaunch.core.via import HERE
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
 from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
@@ -87,7 +88,7 @@ def boot(lead: Leader) -> None:
         lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
-    if lead.took_over is not None:
+    if lead.took_over is not None or lead.plan.cluster == HERE:
         lead.tasks.begin(Work.WATCH_LIMIT, observe.watch_limit(lead))
     _note_taken(lead)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
