@@ -38,7 +38,7 @@ def test_it_restarts_from_its_checkpoint_in_the_foreground_and_queues_no_job(
                             "--steps 40 --step-time 0.02 --save-every 10 --die-at 25 --die-rank 1")
 
     assert last == ["exit 0", "mine|RUNNING"], said   # no next job, and the shell's job has its name again
-    assert "not used: slurm.ntasks_per_node, slurm.time" in said and "no next job goes on behind it" in said
+    assert "not used: slurm.time\n" in said and "no next job goes on behind it" in said
     assert "step 40 loss" in said and re.search(r"attempt 1 failed after .* from step 20", said), said
 
 

@@ -22,6 +22,7 @@ from safelaunch.errors import ParseError, UsageError
 from safelaunch.views import controls, runs, talk
 from safelaunch.views.talk import Say
 
+USED = frozenset(("nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"))   # of `slurm`, for the attempt's srun
 LOG_ENDS_S = 10.0   # for the log's last lines, behind the end of the script
 
 
@@ -55,7 +56,7 @@ def nodes_of(env: Mapping[str, str]) -> tuple[str, ...]:
 
 def tell_limits(config: Mapping[str, Any], say: Say) -> None:
     """What differs from a job of its own."""
-    ignored = sorted(set(config["slurm"]) - {"nodes"})
+    ignored = sorted(set(config["slurm"]) - USED)
     say("here: the run ends with this job: no next job goes on behind it, and no second supervisor watches the first")
     if ignored:
         say(f"here: this job is as it was asked for; not used: {', '.join(f'slurm.{name}' for name in ignored)}")
