@@ -22,7 +22,7 @@ from safelaunch.errors import ParseError, UsageError
 from safelaunch.views import controls, runs, talk
 from safelaunch.views.talk import Say
 
-USED = frozenset(("nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"))   # of `slurm`, for the attempt's srun
+USED = frozenset(("nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"))   # of `slurm`, for the attempt's srun
 LOG_ENDS_S = 10.0   # for the log's last lines, behind the end of the script
 
 
