@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
     "metrics": ("safelaunch.commands.metrics", "Print the figures of runs for Prometheus"),
+    "save": ("safelaunch.commands.save", "Ask a training to save now and go on"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),

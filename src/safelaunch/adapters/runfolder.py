@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from safelaunch.core.state import State
 
 FOLLOWED = "followed"   # another run waits for this one's end
-REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
+SAVE = "save"   # the training takes it, by removing the file (views.saving)
+REQUESTS = (*STOPS, "hold", "release", "extend", SAVE, FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 
 

@@ -77,8 +77,8 @@ def command(
 
         return train(submitted.run, not as_json, _say)
     if "SLURM_JOB_ID" in os.environ and submitted.run.plan.cluster == "slurm":
-        _say(f"  this shell is inside of job {os.environ['SLURM_JOB_ID']}, and the run gets another; to train in this one: "
-             f"safelaunch submit --here {file}")
+        _say(f"  this shell is inside of job {os.environ['SLURM_JOB_ID']}, and the run gets another. To train in this "
+             f"one: safelaunch submit --here {file}")
     if wait_for_end:
         from safelaunch.api import RunHandle
         from safelaunch.commands import wait

@@ -100,6 +100,7 @@ class KillSwitch(NamedTuple):
     grace_s: float
     group: str | None
     signal: str
+    save_signal: str | None = None   # by which it saves and goes on
 
 
 class PreservePlan(NamedTuple):
@@ -264,7 +265,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         restart=_restart(config["restart"]),
         kill_switch=KillSwitch(
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],
-            config["kill_switch"]["signal"],
+            config["kill_switch"]["signal"], config["kill_switch"].get("save_signal"),
         ),
         preserve=PreservePlan(
             config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],

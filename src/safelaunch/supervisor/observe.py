@@ -26,6 +26,7 @@ from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import (
+    asking,
     hangs,
     listening,
     lostnodes,
@@ -200,6 +201,9 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
         if request.name not in before:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+            save = lead.plan.kill_switch.save_signal
+            if request.name == runfolder.SAVE and save is not None and lead.live is not None and lead.live.may_hang:
+                lead.tasks.begin(Work.ASK_TO_SAVE, asking.ask_to_save(lead, save))
     return True
 
 

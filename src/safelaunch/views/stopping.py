@@ -119,7 +119,7 @@ def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> s
     grace_s = run.plan.kill_switch.grace_s
     if name == "checkpoint":
         return (f"{first}{run.plan.name} ends as soon as its next checkpoint is complete, at the latest at "
-                f"{talk.moment(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks for one, where it is handled). "
+                f"{talk.moment(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks for one, where handled). "
                 f"Nothing is restarted. To wait longer: safelaunch stop --checkpoint --within 2h {run.dir}; to end it "
                 f"sooner: safelaunch stop {run.dir}")
     if run.plan.resume.dir is not None:

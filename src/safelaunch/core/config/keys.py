@@ -283,6 +283,9 @@ KEYS: dict[str, Key] = {
         "The Unix group whose members may end the run and read its folder; by default only you.",
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
+    "kill_switch.save_signal": Key(
+        SignalName(), None, "The signal by which it saves and goes on (`safelaunch save`), if it handles one."
+    ),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
     "preserve_site.when": Key(
         TextLines(("unknown", "hang"), all_words=_categories), ("unknown", "hang"), "The causes to keep them for."
