@@ -7,8 +7,6 @@ next job, no standby, and Slurm's warning before the time limit, for which the s
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,12 +67,11 @@ def train(run: Run, shows_log: bool, say: Say) -> int:
     job, before = os.environ["SLURM_JOB_ID"], os.environ.get("SLURM_JOB_NAME", "")
     _rename(job, run.plan.job_name, say)   # by it `status`, `stop` and `top` know the run's jobs
     script = local.start_here(run.dir, job, os.environ, str(run.meta["cwd"]))
-    log = subprocess.Popen([sys.executable, "-m", "safelaunch", "logs", "-f", str(run.dir)],
-                           start_new_session=True) if shows_log else None
+    log = local.follow_log(run.dir) if shows_log else None
     try:
         code = _wait(run, script, say)
         if log is not None:
-            _end(log)
+            local.wait(log, LOG_ENDS_S)   # in vain where the run has no end: its supervisor could not write one
     finally:
         if log is not None and log.poll() is None:
             log.terminate()
@@ -85,7 +82,7 @@ def train(run: Run, shows_log: bool, say: Say) -> int:
     return code if ended is None else ended.exit_code
 
 
-def _wait(run: Run, script: subprocess.Popen[bytes], say: Say) -> int:
+def _wait(run: Run, script: local.Started, say: Say) -> int:
     asked = iter(("kill", "kill-now"))
     while True:
         try:
@@ -95,13 +92,6 @@ def _wait(run: Run, script: subprocess.Popen[bytes], say: Say) -> int:
             controls.touch(run.dir / "control" / name)
             say(f"{run.plan.name} is asked to save and end. Ctrl-C again kills it" if name == "kill" else
                 f"{run.plan.name} is killed")
-
-
-def _end(log: subprocess.Popen[bytes]) -> None:
-    try:
-        log.wait(LOG_ENDS_S)
-    except subprocess.TimeoutExpired:   # the run has no end: its supervisor could not write one
-        return
 
 
 def _rename(job: str, name: str, say: Say) -> None:
