@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
     "metrics": ("safelaunch.commands.metrics", "Print the figures of runs for Prometheus"),
     "save": ("safelaunch.commands.save", "Ask a training to save now and go on"),
+    "restart": ("safelaunch.commands.restart", "Start the next attempt now, after an edit or instead of a pause"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),

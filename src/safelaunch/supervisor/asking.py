@@ -41,7 +41,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
     process gets the signal twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
-    before = find_newest(lead) if row in ("kill", "checkpoint", "slow_restart") else None
+    before = find_newest(lead) if row in ("kill", "checkpoint", "restart", "slow_restart") else None
     reached: list[str] = []
     said: tuple[int | None, int] | None = None
     for again in range(MOST_ASKED):

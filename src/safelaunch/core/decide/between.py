@@ -176,7 +176,7 @@ def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
     A node that was found dead and is excluded is no reason to wait: its failures are not counted.
     """
     last, failures = state.attempt, state.failures_without_progress
-    if last is None or last.ended_t is None:
+    if last is None or last.ended_t is None or state.restart is not None:   # a person wants it now
         return None
     if last.not_before is not None and seen.now < last.not_before < seen.now + MAX_PAUSE_S:
         return Wait(last.not_before, f"Slurm could not start attempt {last.number}, or ended it")

@@ -1,0 +1,38 @@
+"""`safelaunch restart` on the local cluster: after an edit of the code, and instead of a pause."""
+
+from __future__ import annotations
+
+import json
+
+from tests.localruns import SubmitLocal
+
+
+def test_a_running_attempt_saves_and_the_next_one_goes_on_from_there_at_no_cost(submit_local: SubmitLocal) -> None:
+    run = submit_local("--steps 100000 --step-time 0.02 --save-every 1000000 --handle-usr2")
+    run.wait_step(3)
+
+    done = run.type("restart", "--json", str(run.run_dir))
+
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["seen"], told["attempt"]) == (0, True, 1), done.stderr
+    run.wait_for(lambda: len(run.state().attempts) == 2, 60, "no second attempt")
+    state = run.state()
+    assert (state.attempts[0].ended, state.restarts, state.restart) == ("interrupted", 0, None), run.story()
+    assert (state.attempts[1].resume_step or 0) >= 3, run.story()
+    run.type("stop", "--now", str(run.run_dir))
+    run.wait_end()
+    assert len(run.state().attempts) == 2, run.story()   # one touch, one attempt
+
+
+def test_a_pause_between_attempts_ends(submit_local: SubmitLocal) -> None:
+    run = submit_local("", "command=exit 7", "restart.backoff=1h", "resume.by=training", "resume.args=",
+                       "restart.policy={unknown: wait}", "restart.max_without_progress=9")
+    run.wait_for(lambda: run.state().pause_until is not None, 60, "no pause")
+
+    done = run.type("restart", str(run.run_dir))
+
+    assert done.returncode == 0 and "starts without a pause" in done.stderr, done.stderr
+    count = len(run.state().attempts)
+    run.wait_for(lambda: len(run.state().attempts) > 1, 60, f"no attempt after {count}")
+    run.type("stop", "--now", str(run.run_dir))
+    run.wait_end()
