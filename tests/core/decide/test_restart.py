@@ -11,7 +11,20 @@ from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.state import State
-from tests.core.decide.situations import ALIVE, BAD, CHECKPOINT, GOOD, KILL, NOW, PLAN, RUNNING, action, history, row, seen
+from tests.core.decide.situations import (
+    ALIVE,
+    BAD,
+    CHECKPOINT,
+    GOOD,
+    KILL,
+    NOW,
+    PLAN,
+    RUNNING,
+    action,
+    history,
+    row,
+    seen,
+)
 from tests.tables import each
 
 WANTS = Request("restart", "ada", NOW - 1)
@@ -53,7 +66,7 @@ def test_a_stop_overrules_it(request: Request) -> None:
     (replace(ASKED, heard=0, killed_t=NOW, exits=(BAD,)), AttemptEnd.INTERRUPTED),
     (replace(ASKED, heard=0, exits=ALL_WELL), AttemptEnd.COMPLETED),
     (replace(ASKED, heard=0, exits=(BAD,)), AttemptEnd.FAILED),
-], ids=["it saved and ended", "nobody knows who heard", "deaf, and ended", "deaf, and done by itself", "deaf, and crashed"])
+], ids=["it saved and ended", "nobody knows who heard", "deaf, and ended", "deaf, done by itself", "deaf, crashed"])
 def test_its_end_costs_nothing_unless_it_failed_by_itself(live: Live, how: AttemptEnd) -> None:
     assert ended.how_it_ended(live, seen(live)) == how
 
