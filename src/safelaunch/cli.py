@@ -45,6 +45,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),
     "extend": ("safelaunch.commands.extend", "Keep nodes for inspection for longer"),
     "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
+    "clean": ("safelaunch.commands.clean", "Delete old runs; shows a plan first"),
     "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and exit with its code"),
     "attach": ("safelaunch.commands.attach", "Watch a job that safelaunch did not submit"),
     "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
