@@ -44,6 +44,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),
     "extend": ("safelaunch.commands.extend", "Keep nodes for inspection for longer"),
+    "change": ("safelaunch.commands.change", "Give the later jobs of a run another time or partition"),
     "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
     "clean": ("safelaunch.commands.clean", "Delete old runs; shows a plan first"),
     "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and exit with its code"),
