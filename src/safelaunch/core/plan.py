@@ -66,6 +66,7 @@ class Resume(NamedTuple):
     pattern: str | None
     keep_trying: int = 2   # older checkpoints to fall back to
     by: str = "command"    # who loads it; `training`: it finds the newest one by itself
+    step: int | None = None   # from which the first attempt starts; None: from the newest
 
 
 class RestartPlan(NamedTuple):
@@ -298,7 +299,7 @@ def _launch(section: Mapping[str, Any]) -> LaunchPlan:
 
 def _resume(section: Mapping[str, Any]) -> Resume:
     return Resume(section["dir"], section["format"], section["args"] or "", section.get("pattern"),
-                  int(section.get("keep_trying", 2)), section.get("by", "command"))
+                  int(section.get("keep_trying", 2)), section.get("by", "command"), section.get("step"))
 
 
 def _restart(section: Mapping[str, Any]) -> RestartPlan:

@@ -155,6 +155,9 @@ KEYS: dict[str, Key] = {
         "Who loads the checkpoint. With command, ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH stands in command or setup. "
         "With training, the training finds its newest one in dir by itself, or a script reads those variables.",
     ),
+    "resume.step": Key(
+        Integer(0), None, "Start from the complete checkpoint of this step; later ones stay, and are not used."
+    ),
     "resume.shared": Key(
         Flag(), "false", "Whether another living run, or another point of the sweep, may have the same dir."
     ),
