@@ -5,6 +5,7 @@ tests/frameworks has the same for Transformers and Lightning, which `make test-f
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -160,6 +161,60 @@ def test_stop_with_checkpoint_reaches_a_training_by_the_signal_that_its_run_name
     assert (ended.how, ended.exit_code) == ("stopped", 12), run.story()
     assert len(list((tmp_path / "ckpt").iterdir())) == 1, run.story()
     assert run.events("attempt_ended")[0].data["exit_code"] == 0
+
+
+SAVES = """
+import pathlib, time
+from safelaunch.callbacks import RunSteps
+steps, step = RunSteps(lambda values: values), 1
+while not steps.done(step, 1 / step):
+    if steps.should_save:
+        pathlib.Path(f"ckpt/step_{step}.json").write_text("{}")
+    time.sleep(0.01)
+    step += 1
+"""
+DEAF = """
+import itertools, signal, time
+signal.signal(signal.SIGUSR2, lambda *_: exit(0))
+for step in itertools.count(1):
+    print(f"step {step} loss 1.0", flush=True)
+    time.sleep(0.05)
+"""
+SIGNALLED = """
+import itertools, pathlib, signal, time
+wants = []
+signal.signal(signal.SIGUSR1, lambda *_: wants.append(1))
+for step in itertools.count(1):
+    print(f"step {step} loss 1.0", flush=True)
+    if wants:
+        pathlib.Path(f"ckpt/step_{step}.json").write_text("{}")
+        wants.clear()
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(("text", "outcome", "code"), [
+    (SAVES, "saved", 0), (SIGNALLED, "saved", 0), (DEAF, "unheard", 124),
+], ids=["by the callback", "by a signal", "nobody listens"])
+def test_save_returns_with_the_new_checkpoint_and_the_training_goes_on(
+    text: str, outcome: str, code: int, submit_local: SubmitLocal, tmp_path: Path
+) -> None:
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "steps.py").write_text(text)
+    run = submit_local("", f"command={sys.executable} -u steps.py", "kill_switch.save_signal=SIGUSR1", "resume.args=",
+                       "resume.by=training", "resume.format=pattern", "resume.pattern=step_{step}.json")
+    run.wait_for(lambda: "step 1 " in run.log(1), 60, "it told no step")
+
+    done = run.type("save", "--json", "--within", "30s" if code == 0 else "5s", str(run.run_dir))
+
+    told = json.loads(done.stdout)
+    assert (told["outcome"], done.returncode) == (outcome, code), done.stdout + done.stderr
+    assert [path.name for path in (tmp_path / "ckpt").iterdir()] == (
+        [f"step_{told['step']}.json"] if code == 0 else [])
+    assert not (run.run_dir / "control" / "save").exists()
+    assert run.state().attempts[-1].ended is None and len(run.state().attempts) == 1, run.story()
+    run.type("stop", "--now", str(run.run_dir))
+    run.wait_end()
 
 
 LOOP = """

@@ -142,7 +142,7 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
         if FILES[name] != "umask":
             assert f"{stat.S_IMODE(path.stat().st_mode):04o}" == FILES[name], relative
     theirs = {name for name in FILES if name.startswith(("control/", "attempts/<n>/stacks/", "attempts/<n>/system/"))}
-    rare = {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json",
+    rare = {"later-jobs.json", "slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json",
             "attempts/<n>/checks-after.json"}   # needs a spare that takes the place of a suspect
     assert seen >= set(FILES) - theirs - rare
     ends = promtext.parse((run.run_dir / "metrics.prom").read_text())["safelaunch_run_state"]

@@ -143,7 +143,8 @@ def test_a_running_run_is_asked_and_its_grace_is_told(
     assert run(["stop"]) == 0
     assert control(bloom) == ["kill"] and not called.exists()
     said = capsys.readouterr().err
-    assert "has 15 min to save" in said and "SIGUSR2" in said and "Nothing is restarted" in said
+    assert "is asked to save and end, and has 15 min for that" in said and "no handler for SIGUSR2" in said
+    assert "Nothing is restarted" in said
 
 
 QUEUED = f"echo '13|PENDING|{ME}|bloom.1a2b3c4d|JobHeldUser|'"

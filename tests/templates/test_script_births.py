@@ -67,7 +67,7 @@ def supervise(tmp_path: Path) -> Supervise:
         script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{LIBRARY}')", 1)
         (tmp_path / "job.sbatch").write_text(script)
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SLURMD_NODENAME": "n0",
-               "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local", **(env or {})}
+               "SLURM_JOB_ID": "0", "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local", **(env or {})}
         (tmp_path / "local").mkdir(exist_ok=True)
         done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], env=env, cwd=tmp_path, capture_output=True,
                               text=True, timeout=400)

@@ -21,7 +21,8 @@ def test_a_job_on_another_cluster_than_the_runs_starts_nothing(
     (tmp_path / "job.sbatch").write_text(script)
     (tmp_path / "srun").write_text(f"#!/bin/bash\ntouch {tmp_path}/trained\n")
     (tmp_path / "srun").chmod(0o755)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SAFELAUNCH_LOCAL_DIR": str(tmp_path), "SLURMD_NODENAME": "n0"}
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SAFELAUNCH_LOCAL_DIR": str(tmp_path), "SLURMD_NODENAME": "n0",
+           "SLURM_JOB_ID": "77"}
 
     done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], cwd=tmp_path, capture_output=True, text=True,
                           timeout=60, env=env | ({} if here is None else {"SLURM_CLUSTER_NAME": here}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from safelaunch.adapters import modes
 from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
 
+Started = subprocess.Popen[bytes]
 _START = 'export SLURM_JOB_ID=$$; exec bash "$0"'   # the job's id is the process id of its batch shell
 
 
@@ -25,17 +27,36 @@ def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
     count = plan.allocated_nodes
     nodes = "local0" if count == 1 else f"local[0-{count - 1}]"
     kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
-    descriptor = os.open(run_dir / "job.out",
+    process = _start(run_dir, "job.out", {**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0",
+                                          "SAFELAUNCH_LOCAL": "1"}, cwd, ["bash", "-c", _START])
+    return str(process.pid)
+
+
+def start_here(run_dir: Path, job: str, env: Mapping[str, str], cwd: str) -> Started:
+    """The job script of a run in the job of this shell, detached from its terminal. Raises OSError."""
+    return _start(run_dir, f"slurm-{job}.out", env, cwd, ["bash"])
+
+
+def _start(run_dir: Path, output: str, env: Mapping[str, str], cwd: str, shell: list[str]) -> Started:
+    descriptor = os.open(run_dir / output,
                          os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
     try:
         modes.open_to_group(descriptor, run_dir)
-        process = subprocess.Popen(
-            ["bash", "-c", _START, str(run_dir / "job.sbatch")],
-            env={**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0", "SAFELAUNCH_LOCAL": "1"},
-            cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
+        return subprocess.Popen([*shell, str(run_dir / "job.sbatch")], env=env, cwd=cwd, stdin=subprocess.DEVNULL,
+                                stdout=descriptor, stderr=descriptor, start_new_session=True)
     finally:
         os.close(descriptor)
-    return str(process.pid)
+
+
+def follow_log(run_dir: Path) -> Started:
+    """`safelaunch logs -f`, out of reach of this terminal's Ctrl-C."""
+    return subprocess.Popen([sys.executable, "-m", "safelaunch", "logs", "-f", str(run_dir)], start_new_session=True)
+
+
+def wait(process: Started, within_s: float) -> None:
+    """Wait for its end, so long at most."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(within_s)
 
 
 def is_alive(run_dir: Path, job: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters import journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
-from safelaunch.core.model import STOPS, Request
+from safelaunch.core.model import RESTARTS, STOPS, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import RunFolderError
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from safelaunch.core.state import State
 
 FOLLOWED = "followed"   # another run waits for this one's end
-REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
+SAVE = "save"   # the training takes it, by removing the file (views.saving)
+REQUESTS = (*STOPS, *RESTARTS, "hold", "release", "extend", SAVE, FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 
 

@@ -20,6 +20,7 @@ from safelaunch.core import acts, script, slurmtext
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.excludelist import asked_nodes, unknown_names
 from safelaunch.core.nodeset import expand_own
+from safelaunch.core.via import HERE
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Submission:
         sweep. `new`: the run is not durable yet; it becomes so together with the claim and the intent.
         """
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
+        self._here = env.get("SLURM_JOB_ID", "")   # the job of the shell, for a run of `submit --here`
         self._behind, self._when_sent = behind, when_sent
         self._told = {} if told is None else told
         self._keep = new.keep if new is not None else None
@@ -74,7 +76,9 @@ class Submission:
         if self._keep is not None:
             self._keep()
         behind = self._behind()
-        job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm(behind)
+        cluster = self._run.plan.cluster
+        job = self._job = (self._here if cluster == HERE else
+                           self._submit_local() if cluster == "local" else self._submit_slurm(behind))
         self._when_sent(job)
         return ActOutcome(True, job, then=(
             lambda: self._writer.event("submitted", job=job, name=self._run.plan.job_name),))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -40,9 +40,10 @@ class Successor:
 
     # --- making it ------------------------------------------------------------------------------------------------
 
-    def submit(self, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool = False) -> Command:
-        """sbatch of the next job; `is_behind`: it waits for this one's end."""
-        options = [self.dependency] if is_behind else []
+    def submit(self, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool = False,
+               more: Sequence[str] = ()) -> Command:
+        """sbatch of the next job; `is_behind`: it waits for this one's end; `more`: options that have been changed."""
+        options = [*([self.dependency] if is_behind else []), *more]
         if is_held:
             options.append("--hold")
         options += self._excluding.options(exclude)

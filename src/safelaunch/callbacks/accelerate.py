@@ -21,3 +21,8 @@ class AccelerateLoop:
     def step_done(self, step: int, loss: Any = None) -> bool:
         """Tell the step; whether all ranks are to save and end now, the same answer on each of them."""
         return self._steps.done(step, loss)
+
+    @property
+    def should_save(self) -> bool:
+        """Whether all ranks are to save after this step, and go on unless step_done has said to end."""
+        return self._steps.should_save

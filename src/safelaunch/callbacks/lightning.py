@@ -21,6 +21,7 @@ _End: Any = getattr(exceptions, "_TunerExitException", SystemExit)
 
 class LightningCallback(Callback):
     """Tells the steps. When the run is asked to end: saves a checkpoint, and fit() returns on all ranks.
+    When it is asked to save (`safelaunch save`), it goes on after that.
 
     `is_ending` says so afterwards. The checkpoint lies where the Trainer's ModelCheckpoint saves.
     """
@@ -45,10 +46,11 @@ class LightningCallback(Callback):
         if self._steps is None or trainer.global_step == self._step:
             return
         self._step = trainer.global_step
-        if not self._steps.done(self._step, outputs.get("loss") if isinstance(outputs, dict) else None):
+        self.is_ending = self._steps.done(self._step, outputs.get("loss") if isinstance(outputs, dict) else None)
+        if not self._steps.should_save:
             return
-        self.is_ending = True
         folder = getattr(trainer.checkpoint_callback, "dirpath", None) or trainer.default_root_dir
         name = f"safelaunch-epoch={trainer.current_epoch}-step={self._step}.ckpt"
         trainer.save_checkpoint(Path(folder) / name)
-        raise _End
+        if self.is_ending:
+            raise _End

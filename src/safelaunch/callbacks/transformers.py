@@ -20,6 +20,7 @@ def _sum(values: list[float]) -> list[float]:
 
 class TransformersCallback(TrainerCallback):
     """Tells the steps. When the run is asked to end: saves a checkpoint, and train() returns on all ranks.
+    When it is asked to save (`safelaunch save`), it goes on after that.
 
     `is_ending` says so afterwards. There is no evaluation then: it could take longer than kill_switch.grace.
     """
@@ -37,6 +38,8 @@ class TransformersCallback(TrainerCallback):
         if self._steps and self._steps.done(state.global_step) and not control.should_training_stop:
             self.is_ending = control.should_save = control.should_training_stop = True
             control.should_evaluate = False
+        elif self._steps and self._steps.should_save:   # `safelaunch save`: it goes on
+            control.should_save = True
         return control
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:

@@ -20,6 +20,7 @@ from safelaunch.core.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
+from safelaunch.core.via import HERE
 from safelaunch.views import submitting, sweeping, talk
 from safelaunch.views.submitting import Submitted, Waits
 from safelaunch.views.sweeping import SubmittedSweep
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
 @debug_option
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and exit with its code.")
+@click.option("--here", is_flag=True, help="Train in the job of this shell (salloc), in the foreground.")
 @click.option("--after", "after", metavar="RUN", multiple=True,
               help="Start once this run or sweep has ended well; may be given several times.")
 @click.option("--after-any", "after_any", metavar="RUN", multiple=True, help="... has ended, well or not.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
 @click.option("-y", "--yes", is_flag=True, help="On a terminal: show no plan and ask nothing, as in a script.")
 def command(
-    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool,
+    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool, here: bool,
     after: tuple[str, ...], after_any: tuple[str, ...], as_json: bool, yes: bool
 ) -> int:
     """Submit a training instead of sbatch, and keep it alive; of a sweep one run for each point."""
@@ -52,6 +54,8 @@ def command(
 
     def read() -> list[Resolved]:
         found = read_each(file, overrides, raw_sbatch)
+        if here:
+            _settle_here(found)
         if found[0].notes:
             from safelaunch.core.config.notelines import note_lines  # most configs need no word
 
@@ -62,12 +66,19 @@ def command(
     if dry_run:
         return _show(read())
     streams = (sys.stdin, sys.stdout, sys.stderr)   # None: closed, as a daemon does
-    asks = not (yes or as_json) and all(stream is not None and stream.isatty() for stream in streams)
+    asks = not (yes or as_json or here) and all(stream is not None and stream.isatty() for stream in streams)
     waits = partial(_waits_for, after, after_any) if after or after_any else None
     submitted = sweeping.submit(read, _say, _agree if asks else None, waits)
     if isinstance(submitted, SubmittedSweep):
         return _report_sweep(submitted, as_json, wait_for_end)
     _report(submitted, as_json)
+    if here:
+        from safelaunch.views.here import train
+
+        return train(submitted.run, not as_json, _say)
+    if "SLURM_JOB_ID" in os.environ and submitted.run.plan.cluster == "slurm":
+        _say(f"  this shell is inside of job {os.environ['SLURM_JOB_ID']}, and the run gets another. To train in this "
+             f"one: safelaunch submit --here {file}")
     if wait_for_end:
         from safelaunch.api import RunHandle
         from safelaunch.commands import wait
@@ -80,6 +91,13 @@ def _waits_for(ok: Sequence[str], any_end: Sequence[str], config: Mapping[str, A
     from safelaunch.views import following  # few runs wait for others
 
     return following.waits_for(ok, any_end, config)
+
+
+def _settle_here(found: list[Resolved]) -> None:
+    from safelaunch.views import here  # few runs live in the job of a shell
+
+    here.settle(found, os.environ)
+    here.tell_limits(found[0].config, _say)
 
 
 def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: str) -> None:
@@ -129,7 +147,10 @@ def _report(submitted: Submitted, as_json: bool) -> None:
                                "cluster": run.plan.cluster, "cluster_name": run.cluster or None,
                                "run_dir": str(run.dir), "resume": start.public if start else None}))
         return
-    click.echo(f"Submitted batch job {job}")
+    if run.plan.cluster == HERE:
+        _say(f"the run trains in this shell's job {job}; Ctrl-C asks it to save and end")
+    else:
+        click.echo(f"Submitted batch job {job}")
     _say(f"run {run.plan.name} ({run.plan.run_id}) in {run.dir}")
     start = _start_of(run.plan, cwd)
     for line in start.lines if start else ():

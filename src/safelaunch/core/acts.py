@@ -47,6 +47,7 @@ ACTS = {
     "cancel": ActKind("cancel a job", Settling.END_JOB),
     "cancel_queued": ActKind("take the run's jobs out of the queue"),
     "hold_jobs": ActKind("hold the run's queued jobs"),
+    "change_jobs": ActKind("change the run's queued jobs"),
     "release_jobs": ActKind("let the run's held jobs go"),
     "relax": ActKind("let the next job use nodes again"),
     "make_smaller": ActKind("let the next job start with fewer nodes"),

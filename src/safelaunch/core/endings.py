@@ -89,10 +89,12 @@ ENDED_BY = {
     "grace_over": "it was asked to end, and its time is up",
     "hook_late": "before_resize has taken too long",
     "slow_restart": "its nodes are to be measured, because steps take longer",
+    "restart": "a person wants the next attempt now",
 }
 BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 # A row that asks an attempt to end, and the rows that may ask anew: they want it sooner, or for good.
-GIVES_WAY = {"checkpoint": ("kill",), "slow_restart": ("kill", "checkpoint", "limit_near")}
+GIVES_WAY = {"checkpoint": ("kill",), "slow_restart": ("kill", "checkpoint", "restart", "limit_near"),
+             "restart": ("kill", "checkpoint", "limit_near")}
 
 
 def tell_ending(ending: str | None) -> str:

@@ -16,7 +16,7 @@ from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, GIVES_WAY, RunEnd
 from safelaunch.core.figurefolding import FIGURE_STEPS
 from safelaunch.core.journal import MAX_T_S
-from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, RESTARTS, STOPPED, Event, Request
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
 from safelaunch.core.slow.search import begins
@@ -92,7 +92,7 @@ def _attempt_started(state: State, event: Event) -> State:
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
         resize=None if resize is None else Resize(int(resize["from"]), int(resize["to"]), str(resize["output"])),
     )
-    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None, held=None)
+    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None, held=None, restart=None)
 
 
 def _change_attempt(state: State, event: Event, **changes: Any) -> State:
@@ -257,6 +257,14 @@ def _held(state: State, event: Event) -> State:
     return replace(state, held=str(event.data["why"]))
 
 
+def _request(state: State, event: Event) -> State:
+    name, t = str(event.data["name"]), float(event.data["touched_t"])
+    if name not in RESTARTS or (name, t) in state.restart_touches:
+        return state
+    touches = (*(one for one in state.restart_touches if one[0] != name), (name, t))
+    return replace(state, restart=Request(name, str(event.data.get("who", "somebody")), t), restart_touches=touches)
+
+
 def _took_over(state: State, event: Event) -> State:
     return replace(state, leader=event.host, standby=None if state.standby == event.host else state.standby)
 
@@ -339,6 +347,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "preserved": _preserved,
     "released": lambda state, event: replace(state, preserving_until=None),
     "kill_switch": lambda state, event: replace(state, kill_who=str(event.data.get("who", "somebody"))),
+    "request": _request,
     "took_over": _took_over,
     "slurm": lambda state, event: replace(state, slurm=str(event.data["version"])),
     "unknown_words": _unknown_words,

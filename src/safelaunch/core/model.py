@@ -49,6 +49,8 @@ class Exit(NamedTuple):
 
 # The control files that end the run, the most urgent first.
 STOPS = ("kill-now", "kill", "checkpoint")
+# Those that want the next attempt now. Each touch counts once, by its time: the file stays.
+RESTARTS = ("restart-now", "restart")
 
 
 class Request(NamedTuple):

@@ -66,6 +66,7 @@ class Resume(NamedTuple):
     pattern: str | None
     keep_trying: int = 2   # older checkpoints to fall back to
     by: str = "command"    # who loads it; `training`: it finds the newest one by itself
+    step: int | None = None   # from which the first attempt starts; None: from the newest
 
 
 class RestartPlan(NamedTuple):
@@ -100,6 +101,7 @@ class KillSwitch(NamedTuple):
     grace_s: float
     group: str | None
     signal: str
+    save_signal: str | None = None   # by which it saves and goes on
 
 
 class PreservePlan(NamedTuple):
@@ -264,7 +266,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         restart=_restart(config["restart"]),
         kill_switch=KillSwitch(
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],
-            config["kill_switch"]["signal"],
+            config["kill_switch"]["signal"], config["kill_switch"].get("save_signal"),
         ),
         preserve=PreservePlan(
             config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],
@@ -297,7 +299,7 @@ def _launch(section: Mapping[str, Any]) -> LaunchPlan:
 
 def _resume(section: Mapping[str, Any]) -> Resume:
     return Resume(section["dir"], section["format"], section["args"] or "", section.get("pattern"),
-                  int(section.get("keep_trying", 2)), section.get("by", "command"))
+                  int(section.get("keep_trying", 2)), section.get("by", "command"), section.get("step"))
 
 
 def _restart(section: Mapping[str, Any]) -> RestartPlan:

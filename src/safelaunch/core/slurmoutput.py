@@ -121,6 +121,12 @@ def is_preempted(text: str) -> bool:
     return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
 
 
+def is_over(text: str) -> bool:
+    """Whether the job has ended or is about to, as `scontrol --oneliner show job` says; no clear answer is no."""
+    found = re.search(r"\bJobState=([A-Z_]+)", text)
+    return found is not None and found[1] in jobstates.ENDING
+
+
 def parse_why_it_ends(text: str) -> str | None:
     """Why Slurm ends the job, as `scontrol --oneliner show job` tells it beside the state: Reason and PreemptTime.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS, RunEnd
+from safelaunch.core.model import Request
 from safelaunch.core.notify.notices import Notices
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
@@ -205,6 +206,8 @@ class State:
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
     held: str | None = None                 # why safelaunch itself put the run on hold; None once an attempt starts
     kill_who: str | None = None
+    restart: Request | None = None          # a person wants the next attempt now; None once it has started
+    restart_touches: tuple[tuple[str, float], ...] = ()   # name and time of such requests: each counts once
     pace: StepPace | None = None            # the level of seconds per step that the next supervisor goes on with
     slower: Slower | None = None            # the drop of speed that lasts
     search: SlowSearch = NO_SEARCH          # for the node behind it

@@ -26,6 +26,12 @@ WAYS: dict[str, Way] = {
         "no job can be queued from here: `safelaunch watch` on a login node queues the next one, where one runs"),
 }
 CHOICES = ("auto", *WAYS)   # of restart.via
+HERE = "shell"   # instead of a cluster: the run lives in the job of a person's shell (`submit --here`)
+
+
+def has_next_job(cluster: str) -> bool:
+    """Whether another job can follow: not where a run has this machine alone, or the job of a person's shell."""
+    return cluster not in ("local", HERE)
 
 
 def sentence(name: str) -> str:

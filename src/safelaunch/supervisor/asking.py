@@ -41,7 +41,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
     process gets the signal twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
-    before = find_newest(lead) if row in ("kill", "checkpoint", "slow_restart") else None
+    before = find_newest(lead) if row in ("kill", "checkpoint", "restart", "slow_restart") else None
     reached: list[str] = []
     said: tuple[int | None, int] | None = None
     for again in range(MOST_ASKED):
@@ -65,13 +65,23 @@ def ask_to_end(lead: Leader, name: str) -> Step:
             yield LATE_S
 
 
-def _signal(lead: Leader, name: str) -> Generator[float, Result | None, int]:
+def ask_to_save(lead: Leader, name: str) -> Step:
+    """Signal the ranks that handle it, so that they save and go on (`safelaunch save`); report whom it reached."""
+    number = lead.attempt.number
+    told = yield from _signal(lead, name, "save")
+    reached, answers = tuple(lead.server.signalled), lead.server.signal_answers
+    whom = f"reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else "reached no process"
+    lead.tell("save", f"asked to save and go on: {name} {whom}", attempt=number,
+              heard=len(reached) if reached or answers >= told else None)
+
+
+def _signal(lead: Leader, name: str, order: str = "signal") -> Generator[float, Result | None, int]:
     """How many guards were told; their answers are in the server then."""
     until_s = lead.now_s + ANSWER_S
     while lead.live is not None and _present(lead) + len(lead.live.exits) < lead.live.tasks and lead.now_s < until_s:
         yield 0.1
     lead.server.forget_answers()
-    told = lead.server.tell({"do": "signal", "signal": int(getattr(signal, name))}, lead.now_s)
+    told = lead.server.tell({"do": order, "signal": int(getattr(signal, name))}, lead.now_s)
     until_s = lead.now_s + ANSWER_S
     while lead.server.signal_answers < told and lead.now_s < until_s:
         yield 0.02

@@ -31,7 +31,7 @@ def preserve(lead: Leader, row: str, action: Preserve) -> None:
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
     lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
-    if len(nodes) < len(lead.job.nodes):
+    if len(nodes) < len(lead.job.nodes) and lead.plan.cluster != ways.HERE:   # those are the shell's, too
         lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
 
 
@@ -63,7 +63,7 @@ def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | 
 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     """Leave the run to its next job, which must be able to start and must not use the excluded nodes."""
-    chosen = passing.begin(action, is_local=lead.job.is_local)
+    chosen = passing.begin(action, lead.plan)
     if isinstance(chosen, Finish):
         yield from finish(lead, row, chosen)
         return

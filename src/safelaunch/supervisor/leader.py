@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safelaunch.adapters import journal, ownership, runfolder, sharedfile
+from safelaunch.adapters import journal, laterjobs, ownership, runfolder, sharedfile
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
@@ -139,21 +139,23 @@ class Leader(LeaderParts):
         """
         script = self.local / "job.sbatch"   # the copy of this job's shell
 
-        def look() -> tuple[list[int], str | None, bool]:
+        def look() -> tuple[list[int], str | None, bool, dict[str, str]]:
             is_closed = ownership.close_run(self.run_dir)
             is_same = not is_closed or sharedfile.read(self.run_dir / script.name) == script.read_bytes()
             reason = ownership.why_not_own_run(self.run_dir)
             return (runfolder.folder_id(self.run_dir),
-                    reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed)
+                    reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed,
+                    laterjobs.read(self.run_dir))
 
         # Asked even if another answer was late in this tick (simulated: test_found "a leader that wakes in a job which
         # others have ended as orphaned takes that for no person's cancel").
         answer = self.between_pings(lambda: self.shared.ask(look, 1.0))
         if not answer.is_ok or answer.value is None:
             return False
-        folder, reason, is_closed = answer.value
+        folder, reason, is_closed, later = answer.value
         if reason is not None or self.folder.is_another(folder):
             raise Superseded(reason or "the run folder has been replaced by another")
+        self.next.is_to_have(later)
         if is_closed:
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True

@@ -19,6 +19,7 @@ from safelaunch.core.decide.cancel import Fate, NextJobFacts, SlurmQuestion
 from safelaunch.core.decide.passing import SETTLE_S, Refused, Secure
 from safelaunch.core.decide.resize import SOON_S
 from safelaunch.core.excludelist import NO_SUCH_NODE
+from safelaunch.core.laterjobs import options
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.supervisor.following import look_at_others, tell_followers
@@ -37,7 +38,7 @@ def secure_next(lead: Leader) -> None:
         return
     if passing.waits_for_others(lead.plan, lead.state):
         lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
-    match passing.secure(lead.plan, lead.state, is_local=lead.job.is_local):
+    match passing.secure(lead.plan, lead.state):
         case Secure.NOTE_WAY:
             choose(lead, lead.plan.restart.via, "restart.via says so")
         case Secure.QUEUE:
@@ -120,8 +121,9 @@ def submit_next(
 ) -> Generator[Command, Result | None, tuple[Result, tuple[str, ...]]]:
     """The result of sbatch of the next job, and the nodes that it is kept from in the end; said where these are fewer.
     """
+    more = options(lead.next.later)
     result, kept = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
-        lead, names, lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held)))
+        lead, names, lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
     if result.is_ok and kept != exclude:
         lead.say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
                  "too few nodes are left")

@@ -20,12 +20,13 @@ from safelaunch.core.decide import jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.turn import TurnFacts
-from safelaunch.core.model import STOPS, Exit
+from safelaunch.core.model import RESTARTS, STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import (
+    asking,
     hangs,
     listening,
     lostnodes,
@@ -191,15 +192,18 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
     lead.find_other(claims)
     if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
-    before = {request.name for request in lead.folder.requests}
+    before = {request.name for request in lead.folder.requests if request.name not in RESTARTS}
     lead.folder.is_read(folder, runfolder.requests_of(found), asked_s)
     lead.folder.lies_at(places)
     if is_open and lead.clock.is_due(Timer.PERMISSIONS, CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
-        if request.name not in before:
+        if request.name not in before and (request.name, request.t) not in lead.state.restart_touches:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+            save = lead.plan.kill_switch.save_signal
+            if request.name == runfolder.SAVE and save is not None and lead.live is not None and lead.live.may_hang:
+                lead.tasks.begin(Work.ASK_TO_SAVE, asking.ask_to_save(lead, save))
     return True
 
 

@@ -19,7 +19,8 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
 
 TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
-MAX_OLDER = 50            # checkpoints to fall back to
+MOST_OLDER = 50           # checkpoints to fall back to
+MOST_ALL = 5000           # behind resume.step
 MOST_TOLD_SKIPPED = 5     # of one search
 MOST_BEHIND = 50          # complete ones that are looked at where those behind a NaN do not count
 
@@ -30,13 +31,17 @@ def find_resume(lead: Leader) -> None:
     if resume.dir is None:
         return
     folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
-    cut = nanback.open_cut(lead.state) if lead.plan.on_nan == "previous_checkpoint" else None
-    most_whole = MOST_BEHIND if cut is not None or lead.state.nan_cuts else MOST_WHOLE
+    cut = nanback.first_cut(lead.state, resume.step)
+    if cut is None and lead.plan.on_nan == "previous_checkpoint":
+        cut = nanback.open_cut(lead.state)
+    left_out = sum(len(known.taken) for known in lead.state.nan_cuts)
+    most_whole = MOST_ALL if cut is not None and cut.attempt == nanback.BY_PERSON else (
+        MOST_BEHIND + left_out if cut is not None or lead.state.nan_cuts else MOST_WHOLE)
 
     def look() -> dict[str, Any]:
         fresh.see(folder)
         found = checkpoints.find(folder, resume.format, resume.pattern, most_whole)
-        return _plain(found, has_times=most_whole > MOST_WHOLE)
+        return _plain(found, max(MOST_OLDER, most_whole), has_times=most_whole > MOST_WHOLE)
 
     # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
     # seconds however long the folder is frozen").
@@ -72,8 +77,10 @@ def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoi
         left = {one: at for one, at in left.items() if at not in cut.taken}
         newest = next(iter(left), None)
         left_out = f"; not used: {len(cut.taken)} behind step {cut.upto}" if cut.taken else ""
-        lead.say(f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest "
-                 f"checkpoint before that is {newest.path if newest is not None else 'none'}{left_out}")
+        why = (f"resume.step is {cut.upto}; the newest checkpoint up to it" if cut.attempt == nanback.BY_PERSON else
+               f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest checkpoint "
+               "before that")
+        lead.say(f"{why} is {newest.path if newest is not None else 'none'}{left_out}")
     return list(left)
 
 
@@ -87,9 +94,9 @@ def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
             lead.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
 
 
-def _plain(found: Any, has_times: bool) -> dict[str, Any]:
+def _plain(found: Any, most: int, has_times: bool) -> dict[str, Any]:
     """A search's result as JSON values, each checkpoint with the time of its last file."""
-    whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
+    whole = [found.best, *found.older[:most]] if found.best else []
     return {"found": [({"path": one.path, "step": one.step, "format": one.format},
                        _finished_t(one.path) if has_times else 0.0) for one in whole],
             "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

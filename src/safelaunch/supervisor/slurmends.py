@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
-from safelaunch.core import slurmoutput, slurmwords
+from safelaunch.core import jobstates, slurmoutput, slurmwords
 from safelaunch.core.decide import jobend
 from safelaunch.core.decide.jobend import Explain
 from safelaunch.core.endings import JobEnd, tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, EndLine
+from safelaunch.core.via import HERE
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
+COMPLETING_LOOKS = 5
 OUTPUT_TAIL_BYTES = 256 << 10
 WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
 
@@ -74,6 +76,8 @@ def find_who_ended_it(lead: Leader) -> None:
         if not has_script_ended_well(lead):
             lead.running.is_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+    elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
+        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
 
 
 def has_script_ended_well(lead: Leader) -> bool:
@@ -86,8 +90,15 @@ def has_script_ended_well(lead: Leader) -> bool:
 def ask_who_ended_it(lead: Leader) -> Step:
     """Ask Slurm whether this job is being preempted, or ended otherwise."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    for _ in range(COMPLETING_LOOKS if lead.plan.cluster == HERE else 0):   # while it completes no cancel is shown
+        if result is None or f"JobState={jobstates.COMPLETING}" not in result.stdout:
+            break
+        yield 1.0
+        result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
     is_answered = result is not None and result.is_ok
     ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and is_answered else None
+    if result is not None and ending is None and lead.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
+        ending = JobEnd.UNKNOWN   # its shell has been left
     if not is_answered and lead.live is not None and lead.live.end_row is None:
         lead.running.is_asked("step_cancelled", lead.now)
     if ending is not None and lead.ending is None:

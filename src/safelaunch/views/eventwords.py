@@ -200,8 +200,9 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
                                  f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
     "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
-    "checkpoints_cut": lambda data: (f"{_left_out(len(data['checkpoints']), data['upto'])}: the loss of attempt "
-                                     f"{data['attempt']} was no finite number from step {data['step']} on"),
+    "checkpoints_cut": lambda data: _left_out(len(data["checkpoints"]), data["upto"]) + (
+        ": the loss of attempt {attempt} was no finite number from step {step} on" if data["attempt"] else
+        ": a person wants to start there (resume.step)").format_map(data),
     "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from safelaunch.core.checkpoints.model import JudgedCheckpoint
 from safelaunch.core.plan import Plan
-from safelaunch.errors import RunFolderError
+from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.views import resumepoints, talk
 from safelaunch.views.resumepoints import CheckpointPlace
 
@@ -29,6 +29,8 @@ def look(plan: Plan, cwd: str) -> FirstStart:
     place = CheckpointPlace(str(Path(cwd, dict(plan.sbatch).get("chdir") or "", plan.resume.dir or "")),
                             plan.resume.format,
                             plan.resume.pattern)
+    if plan.resume.step is not None:
+        return _from_step(place, plan.resume.step)
     try:
         judged = resumepoints.look(place, most_whole=1).judged
     except RunFolderError as error:
@@ -38,6 +40,18 @@ def look(plan: Plan, cwd: str) -> FirstStart:
     skipped = judged[:judged.index(best)] if best is not None else judged
     lines = (_sentence(plan, place, best, bool(skipped)), *_skipped(skipped, place))
     return FirstStart(lines, _public(place, best, skipped))
+
+
+def _from_step(place: CheckpointPlace, step: int) -> FirstStart:
+    """Where it starts by resume.step; what the submission has not refused may have gone since."""
+    try:
+        best, behind = resumepoints.of_step(resumepoints.look(place, resumepoints.MOST_ALL), step)
+    except (RunFolderError, UsageError) as error:
+        return FirstStart((f"where it starts is not known: {talk.clean(error.message)}",),
+                          _public(place, None, (), error.message))
+    lines = [f"resumes from {talk.clean(best.path)}, step {step} (resume.step)"]
+    lines += [f"{behind} behind it: kept, and not used unless the training writes them again"] if behind else []
+    return FirstStart(tuple(lines), _public(place, best, ()))
 
 
 def _sentence(plan: Plan, place: CheckpointPlace, best: JudgedCheckpoint | None, has_skipped: bool) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core import via
 from safelaunch.core.model import DONE, REFUSED, UNREACHABLE
 from safelaunch.core.state import State
 from safelaunch.errors import UsageError
@@ -85,7 +86,7 @@ def _what_goes_on(run: Run, state: State) -> str:
     attempt = state.attempt
     if attempt is not None and attempt.ended is None:
         return f"attempt {attempt.number} goes on untouched, and nothing new is started after it"
-    if run.plan.cluster == "local":
+    if not via.has_next_job(run.plan.cluster):
         return "nothing new is started; its supervisor waits"
     if state.job is not None and state.job.started_t is not None and not state.job.over:
         return "nothing new is started; the nodes go back, and the next job waits"

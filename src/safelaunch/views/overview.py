@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safelaunch.adapters import journal, runfolder, sharedfile
+from safelaunch.adapters import journal, laterjobs, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
@@ -81,7 +81,7 @@ def overview(
         "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
-        "requests": [one._asdict() for one in requests],
+        "requests": [one._asdict() for one in requests], "later_jobs": _later_jobs(run),
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
         "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
@@ -91,6 +91,13 @@ def overview(
         "slurm": _slurm(state, word), "local_folder": _local_folder(state),
         "journal_problems": list(read.problems),
     }
+
+
+def _later_jobs(run: Run) -> dict[str, str]:
+    try:
+        return laterjobs.read(run.dir)
+    except OSError:   # closed to this reader
+        return {}
 
 
 def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:

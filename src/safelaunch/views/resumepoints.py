@@ -16,9 +16,13 @@ from safelaunch.core.checkpoints.resume import NO_STEP, is_usable
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import SavedAt
 from safelaunch.core.state import State
+from safelaunch.errors import UsageError
 from safelaunch.views import runs
 
 BEHIND_NAN = "it was saved behind a loss that was no finite number (on_nan)"
+BEHIND_STEP = "it is behind the step to start from (resume.step)"
+MOST_NAMED = 20   # steps, in a refusal
+MOST_ALL = 5000   # complete ones that are looked at for a step
 
 
 class CheckpointPlace(NamedTuple):
@@ -32,6 +36,7 @@ class CheckpointPlace(NamedTuple):
     rejected: frozenset[tuple[str, int | None]] = frozenset()
     cut_off: frozenset[SavedAt] = frozenset()
     args: str = ""
+    behind: str = BEHIND_NAN   # why those of cut_off are not used
 
     @property
     def refused(self) -> int:
@@ -59,8 +64,10 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
     cwd = str(run.meta.get("cwd", run.dir))
     folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
     known = state or run.state()
-    cut_off = frozenset(one for cut in known.nan_cuts for one in cut.taken)
-    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off, resume.args)
+    cut_off = frozenset(one._replace(path=os.path.normpath(one.path)) for cut in known.nan_cuts for one in cut.taken)
+    behind = BEHIND_NAN if any(cut.attempt for cut in known.nan_cuts) else BEHIND_STEP
+    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off, resume.args,
+                           behind)
 
 
 def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
@@ -81,13 +88,14 @@ def survey(place: CheckpointPlace, most_whole: int) -> list[dict[str, Any]]:
     """What is there, as plain values: for a child."""
     paths = {one.path for one in place.cut_off}
     found = checkpoints.survey(place.folder, place.format, place.pattern, most_whole)
-    return [(_cut(one, place) if one.path in paths else one)._asdict() for one in found]
+    return [(_cut(one, place) if os.path.normpath(one.path) in paths else one)._asdict() for one in found]
 
 
 def _cut(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
     with contextlib.suppress(OSError):
-        if one.reason is None and SavedAt(one.path, one.step, checkpoints.finished_t(one.path)) in place.cut_off:
-            return one._replace(reason=BEHIND_NAN)
+        at = SavedAt(os.path.normpath(one.path), one.step, checkpoints.finished_t(one.path))
+        if one.reason is None and at in place.cut_off:
+            return one._replace(reason=place.behind)
     return one
 
 
@@ -103,6 +111,20 @@ def _weigh(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
     if one.reason is not None or (one.path, one.step) not in place.rejected:
         return one
     return JudgedCheckpoint(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")
+
+
+def of_step(seen: ResumePoints, step: int) -> tuple[JudgedCheckpoint, int]:
+    """The complete checkpoint of a step, and how many are behind it. Raises UsageError, with those that there are."""
+    whole = [one for one in seen.judged if one.reason is None]
+    found = next((one for one in whole if one.step == step), None)
+    if found is None:
+        why = next((f" ({one.reason})" for one in seen.judged if one.step == step), "")
+        steps = sorted({one.step for one in whole if one.step is not None})
+        there = ", ".join(map(str, steps[-MOST_NAMED:])) or "none"
+        raise UsageError(f"resume.step={step}: {seen.place.folder} has no complete checkpoint of step {step}{why}",
+                         hint=f"complete are: {'… ' if len(steps) > MOST_NAMED else ''}{there}; see: safelaunch "
+                              f"checkpoints {seen.place.folder}")
+    return found, sum(one.step is None or one.step > step for one in whole)
 
 
 def within(seen: ResumePoints, path: str) -> ResumePoints:

@@ -119,16 +119,16 @@ def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> s
     grace_s = run.plan.kill_switch.grace_s
     if name == "checkpoint":
         return (f"{first}{run.plan.name} ends as soon as its next checkpoint is complete, at the latest at "
-                f"{talk.moment(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks those for one who handle it). "
+                f"{talk.moment(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks for one, where handled). "
                 f"Nothing is restarted. To wait longer: safelaunch stop --checkpoint --within 2h {run.dir}; to end it "
                 f"sooner: safelaunch stop {run.dir}")
     if run.plan.resume.dir is not None:
-        deaf = "with its next complete checkpoint"
+        deaf = f"it is ended right after its next checkpoint, at the latest {talk.moment(touched.t + grace_s)}"
     else:
-        deaf = f"after {talk.span(min(grace_s, DEAF_S))}"
-    return (f"{first}{run.plan.name} is asked to end within seconds ({run.plan.kill_switch.signal} to those who handle "
-            f"it, and the file $SAFELAUNCH_KILL_FILE) and has {talk.span(grace_s)} to save; one that does not handle "
-            f"the signal is ended {deaf}. Nothing is restarted. At once: safelaunch stop --now {run.dir}")
+        deaf = f"it is ended after {talk.span(min(grace_s, DEAF_S))}"
+    return (f"{first}{run.plan.name} is asked to save and end, and has {talk.span(grace_s)} for that. If it has no "
+            f"handler for {run.plan.kill_switch.signal}, {deaf}. Nothing is restarted. At once: safelaunch stop --now "
+            f"{run.dir}")
 
 
 def _cancel_queued(run: Run, state: State, name: str, say: Say) -> int:

@@ -218,6 +218,11 @@ class Sending:
         """The folder of the run's checkpoints, which no other living run has; raises UsageError."""
         if config["resume"]["dir"] is None:
             return None
+        if config["resume"].get("step") is not None:
+            from safelaunch.views import resumepoints  # few start from a step of their own
+
+            if (place := resumepoints.of_config(config)) is not None:
+                resumepoints.of_step(resumepoints.look(place, resumepoints.MOST_ALL), config["resume"]["step"])
         from safelaunch.adapters import resumefolder  # a run without one has no use for it
 
         if (folder := resumefolder.of_config(config, self._cwd)) is not None:

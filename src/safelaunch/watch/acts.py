@@ -37,6 +37,7 @@ from safelaunch.core.decide.watched import (
 )
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
+from safelaunch.core.laterjobs import options as later_options
 from safelaunch.core.model import Event
 from safelaunch.errors import ParseError
 from safelaunch.node import fresh
@@ -169,7 +170,7 @@ class WatchAct:
         words = [f"afterany:{act.after}"] if act.after else []
         words += ["singleton"] if is_single else []
         options = [f"--dependency={','.join(words)}"] if words else []
-        options += self.excluding.options(exclude)
+        options += [*later_options(self.facts["meta"].get("later", {})), *self.excluding.options(exclude)]
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
 
     def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> ActOutcome[str | None]:

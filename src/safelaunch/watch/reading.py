@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, ownership, registry, runfolder, sharedfile
+from safelaunch.adapters import journal, laterjobs, ownership, registry, runfolder, sharedfile
 from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmoutput, via
@@ -245,7 +245,8 @@ def _examine(look: RunQuestion) -> dict[str, Any]:
         "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
     if judged.act is not None:
         row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {
-            "config": meta["config"], "run_id": meta["run_id"], "cwd": str(meta.get("cwd", "/"))},
+            "config": meta["config"], "run_id": meta["run_id"], "cwd": str(meta.get("cwd", "/")),
+            "later": laterjobs.read(Path(dir))},
             "last_job": state.jobs[-1].id if last is None and state.jobs else last.id if last is not None else None}
     return row
 

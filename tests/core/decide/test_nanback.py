@@ -121,3 +121,11 @@ def test_the_attempt_is_killed_at_once_before_it_can_save() -> None:
     living = fold([Event(1.0, 1, 1, "n0", "odd_figure", {"attempt": 1, "kind": "nan", "step": 7, "value": "nan"})],
                   lived())
     assert action(living, seen(ALIVE), BACK) == Kill(0.0, "the loss is nan since step 7 (on_nan: previous_checkpoint)")
+
+
+def test_a_step_to_start_from_cuts_once_before_the_first_attempt() -> None:
+    cut = nanback.first_cut(State(), 20)
+    assert cut is not None and (cut.attempt, cut.upto) == (0, 20)
+    assert nanback.first_cut(State(), None) is None
+    assert nanback.first_cut(State(nan_cuts=(cut,)), 20) is None
+    assert nanback.first_cut(lived({}), 20) is None, "what it has saved since is behind that step"

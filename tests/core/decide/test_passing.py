@@ -23,20 +23,22 @@ ENDED = Ended(RunEnd.STOPPED, STOPPED, "alice touched kill", 9.0)
 PLANS = {via: PLAN._replace(restart=PLAN.restart._replace(via=via)) for via in ("auto", *ways.WAYS)}
 
 
-@each(("plan", "state", "is_local", "expected"), [
-    (PLANS["auto"], State(), False, Secure.QUEUE),
-    (PLANS[ways.SUCCESSOR], State(), False, Secure.QUEUE),
-    (PLANS["auto"], State(successor="13"), False, Secure.FOLLOW),
-    (PLANS[ways.RESUBMIT], State(), False, Secure.NOTE_WAY),
-    (PLANS[ways.WATCH], State(successor="13"), False, Secure.NOTE_WAY),
-    (PLANS["auto"], State(), True, Secure.NOTHING),
-    (PLANS["auto"], State(ended=ENDED), False, Secure.NOTHING),
-    (PLANS[ways.REQUEUE], State(next_cancelled="13"), False, Secure.NOTHING),
+@each(("plan", "state", "cluster", "expected"), [
+    (PLANS["auto"], State(), "slurm", Secure.QUEUE),
+    (PLANS[ways.SUCCESSOR], State(), "slurm", Secure.QUEUE),
+    (PLANS["auto"], State(successor="13"), "slurm", Secure.FOLLOW),
+    (PLANS[ways.RESUBMIT], State(), "slurm", Secure.NOTE_WAY),
+    (PLANS[ways.WATCH], State(successor="13"), "slurm", Secure.NOTE_WAY),
+    (PLANS["auto"], State(), "local", Secure.NOTHING),
+    (PLANS[ways.WATCH], State(), ways.HERE, Secure.NOTHING),
+    (PLANS["auto"], State(ended=ENDED), "slurm", Secure.NOTHING),
+    (PLANS[ways.REQUEUE], State(next_cancelled="13"), "slurm", Secure.NOTHING),
 ], ids=["none is queued", "the user wants a successor", "one is queued", "the user wants none behind this job",
-        "... though one is queued", "no Slurm", "the run has ended", "a person cancelled the next job"])
+        "... though one is queued", "no Slurm", "the job is a shell's", "the run has ended",
+        "a person cancelled the next job"])
 def test_a_leader_that_starts_secures_the_next_job_once(
-        plan: Plan, state: State, is_local: bool, expected: Secure) -> None:
-    assert passing.secure(plan, state, is_local=is_local) is expected
+        plan: Plan, state: State, cluster: str, expected: Secure) -> None:
+    assert passing.secure(plan._replace(cluster=cluster), state) is expected
 
 
 def test_a_run_looks_at_the_runs_before_it_until_its_first_attempt() -> None:
@@ -92,8 +94,11 @@ def test_a_job_on_its_way_back_into_the_queue_was_requeued(state: str | None, ex
 
 
 def test_a_run_without_slurm_gives_up_where_others_go_on_in_their_next_job() -> None:
-    assert passing.begin(ACTION, is_local=False) is ACTION
-    assert passing.begin(ACTION, is_local=True) == Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, ACTION.why)
+    assert passing.begin(ACTION, PLAN) is ACTION
+    local, here = (PLAN._replace(cluster=cluster) for cluster in ("local", ways.HERE))
+    assert passing.begin(ACTION, local) == Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, ACTION.why)
+    assert passing.begin(ACTION, here) == Finish(
+        RunEnd.GAVE_UP, FAILED_FOR_GOOD, f"{ACTION.why}; no job follows that of a shell (submit --here)")
 
 
 @each(("is_passed", "ending", "expected"), [

@@ -31,6 +31,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "eta_t": None, "throughput": None, "checkpoint_step": None, "checkpoint": FOUND, "restarts": 0,
         "max_restarts": 30, "failures_without_progress": 0, "max_without_progress": 3, "lost": NONE, "suspects": [],
         "excluded": [], "left_out": [], "standby": None, "successor": None, "next_cancelled": None, "via": None,
+        "later_jobs": {},
         "requests": [], "preserving_until_t": None, "node_hours": 1.0, "gpu_hours": None, "decisions": [],
         "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
         "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},

@@ -155,6 +155,9 @@ KEYS: dict[str, Key] = {
         "Who loads the checkpoint. With command, ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH stands in command or setup. "
         "With training, the training finds its newest one in dir by itself, or a script reads those variables.",
     ),
+    "resume.step": Key(
+        Integer(0), None, "Start from the complete checkpoint of this step; later ones stay, and are not used."
+    ),
     "resume.shared": Key(
         Flag(), "false", "Whether another living run, or another point of the sweep, may have the same dir."
     ),
@@ -283,6 +286,9 @@ KEYS: dict[str, Key] = {
         "The Unix group whose members may end the run and read its folder; by default only you.",
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
+    "kill_switch.save_signal": Key(
+        SignalName(), None, "The signal by which it saves and goes on (`safelaunch save`), if it handles one."
+    ),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
     "preserve_site.when": Key(
         TextLines(("unknown", "hang"), all_words=_categories), ("unknown", "hang"), "The causes to keep them for."

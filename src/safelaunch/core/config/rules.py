@@ -154,6 +154,11 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     faults: list[Fault] = []
     if resume["dir"] is None and written:
         faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
+    if resume["step"] is not None and resume["dir"] is None:
+        faults.append(("resume.step", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
+    if resume["step"] is not None and resume["by"] == "training":
+        faults.append(("resume.step", ("resume.by",), "needs resume.by: command; with training it finds the newest one "
+                       "by itself: tell it the step in its own words"))
     if resume["format"] == "pattern" and resume["pattern"] is None:
         faults.append(("resume.format", ("resume.pattern",), "needs resume.pattern, such as step_{step}.pt"))
     if resume["format"] != "pattern" and resume["pattern"] is not None:

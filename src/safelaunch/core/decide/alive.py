@@ -9,7 +9,7 @@ from safelaunch.core.endings import GIVES_WAY, tell_ending
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
-ASKING = ("kill", "checkpoint", "limit_near", "slow_restart")   # rows that ask gently first
+ASKING = ("kill", "checkpoint", "restart", "limit_near", "slow_restart")   # rows that ask gently first
 
 
 def _over(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -88,6 +88,18 @@ def _checkpoint(state: State, seen: Observation, plan: Plan) -> Action | None:
     if asked is None or not _may_ask(seen, "checkpoint"):
         return None
     return _ask(seen, plan, f"{asked.who} wants it to stop at its next checkpoint")
+
+
+def _restart(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """`safelaunch restart`: a person has mended the code. It saves if it listens, and the next attempt costs no budget.
+    """
+    asked, live = state.restart, seen.attempt
+    if asked is None or live.is_hook or live.failed:
+        return None
+    why = f"{asked.who} wants the next attempt now"
+    if asked.name == "restart-now":
+        return None if live.killed_t is not None else Kill(FAILED_GRACE_S, why)
+    return _ask(seen, plan, why) if _may_ask(seen, "restart") else None
 
 
 def _ending(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -173,5 +185,5 @@ def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 ALIVE: tuple[Row, ...] = (
     _over, _kill_now, _unconfirmed, _lost_progress, _nan, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
-    _checkpoint, _hung, _step_stuck, _hook_late, _ending, _limit_near, _slow_restart,
+    _checkpoint, _restart, _hung, _step_stuck, _hook_late, _ending, _limit_near, _slow_restart,
 )

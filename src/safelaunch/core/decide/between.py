@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core import nodefold
+from safelaunch.core import nodefold, via
 from safelaunch.core.decide import after, checks, resize, slowness
 from safelaunch.core.decide.actions import (
     Action,
@@ -94,13 +94,13 @@ def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
 def _held(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
 
-    A local run has no queue to wait in, and takes nobody's nodes: it waits where it is.
+    A run without a next job has no queue to wait in: it waits where it is.
     """
     asked = seen.asked("hold")
     if asked is None:
         return None
     why = f"{state.holder(asked.who)} put the run on hold"
-    if plan.cluster == "local":
+    if not via.has_next_job(plan.cluster):
         return None if seen.ending else Wait(seen.now + 2.0, why)
     return HandOver(bad_nodes(state, seen), why, held=True)
 
@@ -176,7 +176,7 @@ def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
     A node that was found dead and is excluded is no reason to wait: its failures are not counted.
     """
     last, failures = state.attempt, state.failures_without_progress
-    if last is None or last.ended_t is None:
+    if last is None or last.ended_t is None or state.restart is not None:   # a person wants it now
         return None
     if last.not_before is not None and seen.now < last.not_before < seen.now + MAX_PAUSE_S:
         return Wait(last.not_before, f"Slurm could not start attempt {last.number}, or ended it")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core import nodefold
+from safelaunch.core import nodefold, via
 from safelaunch.core.checks.judge import SLOWING
 from safelaunch.core.checks.results import FAILED, SKIPPED, CheckReport
 from safelaunch.core.decide.nodes import begins_nothing, good_nodes
@@ -138,7 +138,7 @@ def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:
     if not unfit or next_size(state, seen, plan):
         return None
     kept_out = {*unfit, *state.excluded}
-    has_no_others = plan.cluster == "local" or (
+    has_no_others = not via.has_next_job(plan.cluster) or (
         seen.partition is not None and len(set(seen.partition) - kept_out) < plan.nodes)
     if not has_no_others and not begins_nothing(state):
         return None

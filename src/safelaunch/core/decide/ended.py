@@ -31,13 +31,13 @@ def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
     TERM at the time limit, ends well because of it, and is not complete.
     """
     asked_by_person = live.end_row in BY_PERSON or seen.asked(*STOPS) is not None
-    is_planned = live.end_row == "slow_restart" and (
-        live.saved_t is not None or (bool(live.heard) and live.hung is None))
+    # (simulated: test_found "a stop that only a dead leader's signal has told is no completion")
+    never_knew = (live.end_row in ("checkpoint", "restart", "slow_restart") and live.heard == 0
+                  and not live.may_have_heard and live.killed_t is None)
+    is_planned = (live.end_row == "restart" and not never_knew) or (live.end_row == "slow_restart" and (
+        live.saved_t is not None or (bool(live.heard) and live.hung is None)))
     job_ends = live.end_row in ("limit_near", "ending", *LEADERLESS) or is_planned or seen.ending is not None
     was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
-    # (simulated: test_found "a stop that only a dead leader's signal has told is no completion")
-    never_knew = (live.end_row in ("checkpoint", "slow_restart") and live.heard == 0 and not live.may_have_heard
-                  and live.killed_t is None)
     if never_knew and _ended_well(live) and not (job_ends or seen.asked("kill-now", "kill")):
         was_told = asked_by_person = False   # it has come to its own end first
     ended_well = _ended_well(live) and not was_told

@@ -15,6 +15,15 @@ from safelaunch.core.slow.nancut import NanCut, SavedAt, last_good_step
 from safelaunch.core.state import Attempt, State, ToldFigure
 
 MOST_SAME = 3
+BY_PERSON = 0   # in the place of an attempt's number
+
+
+def first_cut(state: State, step: int | None) -> NanCut | None:
+    """What resume.step asks for before the first attempt, while the checkpoints were not searched for it. It counts as
+    the cut of an attempt 0, at no step of a loss.
+    """
+    is_open = step is not None and not state.attempts and _cut_of(state, BY_PERSON) is None
+    return NanCut(BY_PERSON, -1, step) if is_open and step is not None else None
 
 
 def open_cut(state: State) -> NanCut | None:

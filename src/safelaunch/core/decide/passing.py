@@ -22,9 +22,9 @@ class Secure(Enum):
     FOLLOW = "one is queued: see what becomes of it"
 
 
-def secure(plan: Plan, state: State, *, is_local: bool) -> Secure:
+def secure(plan: Plan, state: State) -> Secure:
     """The first step towards the next job; the same after a restart of the leader."""
-    if is_local or state.ended is not None or state.next_cancelled is not None:
+    if not ways.has_next_job(plan.cluster) or state.ended is not None or state.next_cancelled is not None:
         return Secure.NOTHING
     if plan.restart.via not in ("auto", ways.SUCCESSOR):
         return Secure.NOTE_WAY
@@ -44,9 +44,12 @@ def may_write_end(*, has_claim: bool, is_contested: bool) -> bool:
     return has_claim or not is_contested
 
 
-def begin(action: HandOver, *, is_local: bool) -> HandOver | Finish:
-    """Whether there can be a next job at all; a machine without Slurm has no queue."""
-    return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, action.why) if is_local else action
+def begin(action: HandOver, plan: Plan) -> HandOver | Finish:
+    """Whether there can be a next job at all; a machine without Slurm has no queue, and a shell's job is its own."""
+    if ways.has_next_job(plan.cluster):
+        return action
+    alone = "; no job follows that of a shell (submit --here)" if plan.cluster == ways.HERE else ""
+    return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, f"{action.why}{alone}")
 
 
 def is_taken_back(*, is_passed: bool, ending: str | None) -> bool:

@@ -39,7 +39,7 @@ def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, reques
     if row == "checkpoint" and can_tell:
         until_t = request_t + grace_s   # by the file server's clock: one that is over already was never meant
         return Patience(until_t if until_t > asked_t else asked_t + grace_s, "its next complete checkpoint", True)
-    if heard != 0 or row not in ("kill", "checkpoint"):
+    if heard != 0 or row not in ("kill", "checkpoint", "restart"):
         return Patience(asked_t + grace_s, "it to save and end by itself")
     if can_tell:
         return Patience(asked_t + grace_s, "its next complete checkpoint, as no process of it takes the signal", True)

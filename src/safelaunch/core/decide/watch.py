@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safelaunch.core import jobstates, nodefold
+from safelaunch.core import jobstates, nodefold, via
 from safelaunch.core.decide import resize, rows, successor
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
@@ -97,10 +97,10 @@ def _ended(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
 
 
 def _local(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
-    """Processes of one machine, which has no queue that could lose them."""
-    if run.plan.cluster != "local":
+    """Processes of one machine have no queue that could lose them; a job of a shell is its person's to end."""
+    if via.has_next_job(run.plan.cluster):
         return None
-    return Judgement("local", f"is a local run ({run.state.name}): not watched")
+    return Judgement("local", f"is a {run.plan.cluster} run ({run.state.name}): not watched")
 
 
 def _foreign(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:

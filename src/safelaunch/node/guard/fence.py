@@ -34,6 +34,7 @@ LOOK = "look"          # at the record; True = not from this node's NFS cache
 HOLD = "hold"          # stop the ranks
 LET_GO = "let go"      # let them run again
 SIGNAL = "signal"      # those that handle this signal, each once
+SIGNAL_AGAIN = "save"  # those that handle it, whoever has had it before
 TERM = "term"          # the ranks
 KILL = "kill"          # the ranks; why, in words, where it is this guard's own decision
 CANCEL = "cancel"      # the job, which nobody leads; why, in words
@@ -184,6 +185,8 @@ class TaskFence:
                 todo.append((SAY, {"ev": "pong"}))
         elif verb == "signal":
             todo.append((SIGNAL, message["signal"]))
+        elif verb == "save":
+            todo.append((SIGNAL_AGAIN, message["signal"]))
         elif verb == "end":
             self._end(now, float(message["grace_s"]), todo)
 

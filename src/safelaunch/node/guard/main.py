@@ -38,6 +38,7 @@ from safelaunch.node.guard.fence import (
     ORPHAN_STAGGER_S,
     SAY,
     SIGNAL,
+    SIGNAL_AGAIN,
     TERM,
     TICK_S,
     TaskFence,
@@ -301,7 +302,9 @@ class TaskGuard:
                 self.looks.begin(now, what)
             elif verb == MOVE:
                 self.link.move(what)
-            elif verb == SIGNAL:
+            elif verb in (SIGNAL, SIGNAL_AGAIN):
+                if verb == SIGNAL_AGAIN:
+                    self.signalled.pop(what, None)
                 self.link.say({"ev": "signalled", "reached": self._signal_once(what)[:MOST_NAMES]})
             elif verb == TERM:
                 send(self._ranks(), signal.SIGTERM)

@@ -187,6 +187,7 @@ def _are_kernel_lines(value: object) -> bool:
 
 
 _ORDERS = {"ping": {"t": _is_time, "count": _is_count, "s": _is_time}, "signal": {"signal": _is_signal},
+           "save": {"signal": _is_signal},
            "end": {"grace_s": lambda value: _is_number(value, 1e9)}}
 _REPORTS = {"pong": {"t": _is_time, "s": _is_time}, "gone": {"code": _is_code}, "signalled": {"reached": _are_names},
             "exited": {"code": _is_code, "kernel": _are_kernel_lines,

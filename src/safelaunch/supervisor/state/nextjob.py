@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from safelaunch.adapters.successor import Successor
 from safelaunch.core.decide.after import RunBefore
 
@@ -13,6 +15,7 @@ class NextJob:
 
     def __init__(self) -> None:
         self.refused_changes = 0
+        self.later: Mapping[str, str] = {}   # what a person has changed for later jobs (core.laterjobs)
         self.before: tuple[RunBefore, ...] | None = None   # None = not known yet
 
     def is_asked_by(self, successor: Successor) -> None:
@@ -22,6 +25,10 @@ class NextJob:
     def waits_for(self, before: tuple[RunBefore, ...]) -> None:
         """How they are doing is known."""
         self.before = before
+
+    def is_to_have(self, later: Mapping[str, str]) -> None:
+        """What a person wants of later jobs."""
+        self.later = later
 
     def is_not_changed(self) -> None:
         """Slurm has said no."""

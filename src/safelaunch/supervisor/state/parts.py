@@ -18,6 +18,7 @@ from safelaunch.core.decide.phase import phase_of
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
+from safelaunch.core.via import HERE
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
@@ -172,7 +173,8 @@ class LeaderParts:
     @property
     def wants_standby(self) -> bool:
         """Whether this job is to have a second supervisor."""
-        return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
+        is_possible = not self.job.is_local and self.plan.cluster != HERE
+        return self.plan.standby and is_possible and len(self.job.nodes) > 1
 
     @property
     def had_eligible(self) -> bool:

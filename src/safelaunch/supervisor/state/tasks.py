@@ -17,6 +17,7 @@ class Work(Enum):
     """All that a leader does beside its loop."""
 
     ASK_TO_END = "ask the ranks to end"                    # one a row of core.decide
+    ASK_TO_SAVE = "ask the ranks to save and go on"
     WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
     CHECK_NODES = "check nodes before an attempt"
     BENCH_NODES = "measure nodes before an attempt"

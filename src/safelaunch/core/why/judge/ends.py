@@ -17,7 +17,7 @@ ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled
 
 # The row that ended the attempt → category, confidence; what is said of it is core.endings'.
 _OF_ROW = {"limit_near": ("time_limit", 1.0), "took_over": ("unknown", 0.3), "unconfirmed": ("unknown", 0.3),
-           "slow_restart": ("none", 0.95)}
+           "slow_restart": ("none", 0.95), "restart": ("none", 0.95)}
 
 
 def judge_end(end: EndFacts) -> Verdict | None:
