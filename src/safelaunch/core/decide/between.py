@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold
-from safelaunch.core.decide import after, checks, resize, slowness
+from safelaunch.core.decide import after, checks, endless, resize, slowness
 from safelaunch.core.decide.actions import (
     Action,
     AskNodes,
@@ -91,6 +91,14 @@ def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
     return Finish(RunEnd.GAVE_UP, reason.exit_code, reason.why)
 
 
+def _endless(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """A `sleep` went on at each time limit for ever: what costs no budget is bounded by what it brings."""
+    if seen.frozen or seen.asked("hold") is not None:   # nobody knows yet whether a checkpoint is new
+        return None
+    return endless.why_no_attempt(state, plan, seen.now) or endless.judge(
+        state, plan, is_ending=seen.ending is not None or seen.limit_near)
+
+
 def _held(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
 
@@ -109,7 +117,8 @@ def _job_ends(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
     if not (seen.ending or seen.limit_near):
         return None
-    return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}")
+    return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}",
+                    pause_s=endless.pause_s(state, plan))
 
 
 def _follows(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -261,7 +270,7 @@ def _size(seen: Observation, plan: Plan, size: int) -> str:
 
 
 BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _held, _job_ends, _follows,
+    _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _endless, _held, _job_ends, _follows,
     _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off,
     _check_nodes, _bench_nodes, _launch,
 )
