@@ -122,7 +122,20 @@ def resolve_each(
             from safelaunch.core.config.scripthints import script_hints  # few configs are scripts
 
             settled += script_hints(reading.config["command"], reading.origins["command"].file, reading.config["slurm"])
-        yield Resolved(reading.config, reading.origins, (*settled, *notes), point)
+        yield Resolved(reading.config, reading.origins, (*settled, *notes, *_no_folder(reading)), point)
+
+
+def _no_folder(reading: _ConfigReading) -> list[str]:
+    """What follows without resume.dir; of a command only where it seems to save somewhere."""
+    config, is_script = reading.config, reading.config["launch"]["with"] == "script"
+    if config["resume"]["dir"] is not None or not (is_script or MAY_SAVE.search(config["command"])):
+        return []
+    from safelaunch.core.config.guessfolder import guess_folder, tell_missing  # few commands tell
+
+    if not is_script and guess_folder(config["command"]) is None:
+        return []
+    file = reading.origins["command"].file or STDIN if is_script else ""
+    return [tell_missing(config["command"], config["restart"]["max_without_progress"], file)]
 
 
 def _read_point(
@@ -321,6 +334,7 @@ class _ConfigReading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
+MAY_SAVE = re.compile(r"(?i)save|ckpt|checkpoint|snapshot|out|resume|_?dir")   # core.config.guessfolder
 # A piece of each name in innerlaunchers.INNER.
 MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b"
                         r"|swift|megatron|xtuner|llamafactory|accelerate_cli|sbatch|salloc")

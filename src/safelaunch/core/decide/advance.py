@@ -94,9 +94,8 @@ def _tell_higher(last: Attempt, earlier: Sequence[Attempt]) -> str | None:
     """By what an attempt came further than all before it; None = it did not, or that cannot be compared."""
     marks = [(one.epoch, one.step or 0) for one in earlier if one.epoch is not None]
     if last.epoch is not None and len(marks) == sum(one.step is not None or one.epoch is not None for one in earlier):
-        mark = (last.epoch, last.step or 0)
-        return f"it came to epoch {last.epoch:g}, further than all before" if mark > max(marks, default=(-1.0, 0)) else (
-            None)
+        is_higher = (last.epoch, last.step or 0) > max(marks, default=(-1.0, 0))
+        return f"it came to epoch {last.epoch:g}, further than all before" if is_higher else None
     steps = [one.step for one in earlier if one.step is not None]
     if last.step is None or not _is_whole((*earlier, last)) or last.step <= max(steps, default=-1):
         return None

@@ -61,10 +61,10 @@ def judge(state: State, plan: Plan, *, is_ending: bool) -> Finish | Hold | None:
             "further is not known. See whether its steps are read (progress.step) and where it saves (resume.dir); to "
             "let such a run go on by itself: restart.max_jobs, restart.max_time")
     why = f"jobs {shown} ended without progress (the last one: {_why_ended(turns[-1])}): {_nothing(state, plan)}"
-    if all(job.last is not None and job.last.has_had_its_time for job in turns[-MOST_TURNS:]):
-        return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, f"{why}; it needs a longer slurm.time, or has to save sooner and "
-                      "to load what it saved")
-    return Hold(why)
+    if not all(job.last is not None and job.last.has_had_its_time for job in turns[-MOST_TURNS:]):
+        return Hold(why)
+    to_do = "it needs a longer slurm.time, or has to save sooner and to load what it saved"
+    return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, f"{why}; {to_do}")
 
 
 def idle_jobs(state: State, plan: Plan, *, is_ending: bool) -> tuple[IdleJob, ...]:
