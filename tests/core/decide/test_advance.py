@@ -74,8 +74,9 @@ Life = tuple[Any, ...]
     (PLAN, [(1, 61)], False),
     (PLAN, [(1, 61), (1, 75)], False),
     (PLAN, [(1, 61), (61, 60)], True),
-], ids=["first steps", "begins further, dies at once", "resumed and further", "from the start, as far",
-        "as far as the first, and further than the second", "further by a crash that came later", "no step", "never one",
+], ids=["first steps", "begins further, dies at once", "resumed and further",
+        "from the start, as far",
+        "no further than the first", "further by a crash that came later", "no step", "never one",
         "a bar's first figure differs", "the same checkpoint again", "nothing saved in a known folder",
         "further, and nothing saved in a known folder", "a known folder that is not the one: it begins further"])
 def test_what_is_progress(plan: Plan, lives: list[Life], is_progress: bool) -> None:

@@ -39,7 +39,7 @@ _ASSIGNED = re.compile(rf"(?:(?:export|readonly|local)\s+)?(?P<name>\w+)={_WORD}
 _NAMED = tuple((re.compile(rf"(?:\w+_)?{names}\Z", re.IGNORECASE), weight)
                for names, weight in ((_SAVE, SAVED), (_OUT, WRITTEN)))
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_CHANGES = re.compile(r"[`*?%]|\$[({@#?0-9$]|SLURM_(?:JOB|ARRAY|RESTART|PROC|NODE)|RANDOM")
+_CHANGES = re.compile(r"[`*?%]|\$(?:[({@#?0-9$]|\Z)|SLURM_(?:JOB|ARRAY|RESTART|PROC|NODE)|RANDOM")
 _IS_CHECKPOINT = re.compile(rf"\.{_SUFFIX}\Z|(?:\A|/){_STEP}[-_]?\d[^/]*\Z", re.IGNORECASE)
 _IS_FILE = re.compile(r"\.(?:json|ya?ml|log|txt|out|err|csv|py|sh|tar|bin)\Z", re.IGNORECASE)
 _HERE = re.compile(r"\$\{?(?:SLURM_SUBMIT_DIR|PWD)\}?/?")
