@@ -89,7 +89,7 @@ def _cost(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str]
     told = ("without end, as long as its jobs bring it further: a time limit costs no restart. A bound: "
             "restart.max_jobs, restart.max_time")
     if bounds:
-        told = "{} {}, by {}".format(_number(min(bounds)[0]), unit, min(bounds)[1])
+        told = f"{_number(min(bounds)[0])} {unit}, by {min(bounds)[1]}"
     elif most is not None:
         told = f"{most} jobs (restart.max_jobs)"
     return [("at most", job, "bold"), ("in all", told, "" if bounds or most is not None else "bold")]

@@ -22,9 +22,9 @@ from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
 from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import (
-    endedlog,
     inspection,
     listening,
+    lostprogress,
     observe,
     overlap,
     resuming,
@@ -53,12 +53,11 @@ def close_attempt(lead: Leader) -> None:
     if lead.process is not None and not live.is_hook:
         observe.read_last_lines(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
-    text = tail if lead.process else endedlog.tail(lead, live.number)
+    text = tail if lead.process else lostprogress.ended_tail(lead, live.number)
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
     how, link = take_link(lead, live, how)
-    steps = [] if live.is_hook else endedlog.last_progress(lead, live.number, text)
-    for step in steps:
+    for step in (steps := [] if live.is_hook else lostprogress.last_progress(lead, live.number, text)):
         lead.note(step)
     events: list[Event] = []
     if how in GOOD_ENDS and lead.plan.is_script:
@@ -71,7 +70,7 @@ def close_attempt(lead: Leader) -> None:
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=word, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
                                     reach=None if reach is None else reach_of(reach),
-                                    epoch=None if live.is_hook else endedlog.last_epoch(lead, text),
+                                    epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
                                     **({} if link is None else {"link": link})))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))

@@ -25,7 +25,7 @@ from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, endedlog, handover, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends
 from safelaunch.supervisor.attempts import ask_addresses
 from safelaunch.supervisor.closing import checkpoint_events
 from safelaunch.supervisor.endings import put_on_hold
@@ -192,11 +192,11 @@ def meet_the_job_before(lead: Leader) -> None:
         # Its nodes may be silent, but their leases have run out.
         while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
-        text = b"" if attempt.resize is not None else endedlog.tail(lead, attempt.number)
-        lead.record(*endedlog.last_progress(lead, attempt.number, text),
+        text = b"" if attempt.resize is not None else lostprogress.ended_tail(lead, attempt.number)
+        lead.record(*lostprogress.last_progress(lead, attempt.number, text),
                     lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
                                       why=f"job {before.id if before else attempt.job} ended under it",
-                                      epoch=endedlog.last_epoch(lead, text)),
+                                      epoch=lostprogress.last_epoch(lead, text)),
                     lead.writer.event("fenced", attempt=attempt.number))
 
 

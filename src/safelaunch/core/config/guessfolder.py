@@ -72,15 +72,15 @@ def guess_folder(text: str) -> Guess | None:
     return guess._replace(is_loaded=bool(loads) or _RESUMES.search(text) is not None) if weight else None
 
 
-def tell_missing(text: str, most: int, file: str = "") -> str:
-    """What follows without resume.dir, and which folder it may be; `most`: restart.max_without_progress; `file`: where
-    the text stands, "" = in `command`.
+def tell_missing(text: str, most: int, file: str = "") -> str | None:
+    """What follows without resume.dir, and which folder it may be; None = the text names none. `most`:
+    restart.max_without_progress; `file`: where the text stands, "" = in `command`.
     """
-    crashes = "a crash without a further step ends" if most == 1 else (
-        f"{most} crashes in a row without a further step end")
     guess = guess_folder(text)
     if guess is None:
-        return f"{crashes} this run, since no checkpoint folder is known (resume.dir)"
+        return None
+    crashes = "a crash without a further step ends" if most == 1 else (
+        f"{most} crashes in a row without a further step end")
     where = f"line {guess.line} of {file}" if file else "command"
     return (f"{crashes} this run, since no checkpoint folder is known: add resume.dir={guess.folder} (a guess, from "
             f"{guess.words!r} in {where})")

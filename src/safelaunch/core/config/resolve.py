@@ -122,20 +122,19 @@ def resolve_each(
             from safelaunch.core.config.scripthints import script_hints  # few configs are scripts
 
             settled += script_hints(reading.config["command"], reading.origins["command"].file, reading.config["slurm"])
-        yield Resolved(reading.config, reading.origins, (*settled, *notes, *_no_folder(reading)), point)
+        yield Resolved(reading.config, reading.origins, (*_no_folder(reading), *settled, *notes), point)
 
 
 def _no_folder(reading: _ConfigReading) -> list[str]:
-    """What follows without resume.dir; of a command only where it seems to save somewhere."""
+    """What follows without resume.dir, where the command or script seems to save somewhere."""
     config, is_script = reading.config, reading.config["launch"]["with"] == "script"
-    if config["resume"]["dir"] is not None or not (is_script or MAY_SAVE.search(config["command"])):
+    if config["resume"]["dir"] is not None or not MAY_SAVE.search(config["command"]):
         return []
-    from safelaunch.core.config.guessfolder import guess_folder, tell_missing  # few commands tell
+    from safelaunch.core.config.guessfolder import tell_missing  # few commands tell
 
-    if not is_script and guess_folder(config["command"]) is None:
-        return []
-    file = reading.origins["command"].file or STDIN if is_script else ""
-    return [tell_missing(config["command"], config["restart"]["max_without_progress"], file)]
+    told = tell_missing(config["command"], config["restart"]["max_without_progress"],
+                        reading.origins["command"].file or STDIN if is_script else "")
+    return [] if told is None else [told]
 
 
 def _read_point(

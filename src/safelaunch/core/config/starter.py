@@ -105,7 +105,7 @@ def render_draft(draft: Draft) -> str:
 def _guessed(resume: str, saves: Guess) -> str:
     """With the folder that the script names: in force where the script loads from it by itself, too."""
     words = "".join(filter(str.isprintable, saves.words))
-    is_in_force = saves.is_loaded and resume is not _BY_ARGS   # whose option is a guess, too
+    is_in_force = saves.is_loaded and resume is not _BY_ARGS and "$" not in saves.folder   # else more is guessed
     said = f"# The folder is a guess, from {words!r} in line {saves.line} of the script"
     head, key, rest = resume.partition("# resume:\n")
     rest = rest.replace("dir: checkpoints", f"dir: {render_value('', saves.folder).replace('$${', '${')}")

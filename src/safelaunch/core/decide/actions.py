@@ -88,8 +88,7 @@ class HandOver:
     pause_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(NamedTuple):
     """Put the run on hold, and tell people: only one of them knows whether it is to go on."""
 
     why: str

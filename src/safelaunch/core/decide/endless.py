@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from safelaunch.core.config.values import render_duration
 from safelaunch.core.decide.actions import Finish, Hold
 from safelaunch.core.decide.advance import has_steps, trainings
 from safelaunch.core.endings import AttemptEnd, RunEnd, tell_ending
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import warn_before_s
+from safelaunch.core.slurmtext import render_elapsed
 from safelaunch.core.state import Attempt, State
 
 MOST_TURNS = 2         # jobs in a row that had their time, and made no progress
@@ -99,8 +99,8 @@ def why_no_attempt(state: State, plan: Plan, now: float) -> Finish | None:
     left_s = time_left_s(state, plan, now)
     if left_s is not None and left_s <= warn_s(plan):
         return Finish(RunEnd.GAVE_UP, BUDGET_SPENT, "the time of the run is used: its jobs ran for "
-                      f"{render_duration(round(used_s(state, now)))} together (restart.max_time: "
-                      f"{render_duration(plan.restart.max_time_s or 0.0)})")
+                      f"{render_elapsed(used_s(state, now))} together (restart.max_time: "
+                      f"{render_elapsed(plan.restart.max_time_s or 0.0)})")
     return _jobs_used(plan) if is_last_job(state, plan, more=-1) else None
 
 

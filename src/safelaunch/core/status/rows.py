@@ -252,7 +252,8 @@ def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     label = "checkpoint"
     if found is None:
         if not seen["ended"]:
-            yield label, "resume.dir is not set: a restart begins where the training itself goes on", "yellow"
+            yield label, ("resume.dir is not set: a restart begins from the start, unless the training resumes by "
+                          "itself"), "yellow"
         return
     risk = _at_risk(seen, found, speech)
     if found["trouble"]:
