@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from safelaunch.core.config.values import render_duration
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import time_limit_s
 
@@ -79,7 +78,7 @@ def _cost(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str]
     limit_s, most, most_s = time_limit_s(dict(plan.sbatch).get("time")), plan.restart.max_jobs, plan.restart.max_time_s
     job = f"unknown {unit}: slurm.time is not set, so the partition's limit counts"
     bounds: list[tuple[float, str]] = [] if most_s is None else [(size * most_s / 3600, (
-        f"{render_duration(most_s)} of running (restart.max_time)"))]
+        f"{span(most_s)} of running (restart.max_time)"))]
     if limit_s:
         hours = size * limit_s / 3600
         restarts = plan.restart.max_restarts

@@ -81,7 +81,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2,
                    "shared": False},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
-        "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
+        "restart": {"max_restarts": 30, "max_without_progress": 3, "max_jobs": None, "max_time": None, "backoff": 60.0, "via": "auto", "policy": None,
                     "on_lost_progress": "stop", "wait_for_nodes": 600.0},
             "script": None,
             "args": [],

@@ -18,7 +18,7 @@ from tests.tables import each
 
 LIMIT: dict[str, Any] = {"how": "interrupted", "category": "time_limit", "summary": "the job's time limit has come"}
 PREEMPTED: dict[str, Any] = {"how": "interrupted", "category": "preempted", "summary": "a more important job came"}
-ENDS = {"ending": "time_limit"}
+ENDS: dict[str, Any] = {"ending": "time_limit"}
 
 
 def run_of(*jobs: dict[str, Any]) -> State:
@@ -76,10 +76,10 @@ STEPS = {**LIMIT, "step": 100}
         "a checkpoint in each second job", "a preemption between", "preempted after hours", "preempted at once",
         "preempted at once, thrice", "preempted at once, ten times", "jobs that launch nothing", "ten of these",
         "a crash between"])
-def test_what_follows_jobs_that_end_at_no_cost(jobs: list[dict[str, Any]], plan: Plan, kind: type) -> None:
+def test_what_follows_jobs_that_end_at_no_cost(jobs: list[dict[str, Any]], plan: Plan, kind: type[Any]) -> None:
     found = at_end(run_of(*jobs), plan)
-    assert type(found) is kind, found
-    if kind is Finish:
+    assert isinstance(found, kind), found
+    if isinstance(found, Finish):
         assert (found.how, found.exit_code) == ("gave_up", FAILED_FOR_GOOD) and "without progress" in found.why
 
 
@@ -99,9 +99,9 @@ def test_a_run_that_a_person_lets_go_on_has_two_more_jobs() -> None:
     held = fold([Event(500.0, 1, 90, "n0", "held", {"job": "12", "why": "nobody knows", "lives": 2})],
                 run_of(LIMIT, LIMIT))
     assert isinstance(at_end(held), HandOver)
-    later = [("job_started", {"job": "13", "nodes": ["n0"]}), ("attempt_started", {"attempt": 3, "job": "13"}),
-             ("verdict", {"attempt": 3, "category": "time_limit"}),
-             ("attempt_ended", {"attempt": 3, "how": "interrupted"})]
+    later: list[tuple[str, dict[str, Any]]] = [
+        ("job_started", {"job": "13", "nodes": ["n0"]}), ("attempt_started", {"attempt": 3, "job": "13"}),
+        ("verdict", {"attempt": 3, "category": "time_limit"}), ("attempt_ended", {"attempt": 3, "how": "interrupted"})]
     third = fold([Event(600.0, 2, seq, "n0", *one) for seq, one in enumerate(later)], held)
     assert isinstance(at_end(third), HandOver)
     assert fold([Event(700.0, 0, 1, "n0", "decision", {"row": "resume", "lives": 3})], third).idle_from == 3
