@@ -138,7 +138,7 @@ def test_the_time_of_all_jobs_is_counted_and_bounds_the_run() -> None:
     assert endless.used_s(state, state.life_t or 0.0) == 3601.0
     plan = PLAN._replace(restart=PLAN.restart._replace(max_time_s=7200.0))
     used = situations.action(state, seen(**ENDS), plan)   # long after both
-    assert isinstance(used, Finish) and used.exit_code == BUDGET_SPENT and "restart.max_time: 2h" in used.why
+    assert isinstance(used, Finish) and used.exit_code == BUDGET_SPENT and "restart.max_time: 02:00:00" in used.why
 
 
 def test_a_job_that_died_without_a_word_is_counted_to_its_supervisors_last_event() -> None:
