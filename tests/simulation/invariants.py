@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters import journal
 from safelaunch.core import via
+from safelaunch.core.decide import endless
 from safelaunch.core.decide.nanback import MOST_SAME
 from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
 from safelaunch.core.endings import BAD_ENDS
@@ -189,6 +190,8 @@ def _completes(sim: Sim, state: State) -> None:
         return
     if sim.bug_step is not None or sim.is_forgetful or sim.before.is_hopeless:
         return
+    if sim.scenario.save_every * sim.scenario.step_s > sim.scenario.limit_min * 60 and not sim.scenario.handles_signal:
+        return   # no job of it is long enough for a checkpoint
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do
     kinds = [fault.kind for fault in sim.scenario.faults]
@@ -201,6 +204,17 @@ def _completes(sim: Sim, state: State) -> None:
         sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
     if state.ended.how == "completed" and not _was_complete(sim, sim.clock.t):
         sim.violate("the run is called complete, and is not")
+
+
+def goes_on_only_by_progress(sim: Sim) -> None:
+    """No run makes job after job without a new checkpoint; a job starts. Faults may take some from it, one each."""
+    starts = sorted(job.started_t for job in sim.all_jobs if job.started_t)
+    best, barren, most = -1, 0, endless.MOST_IDLE + len(sim.scenario.faults)
+    for start_t, end_t in itertools.pairwise(starts):
+        highest = max((step for t, step in sim.saves if start_t <= t < end_t), default=-1)
+        best, barren = max(best, highest), 0 if highest > best else barren + 1
+    if barren > most:
+        sim.violate(f"{barren} jobs in a row brought no checkpoint beyond step {best}, and the run goes on")
 
 
 def _asks_slurm_little(sim: Sim) -> None:

@@ -22,7 +22,7 @@ from tests.simulation.clock import Clock, Spinning
 from tests.simulation.folder import Mount
 from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
-from tests.simulation.invariants import check
+from tests.simulation.invariants import check, goes_on_only_by_progress
 from tests.simulation.net import Net
 from tests.simulation.person import Person, answer
 from tests.simulation.process import EPOCH_T, Actor, Supervisor, Watching
@@ -281,6 +281,7 @@ class Sim:
         """A job runs: no other may. Where no dependency keeps it back (restart.via: resubmit), the one before may be
         about to end, with nothing of an attempt left in it.
         """
+        goes_on_only_by_progress(self)
         others = [other for other in self.all_jobs if other is not job and other.state == "RUNNING"]
         if not others:
             return

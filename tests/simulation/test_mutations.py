@@ -214,6 +214,10 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         [(handover, "_is_refused_for_good", lambda *words: False)], "calls to Slurm in"),
     "the kill switch is never looked at": (
         _golden("a teammate touches the kill switch", steps=200), _NO_KILL_SWITCH, "a person said kill"),
+    "a run goes on at each time limit, though nothing is ever saved": (
+        _golden("nothing goes wrong", steps=100_000, save_every=100_000, limit_min=2, handles_signal=False),
+        [(between, "BETWEEN", tuple(row for row in between.BETWEEN if row is not between._endless))],
+        "brought no checkpoint"),
     "a person's cancel is taken for a preemption": (
         _golden("a person cancels the job", **ALONE), _NO_CANCEL, "a person said scancel"),
     "nothing is ever launched": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
+from safelaunch.core.decide import advance
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.endings import AttemptEnd, RunEnd
 from safelaunch.core.model import Request
@@ -28,7 +29,8 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
     if following is not None:
         job = f", job {following.job}" if following.job != attempt.job else ""
         by = "restarted" if attempt.has_failed else "went on"
-        return f"{by} by itself {_from(following)} (attempt {following.number}{job}){if_again}"
+        earlier = [one for one in state.attempts if one.number < following.number]
+        return f"{by} by itself{_from(following, earlier)} (attempt {following.number}{job}){if_again}"
     is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == RunEnd.STOPPED
     if attempt.ended == AttemptEnd.STOPPED or (is_person and attempt.ended != AttemptEnd.FAILED):
         return "not restarted: a person's request is final"
@@ -48,7 +50,13 @@ def _to_do(attempt: Attempt) -> str:
     return row.to_do if row is not None and row.to_do else TABLE["unknown"].to_do
 
 
-def _from(attempt: Attempt) -> str:
+def _from(attempt: Attempt, earlier: Sequence[Attempt]) -> str:
+    """Where it went on, by the checkpoint that it was told of, or by its first steps."""
     if attempt.resume_step is not None:
-        return f"from step {attempt.resume_step}"
-    return "from the start" if attempt.resume_path is None else f"from {attempt.resume_path}"
+        return f" from step {attempt.resume_step}"
+    if attempt.resume_path is not None:
+        return f" from {attempt.resume_path}"
+    began = advance.began_at(attempt, advance.trainings(earlier))
+    if began is not None:
+        return f", and went on at step {began}"
+    return " from the start" if advance.begins_again(attempt, advance.trainings(earlier)) else ""

@@ -34,6 +34,8 @@ def fold(events: Iterable[Event], start: State | None = None) -> State:
     state = start or State()
     gen, last_t = state.gen, state.last_t
     for event in events:
+        if event.gen > gen > 0:   # a new supervisor: the one before it was last heard at `last_t`
+            state = replace(state, before_t=last_t)
         step = _STEPS.get(event.event)
         try:
             notice = notice_of(state, event)
@@ -65,6 +67,7 @@ def _job_started(state: State, event: Event) -> State:
     restarts = int(event.data.get("restart_count", 0))
     is_new = not any(life[:2] == (job, restarts) for life in state.lives)
     lives = (*state.lives, (job, restarts, len(state.attempts))) if is_new else state.lives
+    state = _begin_life(state, event.t) if is_new else state
     jobs = tuple(
         known._replace(started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
                        batch_host=host, over=False, restart_count=restarts)
@@ -79,6 +82,12 @@ def _job_started(state: State, event: Event) -> State:
                    checked=(), unfit=(), unfit_before=tuple(dict.fromkeys((*state.unfit_before, *dict(state.unfit)))),
                    usual_failures=(), lives=lives,
                    is_cancelled_before=event.data.get("before_cancelled") is True)
+
+
+def _begin_life(state: State, t: float) -> State:
+    """A job that died without a word ran until its supervisor's last event."""
+    used_s = 0.0 if state.life_t is None else max(0.0, (state.before_t or state.life_t) - state.life_t)
+    return replace(state, used_s=state.used_s + used_s, life_t=t)
 
 
 def _attempt_started(state: State, event: Event) -> State:
@@ -116,6 +125,8 @@ def _decision(state: State, event: Event) -> State:
     row = str(event.data.get("row"))
     state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None,
                     pause_until=_time(event.data.get("until")) if row == "back_off" else None)
+    if row == "resume":   # a person lets the run go on: its idle jobs are counted anew
+        state = _counts_from(state, event)
     if row == "bench_nodes" and state.slower is not None:
         state = replace(state, search=begins(state.search, state.slower.t, event.t))
     if row == "ask_to_end" and "until" in event.data:
@@ -161,8 +172,22 @@ def _checkpoint(state: State, event: Event) -> State:
         state = _change_attempt(state, event, checkpoint_step=step)
     if state.best_step is not None and step <= state.best_step:
         return state
-    return replace(state, best_step=step, failures_without_progress=0, failed_categories=(), rejected_in_a_row=0,
-                   unfit_before=())
+    return _refill(replace(state, best_step=step, rejected_in_a_row=0, unfit_before=()))
+
+
+def _advanced(state: State, event: Event) -> State:
+    """What core.decide.advance takes for progress."""
+    number = int(event.data["attempt"])
+    return state if number <= state.advanced_by else _refill(replace(state, advanced_by=number))
+
+
+def _refill(state: State) -> State:
+    return replace(state, failures_without_progress=0, failed_categories=(), idle_from=len(state.lives))
+
+
+def _counts_from(state: State, event: Event) -> State:
+    """A person lets the run go on, or is asked to: jobs without progress are counted anew."""
+    return replace(state, idle_from=max(state.idle_from, int(event.data.get("lives", 0))))
 
 
 def _checkpoint_rejected(state: State, event: Event) -> State:
@@ -184,7 +209,7 @@ def _attempt_ended(state: State, event: Event) -> State:
     how = str(event.data["how"])
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"), link=_mapping(event.data.get("link")),
-                            is_log_read=event.data.get("log_read") is not False,
+                            is_log_read=event.data.get("log_read") is not False, epoch=_time(event.data.get("epoch")),
                             asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")))
     if how in BAD_ENDS:
         category = known.category or "unknown"
@@ -254,7 +279,7 @@ def _unknown_words(state: State, event: Event) -> State:
 
 
 def _held(state: State, event: Event) -> State:
-    return replace(state, held=str(event.data["why"]))
+    return _counts_from(replace(state, held=str(event.data["why"])), event)
 
 
 def _request(state: State, event: Event) -> State:
@@ -273,6 +298,13 @@ def _handed_over(state: State, event: Event) -> State:
     successor = event.data.get("job")
     excludes = names_of(event.data.get("exclude", ()))
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
+
+
+def _leave(state: State, event: Event) -> State:
+    """This job has handed over: what it used is known."""
+    if state.life_t is not None and event.t >= state.life_t:
+        state = replace(state, used_s=state.used_s + event.t - state.life_t, life_t=None)
+    return _handed_over(state, event)
 
 
 def _ended_alone(state: State, event: Event) -> State:
@@ -332,6 +364,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "decision": _decision,
     "progress": _progress,
     "checkpoint": _checkpoint,
+    "advanced": _advanced,
     "attempt_ended": _attempt_ended,
     "verdict": _verdict,
     "conversions_removed": _conversions_removed,
@@ -353,7 +386,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "unknown_words": _unknown_words,
     "held": _held,
     "local_folder_taken": _local_folder_taken,
-    "handed_over": _handed_over,
+    "handed_over": _leave,
     "successor_lost": lambda state, event: replace(state, successor=None, successor_excludes=()),
     "successor_relaxed": _handed_over,
     "successor_freed": _handed_over,

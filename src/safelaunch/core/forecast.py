@@ -56,7 +56,7 @@ def changed_files(diff: str) -> int:
 
 def rows(plan: Plan, facts: SubmissionFacts, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
     """The plan, for a terminal; `span` says a length of time in words."""
-    return [("run", facts.size, ""), *_fewer(plan, span), _cost(plan, span), *_resumes(facts), _excluded(facts),
+    return [("run", facts.size, ""), *_fewer(plan, span), *_cost(plan, span), *_resumes(facts), _excluded(facts),
             _starts(facts.start), *_tree(facts)]
 
 
@@ -71,18 +71,27 @@ def _fewer(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str
              f"{span(plan.restart.wait_for_nodes_s)}, {hook}", "")]
 
 
-def _cost(plan: Plan, span: Callable[[float], str]) -> tuple[str, str, str]:
-    """What a job takes at most, and what all do if each restart takes one: a restart in place takes none."""
+def _cost(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
+    """What a job takes at most, and what bounds all of them. A time limit that ends a job costs no restart."""
     unit, per_node = ("GPU hours", plan.gpus_per_node) if plan.gpus_per_node else ("node hours", 1)
-    spares = f" and {plan.spare_nodes} spare" if plan.spare_nodes else ""
-    limit_s = time_limit_s(dict(plan.sbatch).get("time"))
-    if not limit_s:
-        return ("at most", f"unknown {unit}: slurm.time is not set, so the partition's limit counts", "")
-    hours = plan.allocated_nodes * per_node * limit_s / 3600
-    restarts = plan.restart.max_restarts
-    return ("at most", f"{_number(hours)} {unit} a job ({plan.nodes}{spares} nodes, {span(limit_s)}); "
-            f"{_number(hours * (restarts + 1))} if each of {restarts} restarts takes a job of its own. A time limit "
-            "that ends a job costs no restart: the run goes on in the next one", "bold")
+    size, spares = plan.allocated_nodes * per_node, f" and {plan.spare_nodes} spare" if plan.spare_nodes else ""
+    limit_s, most, most_s = time_limit_s(dict(plan.sbatch).get("time")), plan.restart.max_jobs, plan.restart.max_time_s
+    job = f"unknown {unit}: slurm.time is not set, so the partition's limit counts"
+    bounds: list[tuple[float, str]] = [] if most_s is None else [(size * most_s / 3600, (
+        f"{span(most_s)} of running (restart.max_time)"))]
+    if limit_s:
+        hours = size * limit_s / 3600
+        restarts = plan.restart.max_restarts
+        job = (f"{_number(hours)} {unit} a job ({plan.nodes}{spares} nodes, {span(limit_s)}); "
+               f"{_number(hours * (restarts + 1))} if each of {restarts} restarts takes a job of its own")
+        bounds += [] if most is None else [(hours * most, f"{most} jobs (restart.max_jobs)")]
+    told = ("without end, as long as its jobs bring it further: a time limit costs no restart. A bound: "
+            "restart.max_jobs, restart.max_time")
+    if bounds:
+        told = f"{_number(min(bounds)[0])} {unit}, by {min(bounds)[1]}"
+    elif most is not None:
+        told = f"{most} jobs (restart.max_jobs)"
+    return [("at most", job, "bold"), ("in all", told, "" if bounds or most is not None else "bold")]
 
 
 def _number(value: float) -> str:

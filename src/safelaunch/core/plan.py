@@ -83,6 +83,8 @@ class RestartPlan(NamedTuple):
     policy: tuple[tuple[str, str], ...] = ()
     on_lost_progress: str = "stop"
     wait_for_nodes_s: float = 600.0
+    max_jobs: int | None = None         # of the run in all
+    max_time_s: float | None = None     # of its jobs, together
 
 
 class Suspects(NamedTuple):
@@ -306,7 +308,7 @@ def _restart(section: Mapping[str, Any]) -> RestartPlan:
     return RestartPlan(section["max_restarts"], section["max_without_progress"], section["backoff"],
                        section.get("via", "auto"), tuple((section.get("policy") or {}).items()),
                        section.get("on_lost_progress", "warn"),   # a run of a version that had none
-                       float(section.get("wait_for_nodes", 600.0)))
+                       float(section.get("wait_for_nodes", 600.0)), section.get("max_jobs"), section.get("max_time"))
 
 
 def _suspects(section: Mapping[str, Any] | None) -> Suspects:

@@ -17,10 +17,11 @@ from safelaunch.core.decide import between, policy
 from safelaunch.core.decide.policy import Response
 
 VERSION = 1
-BUDGET_KEYS = ("restart.max_restarts", "restart.max_without_progress", "restart.backoff", "restart.via",
+BUDGET_KEYS = ("restart.max_restarts", "restart.max_without_progress", "restart.max_jobs", "restart.max_time",
+               "restart.backoff", "restart.via",
                "restart.on_lost_progress", "resume.keep_trying", "suspects.exclude", "suspects.max_excluded",
                "suspects.forget_after", "suspects.ledger")
-_DURATIONS = ("restart.backoff", "suspects.forget_after")
+_DURATIONS = ("restart.max_time", "restart.backoff", "suspects.forget_after")
 _LEAST_WIDTH = 72
 
 

@@ -76,6 +76,7 @@ class Attempt:
     whole_steps: tuple[int, ...] = ()   # of the complete checkpoints that were there when it started
     first_step: int | None = None       # the first one that its log has named
     counter: str | None = None          # what counted its steps (core.counters); "" = it began anew, None = not known
+    epoch: float | None = None          # the last one that its log has named
     lost: str | None = None             # why it seems to have started below its checkpoint
     lost_surely: bool = False           # ... with a proof that stops a run
     asked_bytes: int | None = None      # how long its log was then: words of a SIGTERM behind that are echoes
@@ -91,6 +92,11 @@ class Attempt:
     def made_steps(self) -> bool:
         """It got further than the checkpoint that it started from, as far as its log tells."""
         return self.step is not None and (self.resume_step is None or self.step > self.resume_step)
+
+    @property
+    def has_had_its_time(self) -> bool:
+        """Its job's time limit ended it."""
+        return self.asked_row == "limit_near" or self.category == "time_limit"
 
     @property
     def has_failed(self) -> bool:
@@ -178,7 +184,12 @@ class State:
     next_cancelled: str | None = None       # the successor that a person cancelled: the run ends with this job
     best_step: int | None = None            # the newest verified checkpoint of the whole run
     failures_without_progress: int = 0      # in a row; a dead node's are its own category's matter (core.decide.budget)
-    failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
+    failed_categories: tuple[str, ...] = ()      # of each failure since the last progress (core.decide.advance)
+    advanced_by: int = 0                    # the last attempt whose progress no checkpoint told
+    idle_from: int = 0                      # of `lives`: those before it made progress, or a person let them go on
+    used_s: float = 0.0                     # for how long the jobs before this one ran, together
+    life_t: float | None = None             # since when this job runs; None = it has handed over
+    before_t: float | None = None           # the last event before this generation's
     restarts: int = 0                       # failures that cost budget
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
     left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and cannot be

@@ -14,7 +14,7 @@ from safelaunch.core import via
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 
-HIDDEN = frozenset({"intent", "fenced", "progress", "step_time", "checkpoint"})
+HIDDEN = frozenset({"intent", "fenced", "progress", "step_time", "checkpoint", "advanced"})
 # Rows that end an attempt for an event with a line of its own: the failure, the lost node, the request, the hang.
 TOLD_ELSEWHERE = frozenset({"task_failed", "node_lost", "kill_now", "hung", "lost_progress"})
 REASON_KEYS = ("why", "summary")

@@ -9,7 +9,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.advice import what_follows
-from safelaunch.core.decide import ended, refusal
+from safelaunch.core.decide import advance, ended, refusal
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live, Observation
@@ -19,7 +19,6 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
-from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import (
@@ -54,11 +53,11 @@ def close_attempt(lead: Leader) -> None:
     if lead.process is not None and not live.is_hook:
         observe.read_last_lines(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
+    text = tail if lead.process else lostprogress.ended_tail(lead, live.number)
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
     how, link = take_link(lead, live, how)
-    steps = [] if live.is_hook else _last_progress(lead, live, tail)
-    for step in steps:
+    for step in (steps := [] if live.is_hook else lostprogress.last_progress(lead, live.number, text)):
         lead.note(step)
     events: list[Event] = []
     if how in GOOD_ENDS and lead.plan.is_script:
@@ -71,6 +70,7 @@ def close_attempt(lead: Leader) -> None:
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=word, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
                                     reach=None if reach is None else reach_of(reach),
+                                    epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
                                     **({} if link is None else {"link": link})))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
@@ -150,16 +150,19 @@ def fall_back(lead: Leader) -> None:
 
 
 def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
-    """The event that a verified checkpoint has advanced, if it has; nothing else refills the budget."""
+    """The event that refills the budget: a verified checkpoint has advanced, or what else counts as progress."""
     found, best = lead.resume.newest, lead.state.best_step
     if found is None or found.step is None or (best is not None and found.step <= best):
-        return []
+        return _advance(lead)
     return [lead.writer.event("checkpoint", attempt=number, step=found.step, path=found.path, format=found.format)]
 
 
-def _last_progress(lead: Leader, live: Live, tail: bytes) -> list[Event]:
-    step = listening.read(lead, tail, latest_step, None)
-    return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
+def _advance(lead: Leader) -> list[Event]:
+    last = lead.state.attempt
+    why = advance.find(lead.state, lead.plan, lead.resume.saved_t)
+    if last is None or why is None or last.number <= lead.state.advanced_by:
+        return []
+    return [lead.writer.event("advanced", attempt=last.number, step=last.step, epoch=last.epoch, why=why)]
 
 
 def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:

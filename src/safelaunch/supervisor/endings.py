@@ -6,16 +6,16 @@ from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 
-from safelaunch.adapters import slurm
+from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.localtime import clock
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.nodes import preserved
-from safelaunch.supervisor import handover, metering, nextjob, notifying
+from safelaunch.supervisor import handover, metering, nextjob, notifying, observe
 from safelaunch.supervisor.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -43,6 +43,15 @@ def keep_for_longer(lead: Leader, action: Wait) -> None:
     who = next((request.who for request in lead.folder.requests if request.name == "extend"), "somebody")
     lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
     lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
+
+
+def put_on_hold(lead: Leader, why: str, job: str | None = None) -> None:
+    """Hold the run until a person lets it go on; `job`: the one that it is about, by default this one."""
+    lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
+    lead.record(lead.writer.event("held", job=job or lead.job.id, why=why, lives=len(lead.state.lives)))
+    lead.say(f"the run is put on hold: {why}. safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} "
+             "ends the run")
+    observe.read_requests(lead)
 
 
 def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
@@ -74,6 +83,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
+    yield from _hold_back(lead, action.pause_s)
     metering.write(lead)   # the last figures until the next job starts must not say that it runs
     if lead.reach.lost:
         yield from tell_followers(lead, None)
@@ -82,6 +92,16 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     yield from handover.end_job(lead)
     yield from handover.start_soon(lead)
     lead.course.ends(HANDED_OVER)
+
+
+def _hold_back(lead: Leader, pause_s: float) -> Step:
+    """Let the next job wait where the run is preempted again and again; a requeued one starts as Slurm has it."""
+    job = lead.state.successor
+    if not pause_s or job is None or job == lead.job.id:
+        return
+    result = yield lead.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
+    lead.say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
+             if is_done(result) else f"job {job} could not be held back: {said(result)}")
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:

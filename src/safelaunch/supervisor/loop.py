@@ -30,6 +30,7 @@ from safelaunch.core.decide.actions import (
     Fence,
     Finish,
     HandOver,
+    Hold,
     Kill,
     Launch,
     Preserve,
@@ -145,6 +146,10 @@ def act(lead: Leader, decision: Decision) -> bool:
             again = attempts.fence(lead)
         case HandOver():
             lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
+        case Hold():
+            lead.tell(row, action.why)
+            endings.put_on_hold(lead, action.why)
+            again = True
         case Finish():
             lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
         case Preserve():

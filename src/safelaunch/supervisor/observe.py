@@ -16,7 +16,7 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import jobstates, pulse, slurmtext
-from safelaunch.core.decide import jobend, silence
+from safelaunch.core.decide import endless, jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.turn import TurnFacts
@@ -162,15 +162,23 @@ def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command,
 
 
 def watch_limit(lead: Leader) -> Step:
-    """Check the time left: Slurm warns only the batch script of the limit, and this supervisor runs in none."""
+    """Check the time left: Slurm warns only the batch script of the limit, and a supervisor that has taken over runs in
+    none. Nobody warns of restart.max_time.
+    """
     warn_s = warn_before_s(lead.plan)
     while lead.course.final is None:
-        result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
-        left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
-        if left_s is not None and left_s <= warn_s:
+        left_s = None
+        if lead.took_over is not None and not lead.job.is_local:
+            result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
+            left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
+        own_s = endless.time_left_s(lead.state, lead.plan, lead.now)
+        rest_s = min((s for s in (None if left_s is None else left_s - warn_s,
+                                  None if own_s is None else own_s - endless.warn_s(lead.plan)) if s is not None),
+                     default=None)
+        if rest_s is not None and rest_s <= 0:
             lead.course.nears_limit()
             return
-        yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
+        yield LIMIT_S if rest_s is None else max(1.0, min(LIMIT_S, rest_s))
 
 
 def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:

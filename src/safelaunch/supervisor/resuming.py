@@ -57,7 +57,8 @@ def find_resume(lead: Leader) -> None:
         found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
         found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
         without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
-        lead.resume.is_found(_before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step]))
+        usable = _before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step])
+        lead.resume.is_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
         _tell_skipped(lead, [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
     else:
         lead.resume.is_unreadable()
@@ -98,7 +99,7 @@ def _plain(found: Any, most: int, has_times: bool) -> dict[str, Any]:
     """A search's result as JSON values, each checkpoint with the time of its last file."""
     whole = [found.best, *found.older[:most]] if found.best else []
     return {"found": [({"path": one.path, "step": one.step, "format": one.format},
-                       _finished_t(one.path) if has_times else 0.0) for one in whole],
+                       _finished_t(one.path) if has_times or one.step is None else 0.0) for one in whole],
             "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}
 
 

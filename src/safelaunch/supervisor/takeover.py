@@ -27,9 +27,10 @@ from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.core.via import HERE
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends
 from safelaunch.supervisor.attempts import ask_addresses
 from safelaunch.supervisor.closing import checkpoint_events
+from safelaunch.supervisor.endings import put_on_hold
 from safelaunch.supervisor.leader import Leader, hold_token
 from safelaunch.supervisor.nextjob import secure_next
 from safelaunch.supervisor.standbys import eligible_standbys
@@ -90,7 +91,7 @@ def boot(lead: Leader) -> None:
         lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
-    if lead.took_over is not None or lead.plan.cluster == HERE:
+    if lead.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
         lead.tasks.begin(Work.WATCH_LIMIT, observe.watch_limit(lead))
     _note_taken(lead)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
@@ -194,8 +195,11 @@ def meet_the_job_before(lead: Leader) -> None:
         # Its nodes may be silent, but their leases have run out.
         while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
-        lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
-                                      why=f"job {before.id if before else attempt.job} ended under it"),
+        text = b"" if attempt.resize is not None else lostprogress.ended_tail(lead, attempt.number)
+        lead.record(*lostprogress.last_progress(lead, attempt.number, text),
+                    lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
+                                      why=f"job {before.id if before else attempt.job} ended under it",
+                                      epoch=lostprogress.last_epoch(lead, text)),
                     lead.writer.event("fenced", attempt=attempt.number))
 
 
@@ -204,11 +208,7 @@ def hold_for_people(lead: Leader, job: str, untold: Canceller) -> None:
     run (simulated: test_found "a step of a dead node that ended as by scancel is no person's cancel").
     """
     why = f"nobody can tell whether a person cancelled job {job}: {untold.value}"
-    lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
-    lead.record(lead.writer.event("held", job=job, why=why))
-    lead.say(f"the run is put on hold: {why}. safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} "
-             "ends the run")
-    observe.read_requests(lead)
+    put_on_hold(lead, why, job)
 
 
 def who_cancelled(lead: Leader, job: str) -> Canceller:

@@ -174,6 +174,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "attempt_started": _attempt_started,
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,
+    "advanced": lambda data: f"attempt {data['attempt']} is progress{_because(data)}",
     "hang_suspected": _hang_suspected,
     "leftovers": lambda data: "; ".join(stacktext.tell_left(row["node"], {**_UNSAID, **row}) for row in data["left"]),
     "cores": lambda data: f"attempt {data['attempt']} has left core files: {', '.join(data['paths'])}",

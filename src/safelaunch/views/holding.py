@@ -59,7 +59,7 @@ def resume(run: Run) -> HoldAnswer:
     if removed is not None and controls.is_mine(run):
         writer = controls.login_actor(run).writer
         me = runfolder.name_of(os.getuid())
-        writer.write(writer.event("decision", row="resume", action="resume",
+        writer.write(writer.event("decision", row="resume", action="resume", lives=len(state.lives),
                                   why=f"{me} lets the run go on, which {removed.who} had put on hold"))
     turned = Turned() if run.plan.cluster == "local" else queuehold.release_jobs(run)
     return HoldAnswer(False, _announce_resume(run, state, removed, turned), removed, turned)

@@ -14,6 +14,7 @@ from safelaunch.adapters import journal, laterjobs, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
+from safelaunch.core.decide import advance
 from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
@@ -72,7 +73,7 @@ def overview(
                   "t": state.ended.t} if state.ended else None,
         "ended_early": state.ended_early,
         "job": _job(state, word, now),
-        "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
+        "attempt": _attempt(state, state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, **_progress(run, judged.name, step, total, tail, tracks, now),
@@ -301,11 +302,12 @@ def _is_step(event: Event) -> bool:
     return event.event == "progress"
 
 
-def _attempt(attempt: Attempt, of_nodes: int) -> dict[str, Any]:
+def _attempt(state: State, attempt: Attempt, of_nodes: int) -> dict[str, Any]:
+    began_step = advance.began_at(attempt, advance.trainings(state.attempts[:-1]))
     return {"number": attempt.number, "nodelist": SPEECH.nodes(attempt.nodes), "nodes": list(attempt.nodes),
             "started_t": attempt.started_t, "resume_step": attempt.resume_step, "ended": attempt.ended,
             "ended_t": attempt.ended_t, "exit_code": attempt.exit_code, "category": attempt.category,
-            "summary": attempt.summary, "of_nodes": of_nodes,
+            "summary": attempt.summary, "of_nodes": of_nodes, "began_step": began_step,
             "resize": {"from": attempt.resize.from_nodes, "to": attempt.resize.to_nodes} if attempt.resize else None}
 
 

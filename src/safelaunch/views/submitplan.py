@@ -12,6 +12,7 @@ from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.slurm import Command
 from safelaunch.core import forecast, script
+from safelaunch.core.config.guessfolder import guess_folder
 from safelaunch.core.forecast import ExpectedStart, SubmissionFacts
 from safelaunch.core.ledger import exclusions, of_cluster
 from safelaunch.core.nodeset import expand_own
@@ -28,7 +29,7 @@ def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: st
     # The script has the values of env: it goes through memory, and to no file.
     asked = Command(slurm.test_only(script.first_job_options(plan)), slurm.outside_job(os.environ), START_S, cwd,
                     stdin=text.encode())
-    resumes = ("no resume: resume.dir is not set",) if plan.resume.dir is None else firststart.look(plan, cwd).lines
+    resumes = (_no_folder(plan),) if plan.resume.dir is None else firststart.look(plan, cwd).lines
     excluded = _excluded(plan, cluster)
     facts = git.collect(GIT_S)
     start = _start(asked)
@@ -36,6 +37,12 @@ def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: st
     dirty = forecast.changed_files(facts["diff"]) if facts else 0
     found = SubmissionFacts(size, resumes, excluded, start, commit, dirty, git.is_cut)
     return terminal.lines(forecast.rows(plan, found, talk.span), terminal.width(), terminal.has_colour())
+
+
+def _no_folder(plan: Plan) -> str:
+    guess = guess_folder(plan.command)
+    add = f": add resume.dir={guess.folder}, if that is it (a guess)" if guess is not None else " (resume.dir)"
+    return f"where the training itself goes on: no checkpoint folder is known{add}"
 
 
 def _start(asked: Command) -> ExpectedStart:

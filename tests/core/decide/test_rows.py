@@ -35,7 +35,7 @@ from tests.core.decide.situations import (
 
 CORE = Path(journal.__file__).parent
 # Besides the rows: words by which a leader ends what no row could, or notes that somebody else has (supervisor/).
-OTHERS = {"took_over", "unconfirmed", "step_cancelled", "ask_to_end"}
+OTHERS = {"took_over", "unconfirmed", "step_cancelled", "ask_to_end", "resume"}
 NAMED = {"row", "end_row", "asked_row"}
 
 

@@ -171,6 +171,12 @@ KEYS: dict[str, Key] = {
     "progress.step_time": Key(StepPattern(), "auto", "The same for the time of a step; the group is in seconds."),
     "restart.max_restarts": Key(Integer(0), "30", "Restarts in all before the run gives up."),
     "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
+    "restart.max_jobs": Key(
+        Integer(1), None, "Jobs of the run in all, the first one included; by default as many as bring it further."
+    ),
+    "restart.max_time": Key(
+        Duration(), None, "For how long the run's jobs may run together, such as 7d; by default without bound."
+    ),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
     "restart.via": Key(
         OneOf(via.CHOICES),

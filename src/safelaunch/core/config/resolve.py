@@ -122,7 +122,19 @@ def resolve_each(
             from safelaunch.core.config.scripthints import script_hints  # few configs are scripts
 
             settled += script_hints(reading.config["command"], reading.origins["command"].file, reading.config["slurm"])
-        yield Resolved(reading.config, reading.origins, (*settled, *notes), point)
+        yield Resolved(reading.config, reading.origins, (*_no_folder(reading), *settled, *notes), point)
+
+
+def _no_folder(reading: _ConfigReading) -> list[str]:
+    """What follows without resume.dir, where the command or script seems to save somewhere."""
+    config, is_script = reading.config, reading.config["launch"]["with"] == "script"
+    if config["resume"]["dir"] is not None or not MAY_SAVE.search(config["command"]):
+        return []
+    from safelaunch.core.config.guessfolder import tell_missing  # few commands tell
+
+    told = tell_missing(config["command"], config["restart"]["max_without_progress"],
+                        reading.origins["command"].file or STDIN if is_script else "")
+    return [] if told is None else [told]
 
 
 def _read_point(
@@ -321,6 +333,7 @@ class _ConfigReading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
+MAY_SAVE = re.compile(r"(?i)save|ckpt|checkpoint|snapshot|out|resume|_?dir")   # core.config.guessfolder
 # A piece of each name in innerlaunchers.INNER.
 MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b"
                         r"|swift|megatron|xtuner|llamafactory|accelerate_cli|sbatch|salloc")

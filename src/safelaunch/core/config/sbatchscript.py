@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from safelaunch.core.config.guessfolder import guess_folder
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.scripthints import script_hints
 from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
@@ -36,6 +37,10 @@ def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = 
 
     `syntax_fault` is what bash says of the text (adapters.bashtext).
     """
+    return replace(_draft(text, file, path, syntax_fault), saves=guess_folder(text))
+
+
+def _draft(text: str, file: str, path: str, syntax_fault: str) -> Draft:
     layer, problems, notes, _ = read_script(text, "file", file)
     problems += _syntax(text, file, syntax_fault)
     if problems:

@@ -52,7 +52,8 @@ _REFUSED = {
     "export-file": "leave it out; variables are set behind the file: env.NAME=VALUE",
 }
 RESTARTS = ("after a failure your script is started again: it must load its newest checkpoint itself, or read "
-            "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md)")
+            "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md; without it, some crashes in a row without a "
+            "further step end the run)")
 _SIGNAL = re.compile(r"(?:[RB]:)?(?:SIG)?([A-Z]+[12]?|\d+)(?:@\d+)?\Z", re.IGNORECASE)
 _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}   # signal(7)
 _TO_SHELL = ("becomes kill_switch.signal: before the time limit, and when the run is stopped, it is sent to the "

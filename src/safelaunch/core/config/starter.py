@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from safelaunch.core.config.guessfolder import Guess
 from safelaunch.core.config.resumeway import ARRAY
 from safelaunch.core.config.values import NEVER_EXPANDED
 from safelaunch.core.config.yamlnodes import read_plain
@@ -30,6 +31,7 @@ class Draft:
     srun_extra: Sequence[str] = ()
     kill_signal: str | None = None
     script: str | None = None   # the path of an sbatch script, in place of command and setup
+    saves: Guess | None = None  # where it seems to save
 
 
 EXAMPLE = Draft(
@@ -66,7 +68,7 @@ _GROUP = """# Touch control/kill in the run folder to end the run for good; with
 
 """
 _MORE = f"""
-# How often to try again: in all, and in a row without a new checkpoint.
+# How often to try again: in all, and in a row without progress.
 # restart:
 #   max_restarts: 30
 #   max_without_progress: 3
@@ -96,7 +98,19 @@ def render_draft(draft: Draft) -> str:
             rows = (f"  {render_value('', key)}: {render_value('', value)}" for key, value in values.items())
             lines += ["", f"# {comment}", f"{section}:", *rows]
     resume = _BY_SCRIPT if draft.script else _BY_ARGS if re.search(ARRAY, draft.command) else _BY_TRAINING
+    resume = resume if draft.saves is None else _guessed(resume, draft.saves)
     return "\n".join(lines) + "\n" + resume + (_MORE if not draft.kill_signal else _MORE.replace(_GROUP, ""))
+
+
+def _guessed(resume: str, saves: Guess) -> str:
+    """With the folder that the script names: in force where the script loads from it by itself, too."""
+    words = "".join(filter(str.isprintable, saves.words))
+    is_in_force = saves.is_loaded and resume is not _BY_ARGS and "$" not in saves.folder   # else more is guessed
+    said = f"# The folder is a guess, from {words!r} in line {saves.line} of the script"
+    head, key, rest = resume.partition("# resume:\n")
+    rest = rest.replace("dir: checkpoints", f"dir: {render_value('', saves.folder).replace('$${', '${')}")
+    head += f"{said}.\n" if is_in_force else f"{said}; if it is right, take the # away.\n"
+    return head + ((key + rest).replace("# ", "") if is_in_force else key + rest)
 
 
 def _what_runs(draft: Draft) -> list[str]:

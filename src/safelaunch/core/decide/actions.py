@@ -78,13 +78,20 @@ class Fence:
 @dataclass(frozen=True)
 class HandOver:
     """Leave the run to the successor job, which must not use `exclude`. `held`: nor may it start before it is released.
-    `behind`: nor before these jobs of other runs have ended.
+    `behind`: nor before these jobs of other runs have ended. `pause_s`: nor before that has passed.
     """
 
     exclude: tuple[str, ...]
     why: str
     held: bool = False
     behind: tuple[str, ...] = ()
+    pause_s: float = 0.0
+
+
+class Hold(NamedTuple):
+    """Put the run on hold, and tell people: only one of them knows whether it is to go on."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,8 @@ class Wait:
     why: str
 
 
-Action = Launch | AskNodes | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+Action = (Launch | AskNodes | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Hold | Finish | Preserve
+          | Wait)
 
 
 class Decision(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold, via
-from safelaunch.core.decide import after, checks, resize, slowness
+from safelaunch.core.decide import advance, after, checks, endless, resize, slowness
 from safelaunch.core.decide.actions import (
     Action,
     AskNodes,
@@ -91,6 +91,14 @@ def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
     return Finish(RunEnd.GAVE_UP, reason.exit_code, reason.why)
 
 
+def _endless(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """A `sleep` went on at each time limit for ever: what costs no budget is bounded by what it brings."""
+    if seen.frozen or seen.asked("hold") is not None:   # nobody knows yet whether a checkpoint is new
+        return None
+    return endless.why_no_attempt(state, plan, seen.now) or endless.judge(
+        state, plan, is_ending=seen.ending is not None or seen.limit_near)
+
+
 def _held(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
 
@@ -109,7 +117,8 @@ def _job_ends(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
     if not (seen.ending or seen.limit_near):
         return None
-    return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}")
+    return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}",
+                    pause_s=endless.pause_s(state, plan))
 
 
 def _follows(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -244,15 +253,23 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
                                  f"the next attempt has {size}{_size(seen, plan, size)}", convert)
     if last is None:
         return Launch(nodes, f"first attempt{_size(seen, plan, size)}")
-    none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
-    if seen.resume is None:
-        at = f"the start: {none}"
-    else:
-        at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
+    at = _from_where(state, plan) if seen.resume is None else (
+        f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}")
     if last.ended == AttemptEnd.LINKED:
         return Launch(nodes, f"attempt {last.number} has ended, and its script goes on with its next link")
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
                          f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}")
+
+
+def _from_where(state: State, plan: Plan) -> str:
+    """Where an attempt goes on that is told of no checkpoint: the training may find its own."""
+    if plan.resume.dir is None:
+        return "wherever the training resumes by itself: no checkpoint folder is known (resume.dir)"
+    none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
+    before = advance.trainings(state.attempts)
+    if before and advance.began_at(before[-1], before[:-1]) is not None:
+        return f"wherever the training resumes by itself: {none} in {plan.resume.dir}"
+    return f"the start: {none}"
 
 
 def _size(seen: Observation, plan: Plan, size: int) -> str:
@@ -261,7 +278,7 @@ def _size(seen: Observation, plan: Plan, size: int) -> str:
 
 
 BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _held, _job_ends, _follows,
-    _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again, _back_off,
-    _check_nodes, _bench_nodes, _launch,
+    _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _endless, _held, _job_ends,
+    _follows, _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again,
+    _back_off, _check_nodes, _bench_nodes, _launch,
 )

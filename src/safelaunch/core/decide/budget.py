@@ -1,6 +1,6 @@
 """Why nothing may be started any more: a proof, a policy that says stop, or a spent budget.
 
-All budgets refill only when a verified checkpoint advances (core.state), and `continue` costs none.
+All budgets refill only by progress (core.decide.advance). `continue` costs none: core.decide.endless bounds it.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ def _run_budgets(state: State, plan: Plan) -> GiveUp | None:
     if state.failures_without_progress >= budget.max_without_progress and not _runs_elsewhere(state, last):
         failures = state.failures_without_progress
         which = "one attempt" if failures == 1 else f"{failures} attempts in a row"
-        return GiveUp("spent", FAILED_FOR_GOOD, f"{which} failed without a new checkpoint{because}")
+        missed = "a further step (no checkpoint folder is known: resume.dir)" if plan.resume.dir is None else (
+            "a new checkpoint")
+        return GiveUp("spent", FAILED_FOR_GOOD, f"{which} failed without {missed}{because}")
     if state.restarts > budget.max_restarts:
         return GiveUp("spent", BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}")
     return None

@@ -7,6 +7,7 @@ from enum import Enum
 from safelaunch.core import jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.decide.actions import Finish, HandOver
+from safelaunch.core.decide.endless import is_last_job
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.plan import Plan
@@ -16,7 +17,7 @@ from safelaunch.core.state import State
 class Secure(Enum):
     """What a leader does about the run's next job when it starts."""
 
-    NOTHING = "there is no queue, or the run has ended, or a person wants no next job"
+    NOTHING = "there is no queue, or the run has ended, or a person or restart.max_jobs wants no next job"
     NOTE_WAY = "the user has chosen a way on which nothing waits behind this job"
     QUEUE = "queue one behind this job"
     FOLLOW = "one is queued: see what becomes of it"
@@ -24,7 +25,8 @@ class Secure(Enum):
 
 def secure(plan: Plan, state: State) -> Secure:
     """The first step towards the next job; the same after a restart of the leader."""
-    if not ways.has_next_job(plan.cluster) or state.ended is not None or state.next_cancelled is not None:
+    if (not ways.has_next_job(plan.cluster) or state.ended is not None or state.next_cancelled is not None
+            or is_last_job(state, plan)):
         return Secure.NOTHING
     if plan.restart.via not in ("auto", ways.SUCCESSOR):
         return Secure.NOTE_WAY

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide import alive, between
-from safelaunch.core.decide.actions import Decision
+from safelaunch.core.decide import alive, between, endless
+from safelaunch.core.decide.actions import Decision, HandOver
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
@@ -14,6 +14,8 @@ def decide(state: State, seen: Observation, plan: Plan) -> Decision:
     rows = alive.ALIVE if seen.live is not None else between.BETWEEN
     for row in rows:
         action = row(state, seen, plan)
+        if isinstance(action, HandOver) and not action.held:
+            action = endless.why_no_job(state, plan, seen.now) or action
         if action is not None:
             return Decision(row.__name__.strip("_"), action)
     return Decision("watch", None)

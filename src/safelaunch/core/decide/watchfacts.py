@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from safelaunch.core import jobstates, nodeset, slurmtext, via
-from safelaunch.core.decide import cancel, successor
+from safelaunch.core.decide import cancel, endless, successor
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.nodes import kept_out
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
@@ -33,7 +33,7 @@ def can_wait_behind(run: Watched) -> bool:
 def wants_next(run: Watched, word: SlurmAnswer) -> bool:
     """Whether no person wants the run to end with the job that runs, or to wait behind it."""
     noted = run.state.next_cancelled is not None or bool(taken_back(run, word))
-    return not noted and run.asked(*STOPS, "hold") is None
+    return not noted and run.asked(*STOPS, "hold") is None and not endless.is_last_job(run.state, run.plan)
 
 
 def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ WORDS: dict[str, Word] = {
                           ("lost_progress",), _of_attempt),
     "preserved": Word(WARNING, "keeps its nodes for you", "The site of a failure is kept for people to look at.",
                       ("preserved",), _of_site),
-    "held": Word(FAILURE, "waits for you", "safelaunch has put the run on hold: only a person knows why a job ended.",
+    "held": Word(FAILURE, "waits for you", "safelaunch has put the run on hold: a person knows whether it is to go on.",
                  ("held",), lambda _, event: str(event.data["job"])),
 }
 ENDS = ("gave_up", "completed", "stopped")

@@ -163,6 +163,15 @@ def _counts_on(text: bytes, start: int, pattern: str) -> bool:
     return line_end >= 0 and bool(list(_plain_steps(text[line_end:], pattern)))
 
 
+def last_epoch(text: bytes) -> float | None:
+    """The last epoch that a piece of a log names, a fraction where it names one; None = it names none."""
+    if b"poch" not in text:
+        return None
+    found = [(match.start(), float(match[1])) for pattern in (_EPOCH, _EPOCHS, _FRACTION)
+             for match in pattern.finditer(text) if not NO_TRAINING.search(_before(text, match.start()))]
+    return max(found)[1] if found else None
+
+
 def _plain_epochs(text: bytes) -> list[_Pair]:
     return [_Pair(match.start(), int(match[1]), 0) for match in _EPOCH.finditer(text)
             if not NO_TRAINING.search(_before(text, match.start()))]

@@ -28,6 +28,7 @@ class Track(NamedTuple):
     points: tuple[tuple[float, int], ...] = ()
     ended_t: float | None = None
     why: str = ""
+    is_own: bool = False    # it was told of no checkpoint
 
     @property
     def last_step(self) -> int:
@@ -111,10 +112,13 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
         return
     number = int(data["attempt"])
     if event.event == "attempt_started":
-        tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0)))
+        tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0),
+                                        is_own=(data.get("resume_step"), data.get("resume_path")) == (None, None)))
         points.setdefault(number, [])
     elif event.event == "progress" and number in points:
         step = int(data["step"])
+        if tracks[number].is_own and data.get("first") and data.get("counter"):   # where it began by itself
+            tracks[number] = tracks[number]._replace(resume_step=int(data["first"]) - 1)
         if not points[number] or step > points[number][-1][1]:
             points[number].append((event.t, step))
     elif number in tracks and tracks[number].ended_t is None:

@@ -158,6 +158,8 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if attempt is None:
         return
     at = f", from step {attempt['resume_step']}" if attempt["resume_step"] is not None else ""
+    if attempt.get("began_step") is not None:
+        at = f", went on at step {attempt['began_step']} by itself"
     end = f", {attempt['ended']}" if attempt["ended"] else ""
     why = f": {attempt['summary']}" if attempt["summary"] else ""
     yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{_size(attempt)}{at}{end}{why}", ""
@@ -252,7 +254,8 @@ def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     label = "checkpoint"
     if found is None:
         if not seen["ended"]:
-            yield label, "resume.dir is not set: a restart begins from the start", "yellow"
+            yield label, ("resume.dir is not set: a restart begins from the start, unless the training resumes by "
+                          "itself"), "yellow"
         return
     risk = _at_risk(seen, found, speech)
     if found["trouble"]:

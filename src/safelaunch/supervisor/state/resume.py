@@ -15,6 +15,7 @@ class ResumePoint:
 
     def __init__(self) -> None:
         self.newest: Checkpoint | None = None
+        self.saved_t = 0.0                       # when it was written, where its name tells no step
         self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
         self.deadline_s = DEADLINE_S
         self.is_unknown = False
@@ -31,8 +32,9 @@ class ResumePoint:
         """The folder has answered by an error."""
         self.is_unknown, self.deadline_s = True, DEADLINE_S
 
-    def is_found(self, found: Sequence[Checkpoint]) -> None:
+    def is_found(self, found: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
         """These are complete, the newest one first."""
+        self.saved_t = saved_t
         self.is_unknown, self.deadline_s = False, DEADLINE_S
         self.newest = found[0] if found else None
         self.whole_steps = tuple(one.step for one in found if one.step is not None)
