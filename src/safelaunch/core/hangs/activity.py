@@ -60,3 +60,8 @@ def classify(stack: Stack) -> Activity:
     if not frames:
         return Activity(NOTHING, "")
     return Activity(USER, f"{frames[0][0]} ({frames[0][1]})")
+
+
+def is_backward(stack: Stack) -> bool:
+    """Whether its innermost frame in Python is autograd's engine, below which DistributedDataParallel waits."""
+    return bool(stack) and stack[0].startswith("_engine_run_backward ")

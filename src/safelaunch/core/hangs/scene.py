@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity
+from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity, is_backward
 from safelaunch.core.hangs.parallel import Sizes
 from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.stacks import GONE, STUCK, UNREADABLE, RankGroup, fold_numbers
@@ -91,6 +91,17 @@ def odd_groups(scene: Scene) -> list[RankGroup]:
     wait = scene.what(most)
     return [group for number, group in enumerate(scene.groups) if group.kind not in (UNREADABLE, GONE)
             and not group.where and scene.at[number].kind != NOTHING and scene.at[number] != wait]
+
+
+def by_number(most: RankGroup, groups: list[RankGroup]) -> tuple[RankGroup, list[RankGroup]]:
+    """The group in which most wait, and the others. In DistributedDataParallel's backward pass ranks wait for each
+    other without a collective on the stack: a few that are in one beside them are the odd ones.
+    """
+    larger = [group for group in groups if group.kind == STUCK and group.size > most.size and is_backward(group.stack)
+              and not any(map(computes, group.ranks))]
+    if not larger:
+        return most, groups
+    return larger[0], [most, *(group for group in groups if group is not larger[0])]
 
 
 def missing_ranks(ranks: Iterable[ObservedRank]) -> tuple[int, ...]:

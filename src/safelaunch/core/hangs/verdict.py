@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE, classify
+from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE, classify, is_backward
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
+from safelaunch.core.hangs.placetext import all_of, file_of, standing, tell_doing, tell_place, worker_of
 from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import (
     HangVerdict,
     Odd,
     Scene,
     behind_in_flight,
+    by_number,
     computes,
     is_asleep,
     is_device,
@@ -84,7 +86,7 @@ def _storage(scene: Scene) -> HangVerdict | None:
     where = f" on {', '.join(filter(None, mounts))}" if any(mounts) else ""
     what = _what_of(asleep[0], late) if asleep else f"do not come back{where}"
     return HangVerdict("storage", f"{who}: {what}", 0.9 if asleep else 0.8,
-                       tuple(odd_one(rank, _what_of(rank, late) + _file_of(rank)) for rank in asleep), suspects,
+                       tuple(odd_one(rank, _what_of(rank, late) + file_of(rank)) for rank in asleep), suspects,
                        tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]),
                        folders=tuple(dict.fromkeys([*_folders(asleep), *(mount for _, mount in late)])))
 
@@ -205,34 +207,33 @@ def _data(scene: Scene) -> HangVerdict | None:
     if not loading:
         return None
     ranks = [rank for group in loading for rank in group.ranks]
-    others = sum(group.size for group in scene.of(COLLECTIVE, GPU) if group.kind == STUCK)
-    odd = tuple(odd_one(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
+    others = sum(group.size for group in scene.groups if group.kind == STUCK and (
+        scene.what(group).kind in (COLLECTIVE, GPU) or is_backward(group.stack)))
+    odd = tuple(odd_one(rank, "waits for its data loader" + worker_of(rank)) for rank in ranks) if others else ()
     nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
     verb, them = ("waits", "it") if len(ranks) == 1 else ("wait", "them")
     what = f"while {others} wait for {them} in a collective" if others else "and nobody waits for others"
     is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports)
-    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
+    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for {tell_place(loading[0].stack)}, {what}",
                        0.85 if others else 0.7, odd, nodes if is_one_node else ())
 
 
 def _deadlock(scene: Scene) -> HangVerdict | None:
     """One part of the ranks waits in a collective that another part is not in. Seen: broadcast at evaluation."""
-    groups = odd_groups(scene)
-    if not groups:
+    groups, most = odd_groups(scene), main_wait(scene)
+    if not groups or most is None:
         return None
-    most = main_wait(scene)
-    assert most is not None
+    most, groups = by_number(most, groups)
     odd = [odd_one(rank, _why_odd(scene, group)) for group in groups for rank in group.ranks]
     odd = _odd_of_groups(scene, odd)
     pids = {(one.node, one.pid) for one in odd}
     groups = [group for group in groups if any((rank.node, rank.pid) in pids for rank in group.ranks)]
     share = len(odd) / max(1, len(scene.ranks))
     late = all(group.kind == MOVING for group in groups)
-    where = label(groups[0].stack)
-    verb = "is" if len(odd) == 1 else "are"
+    does = tell_doing(scene.what(groups[0]), groups[0], len(odd))
     return HangVerdict(
-        "deadlock", f"{odd_names(odd)} {verb} in {where or 'unreadable code'}{', and moving,' if late else ''} while "
-        f"{most.size} wait in {label(most.stack)}", (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
+        "deadlock", f"{odd_names(odd)} {does}{', and moving' if late else ''}, while {names_of(most.ranks)} "
+        f"{'wait' if most.size > 1 else 'waits'} in {tell_place(most.stack)}", (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
 
 
 def _network(scene: Scene) -> HangVerdict | None:
@@ -262,10 +263,13 @@ def _unknown(scene: Scene) -> HangVerdict:
     if not stuck:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
-        return HangVerdict("storage", f"{_standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
+        return HangVerdict("storage", f"{standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
     if apart := verdict_on_naps(scene.ranks) or _apart(stuck):
         return apart
-    return HangVerdict("unknown", f"{_standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
+    if len(scene.groups) == 1 and all(rank.ran for rank in scene.ranks) and tell_busy(scene.ranks).endswith("busy"):
+        return HangVerdict("unknown", f"looks healthy: {all_of(scene.ranks)} ran between the samples, at "
+                           f"{tell_place(stuck[0].stack)}", 0.3)
+    return HangVerdict("unknown", f"{standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{tell_busy(stuck[0].ranks)}", 0.3)
 
 
@@ -286,7 +290,7 @@ def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
     at_most, *at = labels([groups[0] for groups in by_size])
     verb = "is" if len(few) == 1 else "are"
     return HangVerdict(
-        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {_standing(most)} at {at_most}, in no collective "
+        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {standing(most)} at {at_most}, in no collective "
         "that is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
                                          for where, ranks in zip(at, others, strict=True) for rank in ranks))
 
@@ -311,10 +315,6 @@ def _call_of(rank: ObservedRank) -> str:
     return (place.call or place.wchan if place is not None else "") or "an unknown call"
 
 
-def _standing(ranks: Sequence[ObservedRank]) -> str:
-    return f"{names_of(ranks)} {'stands' if len(ranks) == 1 else 'stand'}"
-
-
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
     _storage, _gpu, _process, _lock, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
 
@@ -325,12 +325,12 @@ _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
 def _why_odd(scene: Scene, group: RankGroup) -> str:
     at = scene.what(group)
     if group.kind == MOVING:
-        return f"still works, in {label(group.stack)}"
+        return f"still works, in {tell_place(group.stack)}"
     if at.kind == COLLECTIVE:
-        return f"is in another collective: {label(group.stack)}"
+        return f"is in another collective: {tell_place(group.stack)}"
     if at.kind == DATA:
         return "waits for its data loader"
-    return f"is outside of the collective, in {label(group.stack)}"
+    return f"is outside of the collective, in {tell_place(group.stack)}"
 
 
 def _odd_of_groups(scene: Scene, odd: list[Odd]) -> list[Odd]:
@@ -385,16 +385,3 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
     if low:
         lines.append(f"flight recorder: {names_of(low)} behind the others")
     return tuple(lines)
-
-
-def _file_of(rank: ObservedRank) -> str:
-    place = rank.stuck_in or rank.main
-    return f" ({place.path})" if place is not None and place.path else ""
-
-
-def _worker_of(rank: ObservedRank) -> str:
-    asleep = next((place for place in rank.below if place.state in "DTZ"), None)
-    if asleep is None:
-        return "" if rank.below else ", and has no worker process left"
-    return f", whose worker {asleep.pid} is in state {asleep.state}{f' in {asleep.call}()' if asleep.call else ''}" \
-           f"{f' on {asleep.mount}' if asleep.mount else ''}"
