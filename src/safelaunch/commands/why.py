@@ -13,6 +13,7 @@ from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
 from safelaunch.core.categories import TABLE
 from safelaunch.core.config.nearest import nearest_word
+from safelaunch.core.hangs import present
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
@@ -61,13 +62,14 @@ def command(
     log, verdict = whyverdict.judge_subject(subject)
     if as_json:
         then = whyverdict.then(verdict, subject)
-        talk.emit_json(verdictjson.of_subject(verdict, then, subject.follows, subject.recorded))
+        talk.emit_json({**verdictjson.of_subject(verdict, then, subject.follows, subject.recorded),
+                        "now": present.to_public(subject.present)})
     elif ticket:
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
         _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded))
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject)))
     return 0
 
 
@@ -103,12 +105,18 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
                nl=False)
 
 
+def _now(subject: Subject) -> list[str]:
+    return [] if subject.present is None else present.tell(subject.present, talk.span, talk.moment)
+
+
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
     """What to type next."""
-    if verdict.category == "none":
-        return []
     what = " ".join(words) or (str(subject.run.dir) if subject.run else "")
-    lines = [f"safelaunch why --ticket {what}"] if whyticket.is_for_site(verdict) and verdict.suspects else []
+    first = [f"safelaunch stacks {what}"] if subject.present is not None and subject.present.is_silent else []
+    if verdict.category == "none" or subject.is_of_present:
+        return first
+    is_for_site = whyticket.is_for_site(verdict) and verdict.suspects
+    lines = [*first, *([f"safelaunch why --ticket {what}"] if is_for_site else [])]
     if verdict.category == "unknown":
         lines.append(f"safelaunch why --all {what}")
     return [*lines, f"safelaunch why --explain {verdict.rule or verdict.category}"]

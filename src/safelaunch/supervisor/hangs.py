@@ -71,8 +71,9 @@ def check_ranks(lead: Leader) -> Step:
     number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step))
-    what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
+                                  step=lead.hangs.rhythm.step,
+                                  usual_s=round(hang.step_s(lead.hangs.rhythm), 3) or None))
+    what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
         lead.hangs.postpones_check(lead.now_s)

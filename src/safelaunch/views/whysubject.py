@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
+from safelaunch.core.hangs.present import Present
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.verdict import Verdict
@@ -46,6 +47,12 @@ class Subject:
     layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
     policy: Mapping[str, Response] = field(default_factory=dict)   # the run's, by category
     recorded: Verdict | None = None   # by which the supervisor acted
+    present: Present | None = None    # what the run's newest attempt does, where it lives
+
+    @property
+    def is_of_present(self) -> bool:
+        """Whether it is about an attempt that lives."""
+        return self.present is not None and self.attempt is not None and self.attempt.number == self.present.attempt
 
     @property
     def is_open(self) -> bool:

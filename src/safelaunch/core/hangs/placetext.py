@@ -1,4 +1,4 @@
-"""Where a rank stands, for people: what it waits for, and the line of the program's own code: "barrier, train.py:47"."""
+"""Where a rank stands, for people: what it waits for, and the program's own line, as in "barrier, train.py:47"."""
 
 from __future__ import annotations
 

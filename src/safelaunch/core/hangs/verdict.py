@@ -231,9 +231,9 @@ def _deadlock(scene: Scene) -> HangVerdict | None:
     share = len(odd) / max(1, len(scene.ranks))
     late = all(group.kind == MOVING for group in groups)
     does = tell_doing(scene.what(groups[0]), groups[0], len(odd))
-    return HangVerdict(
-        "deadlock", f"{odd_names(odd)} {does}{', and moving' if late else ''}, while {names_of(most.ranks)} "
-        f"{'wait' if most.size > 1 else 'waits'} in {tell_place(most.stack)}", (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
+    rest = f"{names_of(most.ranks)} {'wait' if most.size > 1 else 'waits'} in {tell_place(most.stack)}"
+    return HangVerdict("deadlock", f"{odd_names(odd)} {does}{', and moving' if late else ''}, while {rest}",
+                       (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
 
 
 def _network(scene: Scene) -> HangVerdict | None:

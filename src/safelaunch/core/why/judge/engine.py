@@ -140,11 +140,11 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
     cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
                   line.host, line.rank, line.t, line.offset)
     category = words.category or "unknown"
-    said = (line.text.strip() if words.category else f"the log does not say why; it ends with: {line.text.strip()}")[:300]
+    said = f"{'' if words.category else 'the log does not say why; it ends with: '}{line.text.strip()}"[:300]
     return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
                    evidence=(line.text,), host=line.host, rank=line.rank, cause=cited if words.category else None,
                    fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
-                   changes="no rule knows this line: another one that a person finds would be better evidence"
+                   changes="a person finds another line: no rule knows this one"
                    if words.category else "")
 
 
@@ -270,7 +270,7 @@ def _suspects(chosen: FindingGroup, host: str | None) -> tuple[str, ...]:
 
 def _what_would_change(chosen: FindingGroup, runner: FindingGroup | None) -> str:
     if chosen.role == "symptom":
-        return "an error line of any rank before this one would be the cause: this is an echo"
+        return "an error line of any rank stands before this one, which is an echo"
     if runner is not None:
-        return f"had it come first, or alone: {runner.summary}"
-    return "steps of the training after this line: then it was not what ended it"
+        return f"this has come first, or alone: {runner.summary}"
+    return "steps of the training follow this line"

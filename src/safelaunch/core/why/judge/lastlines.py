@@ -79,7 +79,7 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     frames = {(line.file, line.offset) for line in _frames(log)}
     for line, is_last in _ends(log):
-        if (line.file, line.offset) not in frames and (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged
+        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged | frames
                 and (BAD_WORDS.search(line.text) or BEHIND_LABEL.match(line.text))
                 and not HARMLESS.search(line.text)):
             yield line, is_last

@@ -1,5 +1,5 @@
-"""A rank that left while others trained: by exit code 0, or by a SIGTERM from outside. All that the others print is that
-they have lost it, which was taken for the network's fault.
+"""A rank that left with exit code 0 while others trained. All that the others print is that they have lost it, which
+was taken for the network's fault.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.verdict import Verdict
 
 LEFT_EARLY = 0.7      # below budget.SURE: why it left, nobody has said
-LOST_A_PEER = frozenset({"network.gloo_closed", "network.nccl_peer_gone", "network.nccl_remote", "network.store_refused",
-                         "store.lost"})
-ADVICE = ("Find out why it left: its data may have run out before the others' (drop_last, shards of unequal length), or "
-          "the program calls sys.exit or os._exit there.")
+LOST_A_PEER = frozenset({"network.gloo_closed", "network.nccl_peer_gone", "network.nccl_remote",
+                         "network.store_refused", "store.lost"})
+ADVICE = ("Find out why it left: its data may have run out before the others' (drop_last, shards of unequal length), "
+          "or the program calls sys.exit or os._exit there.")
 
 
 def find_leaver(verdict: Verdict, known: OutsideEvidence) -> Verdict | None:
@@ -48,4 +48,4 @@ def _verdict(verdict: Verdict, who: str, host: str, rank: int | None = None) -> 
         verdict, category="user_code", summary=said, confidence=LEFT_EARLY, action="fix_user_code", suspects=(),
         evidence=(said,), host=host or None, rank=rank, rule=None, cause=None, cited=(), symptoms=followed,
         runner_up=None, fingerprint=make_fingerprint("user_code", "left_early", ""), place="", do=ADVICE,
-        changes="a line of that rank that says why it ended")
+        changes="a line of that rank says why it ended")

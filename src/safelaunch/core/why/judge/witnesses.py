@@ -41,11 +41,11 @@ ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplemen
 ENDED_BY_TERM = "native.elastic_term"
 UNEXPLAINED_KILLS = frozenset({ENDED_BY_TERM, "memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
                                "memory.child_killed", "native.mpi_killed"})
-OF_KILL = ("If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS. If it was a person or a script of the "
-           "site: they know.")
+OF_KILL = "If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS; else a person or script did it."
 OF_TERM = "A person, a script of the site or another process has sent it: safelaunch and Slurm have not."
 # Rules of a command line that its program refuses: the same words again on every node.
-USAGE = frozenset({"config.arguments", "config.click", "config.hf_parser", "config.hydra", "config.fire", "config.usage"})
+USAGE = frozenset({"config.arguments", "config.click", "config.fire", "config.hf_parser", "config.hydra",
+                   "config.usage"})
 USAGE_SURE = 0.95
 SILENT_LOG = "the log does not say why"
 MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
@@ -310,8 +310,8 @@ def _read_exits(known: OutsideEvidence) -> list[Witness]:
         return [Witness("native_crash", 0.7, said, hosts, is_exit=True)]
     if first.signal in (KILL, TERM):
         mark, do = exit_fingerprint(128 + first.signal, first.signal), OF_KILL if first.signal == KILL else OF_TERM
-        return [Witness("unknown", UNEXPLAINED, f"{first.who} was {_killed(first.signal)}", hosts, None, (), False, True,
-                        mark, do)]
+        said = f"{first.who} was {_killed(first.signal)}"
+        return [Witness("unknown", UNEXPLAINED, said, hosts, is_exit=True, mark=mark, do=do)]
     return []
 
 
@@ -337,7 +337,7 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
         fingerprint=best.mark or make_fingerprint(best.category, "", best.summary), do=best.do, notes=verdict.notes,
-        changes="a line in the log that names a surer cause",
+        changes="a line in the log names a surer cause",
     )
 
 
