@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from safelaunch.core.categories import advice
-from safelaunch.core.hangs.hang import STEP, WARM_UP
+from safelaunch.core.hangs.hang import START, STEP, WARM_UP
 from safelaunch.core.why.verdict import Verdict
 
 LATE_S, LATE_STEPS = 10.0, 10.0   # a step that is later than both is told; what it means a look at the ranks shows
@@ -46,7 +46,9 @@ def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str =
     """ "no step for 55 s (usually 0.2 s)"; the phase where it takes longer than a step."""
     often = "" if not usual_s else f"{usual_s:.2g} s" if usual_s < LATE_S else span(usual_s)
     usual = f" (usually {often})" if often else ""
-    return f"no step for {span(silent_s)}{usual}{'' if phase in (STEP, WARM_UP) else f', in a phase of {phase}'}"
+    if phase == START:
+        return f"no first step for {span(silent_s)}"
+    return f"no step for {span(silent_s)}{usual}{'' if phase in (STEP, WARM_UP) else f', at a time of {phase}'}"
 
 
 def tell(now: Present, span: Say, clock: Say) -> list[str]:

@@ -95,7 +95,7 @@ def compare(verdict: Verdict, recorded: Verdict) -> Iterator[VerdictRow]:
                          "dim")
         return
     yield VerdictRow("recorded", f"when the attempt ended the verdict was {_in_short(recorded)}")
-    yield VerdictRow("now", f"what is known now says {_in_short(verdict)}")
+    yield VerdictRow("today", f"what is known now says {_in_short(verdict)}")
 
 
 def _in_short(verdict: Verdict) -> str:
