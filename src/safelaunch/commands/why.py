@@ -13,7 +13,6 @@ from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
 from safelaunch.core.categories import TABLE
 from safelaunch.core.config.nearest import nearest_word
-from safelaunch.core.hangs import present
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
@@ -63,7 +62,7 @@ def command(
     if as_json:
         then = whyverdict.then(verdict, subject)
         talk.emit_json({**verdictjson.of_subject(verdict, then, subject.follows, subject.recorded),
-                        "now": present.to_public(subject.present)})
+                        "now": None if subject.present is None else subject.present.to_public()})
     elif ticket:
         _print_ticket(verdict, subject)
     else:
@@ -106,7 +105,11 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
 
 
 def _now(subject: Subject) -> list[str]:
-    return [] if subject.present is None else present.tell(subject.present, talk.span, talk.moment)
+    if subject.present is None:
+        return []
+    from safelaunch.core.hangs.present import tell  # for a run that lives
+
+    return tell(subject.present, talk.span, talk.moment)
 
 
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:

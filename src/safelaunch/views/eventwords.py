@@ -7,6 +7,7 @@ from typing import Any
 
 from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
+from safelaunch.core.codefiles import tell_changed
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.present import tell_silence
 from safelaunch.core.model import Event
@@ -173,6 +174,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checks_passed": lambda data: f"the {_checks(data)} have passed on {_nodes(data)}",
     "checks_failed": lambda data: f"the {_checks(data)} have failed on {_nodes(data)}{_because(data)}",
     "attempt_started": _attempt_started,
+    "code_changed": lambda data: f"attempt {data['attempt']}: {tell_changed(data['files'], data['since'])}",
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,
     "hang_suspected": _hang_suspected,

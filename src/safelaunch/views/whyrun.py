@@ -55,6 +55,8 @@ def of_run(run: Run, number: int | None) -> Subject:
     paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
+    outside = (*outside, *(describe(event) for event in journal
+                           if event.event == "code_changed" and event.data.get("attempt") == chosen.number))
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     is_newest = number in (None, state.attempts[-1].number)
     present = whypresent.of_run(run, state, journal, time.time()) if is_newest else None

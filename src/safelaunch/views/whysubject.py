@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
-from safelaunch.core.hangs.present import Present
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.verdict import Verdict
@@ -22,6 +21,7 @@ from safelaunch.views import talk
 if TYPE_CHECKING:
     from safelaunch.adapters.runfolder import Run
     from safelaunch.core.decide.policy import Response
+    from safelaunch.core.hangs.present import Present
     from safelaunch.core.state import Attempt
 
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen

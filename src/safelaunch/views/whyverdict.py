@@ -11,7 +11,6 @@ from safelaunch.adapters.logs.linenumbers import number_verdict
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core.categories import TABLE
 from safelaunch.core.causes.category import POLICY_WORDS
-from safelaunch.core.hangs.present import judge_present
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.judge.engine import judge_log
@@ -43,6 +42,8 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
     if subject.present is not None and subject.is_of_present and found.cause is None:
+        from safelaunch.core.hangs.present import judge_present  # for a run that lives
+
         now = judge_present(subject.present, talk.span, talk.moment)
         found = found if now is None else replace(now, notes=found.notes)
     if found.category == "none":

@@ -41,6 +41,14 @@ class Present(NamedTuple):
         return self.quiet_s is not None and self.step is not None and (
             self.quiet_s > max(LATE_S, LATE_STEPS * (self.usual_s or 0.0)))
 
+    def to_public(self) -> dict[str, Any]:
+        """The key `now` of `why --json`."""
+        look = None if self.look is None else {
+            "t": self.look.t, "summary": self.look.said, "confidence": self.look.confidence,
+            "is_still": self.look.is_still, "rank": self.look.rank, "host": self.look.host}
+        return {"attempt": self.attempt, "step": self.step, "is_silent": self.is_silent, "quiet_s": self.quiet_s,
+                "usual_s": self.usual_s, "look": look, "next_look_t": self.look_t}
+
 
 def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str = STEP) -> str:
     """ "no step for 55 s (usually 0.2 s)"; the phase where it takes longer than a step."""
@@ -78,13 +86,3 @@ def judge_present(now: Present, span: Say, clock: Say) -> Verdict | None:
         return Verdict("none", f"{said}, but at {clock(look.t)} {look.said}", look.confidence, "none")
     return Verdict("hang", f"{said}: {look.said}", look.confidence, advice("hang"), look.suspects, (look.said,),
                    look.rank, look.host)
-
-
-def to_public(now: Present | None) -> dict[str, Any] | None:
-    """The key `now` of `why --json`."""
-    if now is None:
-        return None
-    look = None if now.look is None else {"t": now.look.t, "summary": now.look.said, "confidence": now.look.confidence,
-                                          "is_still": now.look.is_still, "rank": now.look.rank, "host": now.look.host}
-    return {"attempt": now.attempt, "step": now.step, "is_silent": now.is_silent, "quiet_s": now.quiet_s,
-            "usual_s": now.usual_s, "look": look, "next_look_t": now.look_t}
