@@ -19,6 +19,7 @@ from safelaunch.core.hangs.proof import EndedRanks, Examination
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
+from safelaunch.core.slow import pace
 from safelaunch.supervisor import hangchecks
 from safelaunch.supervisor.inspection import collect
 from safelaunch.supervisor.leader import Leader
@@ -72,7 +73,7 @@ def check_ranks(lead: Leader) -> Step:
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                   step=lead.hangs.rhythm.step,
-                                  usual_s=round(hang.step_s(lead.hangs.rhythm), 3) or None))
+                                  usual_s=_usual_s(lead)))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
@@ -91,6 +92,12 @@ def check_ranks(lead: Leader) -> Step:
     elif found is not None:
         again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
         lead.tell("hang", f"{found}; next check at {clock(again_t)}")
+
+
+def _usual_s(lead: Leader) -> float | None:
+    """How long a step takes; None = not known. The rhythm is of reads of the log, which may hold many steps."""
+    level = None if lead.running.pace is None else pace.level_of(lead.running.pace)
+    return None if level is None else round(level.level_s, 4)
 
 
 def _last_checkpoint_s(lead: Leader) -> float:

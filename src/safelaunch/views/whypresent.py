@@ -34,7 +34,8 @@ def of_run(run: Run, state: State, journal: Sequence[Event], now: float) -> Pres
     quiet = [now - t for t in (grew_t, None if suspected is None else suspected.t - float(suspected.data["silent_s"]))
              if t is not None]
     quiet_s = max(quiet, default=None)
-    usual_s = measure(tail).typical_step_s or (None if suspected is None else suspected.data.get("usual_s"))
+    usual_s = (measure(tail).typical_step_s or (None if suspected is None else suspected.data.get("usual_s"))
+               or (None if state.pace is None else state.pace.level_s))
     look = attemptfacts.read_look(folder)
     is_of_this = look is not None and quiet_s is not None and look.t > now - quiet_s
     return Present(attempt.number, max((step for step in known if step is not None), default=None), quiet_s, usual_s,

@@ -45,4 +45,5 @@ def generalize(text: str) -> str:
 
 UNEXPLAINED_KILL = exit_fingerprint(137, 9)
 # Signals that came from outside, nobody knows from whom.
-UNEXPLAINED_SIGNALS = frozenset({UNEXPLAINED_KILL, exit_fingerprint(143, 15)})
+UNEXPLAINED_TERM = exit_fingerprint(143, 15)
+UNEXPLAINED_SIGNALS = frozenset({UNEXPLAINED_KILL, UNEXPLAINED_TERM})
