@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def log(here: Path) -> Path:
 
 def verdict_of(out: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(out)
-    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "policy", "recorded"] and said["v"] == 1
+    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "policy", "recorded", "now"] and said["v"] == 1
     found: dict[str, Any] = said["verdict"]
     return found
 
@@ -161,9 +162,42 @@ def test_another_attempt_can_be_named(bloom: Made, why: Said) -> None:
     assert verdict_of(why("bloom", "--attempt", "2", "--json")[0])["category"] in ("none", "unknown")
 
 
+def silence(made: Made, number: int, silent_s: float) -> None:
+    """The attempt's log ends so long ago, and a look has shown a rank in a barrier since."""
+    log = made.dir / "attempts" / f"{number:04d}" / "main.log"
+    os.utime(log, times=(time.time() - silent_s,) * 2)
+    look = log.parent / "stacks" / "120000Z" / "verdict.json"
+    look.parent.mkdir(parents=True)
+    said = {"kind": "deadlock", "witnesses": ["asleep"], "summary": "rank 1 on n2 waits in barrier, train.py:47",
+            "confidence": 0.85, "suspects": [], "odd": [{"rank": 1, "node": "n2", "why": "is in another collective"}]}
+    look.write_text(json.dumps({"headline": "4 ranks", "verdict": said}))
+
+
+def test_a_silent_attempt_comes_before_the_failure_of_an_earlier_one(bloom: Made, why: Said) -> None:
+    silence(bloom, 2, 24.0)
+    rows = why("bloom")[0].splitlines()
+    assert re.fullmatch(r"now        attempt 2 is silent: no step for 2\d s after step 1", rows[0]), rows
+    assert rows[1].lstrip().startswith("rank 1 on n2 waits in barrier, train.py:47 (85% sure, seen at "), rows
+    assert rows[3].startswith("before     attempt 1 failed, ") and rows[4].startswith("verdict    cuda_oom"), rows
+    assert "next       safelaunch stacks bloom" in rows
+    now = json.loads(why("bloom", "--json")[0])["now"]
+    assert (now["attempt"], now["is_silent"], now["look"]["rank"]) == (2, True, 1)
+
+
+def test_nothing_is_called_well_of_the_first_attempt_while_it_is_silent(here: Path, why: Said) -> None:
+    made = make_run(here / "mute")
+    made.running()
+    made.log(1, b"step 1 loss 0.5\nstep 2 loss 0.4\n")
+    assert "nothing is wrong" in why("mute")[0]
+    silence(made, 1, 60.0)
+    out = why("mute")[0]
+    assert "nothing is wrong" not in out and "nothing to do" not in out
+    assert "verdict    hang: it stood still (85% sure)" in out and "where      rank 1 on n2" in out
+
+
 def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:
     out, _ = why("bloom")
-    assert "ended      attempt 1 failed, 20" in out
+    assert out.startswith("now        attempt 2 runs: step 1") and "before     attempt 1 failed, 20" in out
     told = [line for line in out.splitlines() if re.search(r"- \d{4}-\d\d-\d\d \d\d:", line)]
     assert len(told) == 3 and "attempt 1 has ended: failed" in told[1] and "attempt 2 starts" in told[2]
 

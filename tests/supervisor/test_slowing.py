@@ -152,3 +152,13 @@ def test_a_leader_that_takes_over_does_not_say_it_again_and_a_new_attempt_does()
     assert second.told() == []
     second.reads(losses(100, *["nan"] * 9), attempt=2)
     assert second.told() == ["odd_figure"]
+
+
+def test_nan_is_told_from_its_first_step_on_though_a_piece_of_the_log_has_twenty() -> None:
+    lead = Lead()
+    lead.plan = lead.plan._replace(on_nan="report")
+    lead.reads(b"".join(b"step %d/300 | loss 0.%d | 241 ms/step\n" % (step, step) for step in range(40, 55)))
+    lead.reads(b"".join(b"step %d/300 | loss %s | 241 ms/step\n" % (step, b"nan" if step >= 60 else b"0.4")
+                        for step in range(55, 79)))
+    told = [event.data for event in lead.events if event.event == "odd_figure"]
+    assert [(one["kind"], one["step"], one["before"]) for one in told] == [("nan", 60, 59)]

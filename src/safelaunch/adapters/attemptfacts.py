@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import sharedfile
+from safelaunch.core.hangs.present import LastLook
 from safelaunch.core.hangs.stacktext import tell_left
 from safelaunch.core.why.evidence import Stacks, stacks_of
 from safelaunch.core.why.findings import TaskExit
@@ -44,10 +45,9 @@ def read_verdict(folder: Path) -> Verdict | None:
 def read_stacks(folder: Path) -> tuple[Stacks, str] | None:
     """The last hang check's verdict, and a headline of where the ranks stood; None = no check, or the ranks moved."""
     try:
-        newest = max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
-        said = _read(newest)
+        said = _read(_newest_look(folder))
         verdict = said["verdict"]
-        if verdict["kind"] == "moving" or not verdict["witnesses"]:
+        if not _is_still(verdict):
             return None
         odd = tuple((str(one["node"] or ""), one["rank"], str(one["why"])) for one in verdict["odd"])
         found = stacks_of(odd, tuple(map(str, verdict["suspects"])), str(verdict["summary"]),
@@ -55,6 +55,28 @@ def read_stacks(folder: Path) -> tuple[Stacks, str] | None:
         return found, str(said["headline"])
     except (OSError, ValueError, KeyError, TypeError):   # ValueError: there is none
         return None
+
+
+def read_look(folder: Path) -> LastLook | None:
+    """The last hang check as `why` tells it of an attempt that lives; None = there was none."""
+    try:
+        path = _newest_look(folder)
+        found = _read(path)["verdict"]
+        odd = found["odd"][0] if found["odd"] else {}
+        return LastLook(path.stat().st_mtime, str(found["summary"]), float(found["confidence"]), _is_still(found),
+                        odd.get("rank"), odd.get("node") or None, tuple(map(str, found["suspects"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _newest_look(folder: Path) -> Path:
+    """Raises ValueError where there is none."""
+    return max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
+
+
+def _is_still(verdict: Mapping[str, Any]) -> bool:
+    """Whether a check has found no sign of life."""
+    return verdict["kind"] != "moving" and bool(verdict["witnesses"])
 
 
 def read_cores(folder: Path) -> tuple[str, ...]:
@@ -97,13 +119,13 @@ def kernel_logs(folder: Path) -> tuple[Path, ...]:
 
 
 def tell_exits(exits: Sequence[TaskExit]) -> str:
-    """The first task that ended badly, and how many did: "task 3 on n1 died of SIGSEGV, first of 8"."""
+    """The first task that ended badly: "task 3 on n1 ended first (SIGSEGV)"."""
     bad = [exit for exit in exits if exit.code or exit.signal]
     if not bad:
         return ""
     first = bad[0]
-    how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
-    return f"{first.who} {how}{f', the first of {len(bad)}' if len(bad) > 1 else ''}"
+    how = signal_name(first.signal) if first.signal else f"exit code {first.code}"
+    return f"{first.who} ended{' first' if len(bad) > 1 else ''} ({how})"
 
 
 def _read(path: Path) -> Any:

@@ -183,7 +183,7 @@ class Fencer:
                 self._give_up(node, f"processes {report and report['left']} of the attempt cannot be ended")
             case Swept.DEAD:   # the other witness is its guard's closed connection
                 said = (stderr.strip().splitlines() or ["no answer"])[-1][:200]
-                self._give_up(node, f"its node guard's connection has closed, and a test step failed there ({said})")
+                self._give_up(node, f"it stopped answering, and Slurm could start nothing there ({said})")
 
     def _give_up(self, node: str, why: str) -> None:
         self._given_up.add(node)

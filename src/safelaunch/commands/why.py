@@ -61,13 +61,14 @@ def command(
     log, verdict = whyverdict.judge_subject(subject)
     if as_json:
         then = whyverdict.then(verdict, subject)
-        talk.emit_json(verdictjson.of_subject(verdict, then, subject.follows, subject.recorded))
+        talk.emit_json({**verdictjson.of_subject(verdict, then, subject.follows, subject.recorded),
+                        "now": None if subject.present is None else subject.present.to_public()})
     elif ticket:
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
         _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded))
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject)))
     return 0
 
 
@@ -103,12 +104,22 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
                nl=False)
 
 
+def _now(subject: Subject) -> list[str]:
+    if subject.present is None:
+        return []
+    from safelaunch.core.hangs.present import tell  # for a run that lives
+
+    return tell(subject.present, talk.span, talk.moment)
+
+
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
     """What to type next."""
-    if verdict.category == "none":
-        return []
     what = " ".join(words) or (str(subject.run.dir) if subject.run else "")
-    lines = [f"safelaunch why --ticket {what}"] if whyticket.is_for_site(verdict) and verdict.suspects else []
+    first = [f"safelaunch stacks {what}"] if subject.present is not None and subject.present.is_silent else []
+    if verdict.category == "none" or subject.is_of_present:
+        return first
+    is_for_site = whyticket.is_for_site(verdict) and verdict.suspects
+    lines = [*first, *([f"safelaunch why --ticket {what}"] if is_for_site else [])]
     if verdict.category == "unknown":
         lines.append(f"safelaunch why --all {what}")
     return [*lines, f"safelaunch why --explain {verdict.rule or verdict.category}"]

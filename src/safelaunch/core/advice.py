@@ -15,7 +15,7 @@ from safelaunch.core.endings import AttemptEnd, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_TERM
 
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
 
@@ -46,6 +46,8 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
 def _to_do(attempt: Attempt) -> str:
     if attempt.fingerprint == UNEXPLAINED_KILL:
         return OF_A_KILL
+    if attempt.fingerprint == UNEXPLAINED_TERM:
+        return "find out who sent it that signal: safelaunch and Slurm have not"
     row = TABLE.get(attempt.category or "")
     return row.to_do if row is not None and row.to_do else TABLE["unknown"].to_do
 

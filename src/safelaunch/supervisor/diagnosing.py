@@ -14,7 +14,7 @@ from safelaunch.core.endings import BAD_ENDS, AttemptEnd
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import STOPS, tell_stop
-from safelaunch.core.why.evidence import know, stacks_of
+from safelaunch.core.why.evidence import know, layout_of, stacks_of
 from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.show.verdictjson import parse
@@ -105,7 +105,8 @@ def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
         tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
         live.srun_code, lost=tuple(lead.lost_of_live()), stacks=stacks, is_hang=hang is not None,
         asked_bytes=attempt.asked_bytes if attempt is not None else None,
-        ledger={node: count for node, count in blamed.items() if node in live.nodes})
+        ledger={node: count for node, count in blamed.items() if node in live.nodes},
+        layout=layout_of(lead.plan, live.nodes))
 
 
 def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Path, ...]:

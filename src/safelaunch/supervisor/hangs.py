@@ -22,6 +22,7 @@ from safelaunch.core.hangs.proof import EndedRanks, Examination
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
+from safelaunch.core.slow import pace
 from safelaunch.supervisor import hangchecks
 from safelaunch.supervisor.inspection import collect
 from safelaunch.supervisor.leader import Leader
@@ -76,8 +77,9 @@ def check_ranks(lead: Leader) -> Step:
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step))
-    what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
+                                  step=lead.hangs.rhythm.step,
+                                  usual_s=_usual_s(lead)))
+    what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
         lead.hangs.postpones_check(lead.now_s)
@@ -119,6 +121,12 @@ def tell_next(at: Callable[[float], str], next_s: float, counts_s: float | None,
         counts = f"counted as a hang at {at(counts_s)} if nothing changes, " if counts_s < end_s else \
             f"the job's time limit comes before it counts as a hang, at {at(end_s)}; "
     return f"{counts}next check at {at(next_s)}"
+
+
+def _usual_s(lead: Leader) -> float | None:
+    """How long a step takes; None = not known. The rhythm is of reads of the log, which may hold many steps."""
+    level = None if lead.running.pace is None else pace.level_of(lead.running.pace)
+    return None if level is None else round(level.level_s, 4)
 
 
 def _last_checkpoint_s(lead: Leader) -> float:

@@ -36,6 +36,7 @@ CRASHES = (3, 4, 5, 6, 7, 8, 11, 31)   # signals whose default is a core: signal
 CORE_NODES = 4          # where tasks ended first: the others' cores say the same
 TICKET_S = 5.0
 MOST_SAID = 8
+CODE_S = 1.0
 POLL_S = 0.05
 LOOK_S = 0.25           # whether a restart has settled
 
@@ -48,6 +49,8 @@ def at_start(lead: Leader, number: int) -> Step:
         yield pause_s
         if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
             return
+        if pause_s == AT_START_S:
+            _tell_changed_code(lead, number)
         # In a container it is not this host's path that leads to the rank's Python.
         software = pause_s == TOOL_AGAIN_S and lead.plan.container is None
         collected = yield from collect(lead, nodes, Depth(
@@ -61,6 +64,24 @@ def at_start(lead: Leader, number: int) -> Step:
                       if not one["tools"]["py_spy"] or node not in lead.nodes.software)
         if not nodes:
             return
+
+
+def _tell_changed_code(lead: Leader, number: int) -> None:
+    """Journal that somebody has edited the training since the attempt before it: another cause may be at work."""
+    before = next((one for one in lead.state.attempts if one.number == number - 1), None)
+    if before is None:
+        return
+    from safelaunch.adapters.codechanges import changed_since  # for a restart
+    from safelaunch.core.codefiles import code_files
+
+    names = code_files(lead.plan.setup, lead.plan.command)
+    if not names:
+        return
+    cwd, since_t = lead.job.cwd, before.started_t
+    answer = lead.ask_folder(lambda: changed_since(cwd, names, since_t), CODE_S)
+    if answer.is_ok and answer.value:
+        lead.record(lead.writer.event("code_changed", attempt=number, since=before.number,
+                                      files=answer.value[:MOST_SAID]))
 
 
 def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mapping[str, object]) -> None:

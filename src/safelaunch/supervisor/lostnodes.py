@@ -53,7 +53,7 @@ def probe(lead: Leader, guard: Guard) -> Step:
     silent_s = lead.now_s - guard.heard_s
     is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
     if silence.is_lost_by_probe(silent_s, is_ok):
-        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and a test step failed there")
+        lead.lose(guard.node, f"it has not answered for {silent_s:.0f} s, and Slurm could start nothing there")
 
 
 def probe_closed(lead: Leader, node: str) -> Step:
@@ -61,7 +61,7 @@ def probe_closed(lead: Leader, node: str) -> Step:
     result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
     overlap.note_result(lead, result)
     if result is not None and not result.is_ok and lead.nodes.no_overlap is None:
-        lead.lose(node, "the connection of a node guard there has closed, and a test step failed there")
+        lead.lose(node, "it stopped answering, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 
@@ -89,7 +89,7 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
             has_guard=any(guard.node == node for guard in lead.server.guards.values()),
             has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
-        lead.lose(node, f"no node guard has answered there in {since_s:.0f} s, and a test step failed there")
+        lead.lose(node, f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 

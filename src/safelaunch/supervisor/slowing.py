@@ -5,6 +5,8 @@ That is: steps that take longer for good, losses that are no numbers or leap, gr
 
 from __future__ import annotations
 
+from functools import partial
+
 from safelaunch.core.decide import slowness
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.progress.steplines import StepLine, step_lines
@@ -19,6 +21,7 @@ from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.tasks import Work
 
 JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that starts knows an older one
+MOST_SEARCHED = 2000   # lines of a piece of the log, for the first that is no finite number
 MOST_TEXT = 300      # of a line of the log that the journal quotes
 
 
@@ -42,7 +45,7 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
         lead.record(lead.writer.event("step_time", **to_event(level)))
     if lead.plan.on_nan is not None:
-        _watch_figures(lead, number, lines)
+        _watch_figures(lead, number, lines, text)
 
 
 def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) -> None:
@@ -66,9 +69,15 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
     lead.tasks.begin(Work.LOOK_AT_SPEED, slowsearch.look(lead))
 
 
-def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
-    """After a takeover the log's end is read again: what is journalled is not told twice, NaN once an attempt."""
+def _watch_figures(lead: Leader, number: int, lines: list[StepLine], text: bytes) -> None:
+    """After a takeover the log's end is read again: what is journalled is not told twice, NaN once an attempt. Of quick
+    steps only the newest lines are followed; where NaN began all lines of the piece tell.
+    """
     figures, found = oddfigures.watch_figures(lead.running.figures, number, lines)
+    if any(odd.kind == oddfigures.NAN for odd in found):
+        nothing: tuple[list[StepLine], str] = (lines, "")
+        every, _ = listening.read_figures(lead, text, partial(step_lines, most=MOST_SEARCHED), nothing)
+        figures, found = oddfigures.watch_figures(lead.running.figures, number, every)
     lead.running.has_figures(figures)
     for odd in found:
         if any((one.attempt, one.kind) == (number, odd.kind) and (odd.kind == oddfigures.NAN or one.step >= odd.step)

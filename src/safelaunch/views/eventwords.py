@@ -7,7 +7,9 @@ from typing import Any
 
 from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
+from safelaunch.core.codefiles import tell_changed
 from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs.present import tell_silence
 from safelaunch.core.model import Event
 from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
@@ -57,9 +59,9 @@ def _attempt_started(data: Data) -> str:
 
 
 def _hang_suspected(data: Data) -> str:
-    step = f" after step {data['step']}" if data.get("step") is not None else ""
-    phase = f" (phase: {data['phase']})" if data["phase"] != "step" else ""
-    return f"attempt {data['attempt']} may hang: no step for {talk.span(float(data['silent_s']))}{step}{phase}"
+    step = f", the last was step {data['step']}" if data.get("step") is not None else ""
+    silence = tell_silence(float(data["silent_s"]), data.get("usual_s"), talk.span, str(data["phase"]))
+    return f"attempt {data['attempt']} may hang: {silence}{step}"
 
 
 def _checkpoint(data: Data) -> str:
@@ -172,6 +174,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checks_passed": lambda data: f"the {_checks(data)} have passed on {_nodes(data)}",
     "checks_failed": lambda data: f"the {_checks(data)} have failed on {_nodes(data)}{_because(data)}",
     "attempt_started": _attempt_started,
+    "code_changed": lambda data: f"attempt {data['attempt']}: {tell_changed(data['files'], data['since'])}",
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,
     "advanced": lambda data: f"attempt {data['attempt']} is progress{_because(data)}",

@@ -19,8 +19,8 @@ from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmoutput import parse_ending
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
-from safelaunch.core.why.evidence import Stacks, checks_after, know
-from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
+from safelaunch.core.why.evidence import Stacks, checks_after, know, layout_of
+from safelaunch.core.why.findings import EndFacts, OutsideEvidence, RankLayout, TaskExit
 from safelaunch.core.why.judge.witnesses import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SlurmUnreachable
@@ -43,7 +43,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
     is_newest = attempt == state.attempts[-1]
     exits, srun_code = attemptfacts.read_exits(folder)
     known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
-                       _ledger(run, attempt))
+                       _ledger(run, attempt), layout_of(run.plan, attempt.nodes))
     facts, bad_nodes = _ask_slurm(run, state, attempt)
     after = checks_after(journal, attempt.number)
     lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
@@ -58,7 +58,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
 
 def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit, ...], srun_code: int | None,
                job_ending: str | None = None, stacks: Stacks | None = None,
-               ledger: Mapping[str, int] | None = None) -> OutsideEvidence:
+               ledger: Mapping[str, int] | None = None, layout: RankLayout | None = None) -> OutsideEvidence:
     """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's."""
     end = end_of(attempt, journal, job_ending)
     until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
@@ -67,7 +67,7 @@ def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit
                  and event.data.get("node") in attempt.nodes)   # others are checked beside it
     is_hang = attempt.category == "hang" or attempt.asked_row == "hung"
     return know(end, exits, srun_code, lost=lost, stacks=stacks, is_hang=is_hang, asked_bytes=attempt.asked_bytes,
-                ledger=ledger)
+                ledger=ledger, layout=layout)
 
 
 def ask_job(job: str) -> JobFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import runs, talk, whyevidence
+from safelaunch.views import runs, talk, whyevidence, whypresent
 from safelaunch.views.eventwords import describe
 from safelaunch.views.whysubject import Subject
 
@@ -28,6 +29,7 @@ TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "pr
         "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
         "completed", "gave_up", "stopped")
 MOST_TOLD = 8
+IF_STILL = "it is ended only if looks at all ranks agree that they stand still (hang.then)"
 
 
 def find(which: str | None, attempt: int | None) -> Subject:
@@ -53,12 +55,19 @@ def of_run(run: Run, number: int | None) -> Subject:
     paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
+    outside = (*outside, *(describe(event) for event in journal
+                           if event.event == "code_changed" and event.data.get("attempt") == chosen.number))
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
+    is_newest = number in (None, state.attempts[-1].number)
+    present = whypresent.of_run(run, state, journal, time.time()) if is_newest else None
+    if present is not None and present.is_silent and present.attempt == chosen.number:
+        follows = IF_STILL
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
         follows, _tell_end(chosen), outside,
         _layout(run, chosen),
-        policy.table(run.plan.restart.policy), _recorded(chosen, folder))
+        policy.table(run.plan.restart.policy), _recorded(chosen, folder),
+        present)
 
 
 def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:

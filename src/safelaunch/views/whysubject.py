@@ -21,6 +21,7 @@ from safelaunch.views import talk
 if TYPE_CHECKING:
     from safelaunch.adapters.runfolder import Run
     from safelaunch.core.decide.policy import Response
+    from safelaunch.core.hangs.present import Present
     from safelaunch.core.state import Attempt
 
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
@@ -46,6 +47,12 @@ class Subject:
     layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
     policy: Mapping[str, Response] = field(default_factory=dict)   # the run's, by category
     recorded: Verdict | None = None   # by which the supervisor acted
+    present: Present | None = None    # what the run's newest attempt does, where it lives
+
+    @property
+    def is_of_present(self) -> bool:
+        """Whether it is about an attempt that lives."""
+        return self.present is not None and self.attempt is not None and self.attempt.number == self.present.attempt
 
     @property
     def is_open(self) -> bool:

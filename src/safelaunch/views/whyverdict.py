@@ -41,6 +41,11 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
     if subject.layout is not None:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
+    if subject.present is not None and subject.is_of_present and found.cause is None:
+        from safelaunch.core.hangs.present import judge_present  # for a run that lives
+
+        now = judge_present(subject.present, talk.span, talk.moment)
+        found = found if now is None else replace(now, notes=found.notes)
     if found.category == "none":
         from safelaunch.views import whyearly  # logs of failures, which are most, need none of it
 

@@ -241,7 +241,7 @@ def test_data_that_is_slow_for_most_is_given_its_own_time(ranks: list[ObservedRa
     looks = [look(ranks)] * 2
     assert stacks_phase(looks[0].groups) == weigh(looks).phase == "data"
     rhythm, why_not = conclude(silent_from_zero(), HOLD_S + 1.0, looks)
-    assert why_not == "the stacks show data, which may take longer than a step"
+    assert why_not.endswith("data may take longer than a step")
     assert hang.deadline_s(rhythm) == hang.UNSEEN_S - hang.LAG_S
 
 

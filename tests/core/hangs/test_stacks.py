@@ -242,7 +242,7 @@ def test_nvidia_smi_that_does_not_come_back_blames_its_node() -> None:
 def test_rank_that_skips_the_collective_is_odd_and_its_node_is_not_to_blame() -> None:
     verdict = judge_hang(reports(*(rank(n) for n in range(63)), rank(63, USER)))
     assert (verdict.kind, [odd.number for odd in verdict.odd], verdict.suspects) == ("deadlock", [63], ())
-    assert verdict.odd[0].why == "is outside of the collective, in save_extra ← train_step ← <module>"
+    assert verdict.odd[0].why == "is outside of the collective, in save_extra, train.py:10"
     assert verdict.witnesses == ("still_stacks",)
 
 

@@ -118,6 +118,11 @@ def resolve_each(
         if own:
             reading.config["own"] = own
         settled = settle_numbers(reading.config, reading.origins)
+        shell = f"{reading.config['setup']}\n{reading.config['command']}"
+        if reading.config["launch"]["with"] != "script" and re.search(r"\$\{?[a-z]", shell):
+            from safelaunch.core.config.unexpanded import unexpanded  # most commands have at most ${RESUME_ARGS}
+
+            settled += unexpanded(reading.config, reading.origins, _TOP_KEYS, environ)
         if reading.config["launch"]["with"] == "script" and (point is None or point.number == 1):
             from safelaunch.core.config.scripthints import script_hints  # few configs are scripts
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from safelaunch.core.categories import TABLE
 from safelaunch.core.causes.category import Blame
 from safelaunch.core.ledger import NodeEvidence
-from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+from safelaunch.core.why.fingerprint import UNEXPLAINED_SIGNALS
 
 CONFIDENT = 0.6
 # Rules of `why` about what another process holds. The node is healthy, and of use again when that process has ended.
@@ -51,7 +51,7 @@ def blame(failure: Failure) -> tuple[NodeEvidence, ...]:
         return _witnesses(failure, "lost", lost) if _is_minority(lost, failure) else ()
     if failure.category == "unknown" and len(failure.nodes) == 1:   # nothing to compare with, and no sign of hardware
         return ()
-    if failure.fingerprint == UNEXPLAINED_KILL:   # a lack of memory, a person, the site: no node's fault, mostly
+    if failure.fingerprint in UNEXPLAINED_SIGNALS:   # a lack of memory, a person, the site: no node's fault, mostly
         return ()
     culprits = _of_attempt(failure.culprits, failure)
     if not culprits or not _is_minority(culprits, failure):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU
+from safelaunch.core.hangs.placetext import tell_place, worker_of
 from safelaunch.core.hangs.ranks import ObservedRank
 from safelaunch.core.hangs.scene import HangVerdict, Scene, names_of, odd_one
-from safelaunch.core.hangs.stacks import STUCK, label
+from safelaunch.core.hangs.stacks import STUCK
 
 
 def ranks_at_data(scene: Scene) -> HangVerdict | None:
@@ -16,17 +17,19 @@ def ranks_at_data(scene: Scene) -> HangVerdict | None:
     ranks = [rank for group in loading for rank in group.ranks]
     rest = [group for group in scene.groups if group.kind == STUCK and group not in loading]
     others = sum(group.size for group in rest)
-    odd = tuple(odd_one(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
+    odd = tuple(odd_one(rank, "waits for its data loader" + worker_of(rank)) for rank in ranks) if others else ()
     nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
     verb, them = ("waits", "it") if len(ranks) == 1 else ("wait", "them")
     what = "and nobody waits for others"
     if rest:
         is_known = scene.what(rest[0]).kind in (COLLECTIVE, GPU)
-        what = f"while {others} wait for {them} in {'a collective' if is_known else label(rest[0].stack)}"
+        what = f"while {others} wait for {them} in {'a collective' if is_known else tell_place(rest[0].stack)}"
     # A loader that waits in its own code says nothing of the node; a file's call and a worker that has died do.
     is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports) and any(
         waits_for_file(rank) or any(place.state == "Z" for place in rank.below) for rank in ranks)
-    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
+    place = tell_place(loading[0].stack)
+    place = place if len(ranks) == 1 else place.replace("its ", "their ", 1)
+    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for {place}, {what}",
                        0.85 if others else 0.7, odd, nodes if is_one_node else ())
 
 
@@ -34,11 +37,3 @@ def waits_for_file(rank: ObservedRank) -> bool:
     """Whether it, or a process below it such as a data loader's worker, is in a file's call."""
     return any(place is not None and (place.state == "D" or (place.mount and place.path))
                for place in (rank.main, *rank.blocked, *rank.below))
-
-
-def _worker_of(rank: ObservedRank) -> str:
-    asleep = next((place for place in rank.below if place.state in "DTZ"), None)
-    if asleep is None:
-        return "" if rank.below else ", and has no worker process left"
-    return f", whose worker {asleep.pid} is in state {asleep.state}{f' in {asleep.call}()' if asleep.call else ''}" \
-           f"{f' on {asleep.mount}' if asleep.mount else ''}"

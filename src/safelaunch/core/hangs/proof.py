@@ -160,7 +160,7 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s:
             later = hang.check_by(replace(later, alive_s=now_s), now_s + OFTEN_S)
         return _before_it_counts(later, now_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
-        return later, f"the stacks show {weighed.phase}, which may take longer than a step"
+        return later, f"{weighed.why}; {weighed.phase} may take longer than a step"
     left_s = hang.hold_s(rhythm, now_s, weighed.least_s)
     if not weighed.is_sure and left_s > more_s and not is_asked:
         return _before_it_counts(later, now_s, weighed.least_s), f"{weighed.why}: this may pass"

@@ -110,6 +110,17 @@ def odd_groups(scene: Scene) -> list[RankGroup]:
             and not group.where and scene.at[number].kind != NOTHING and scene.at[number] != wait]
 
 
+def by_number(most: RankGroup, groups: list[RankGroup]) -> tuple[RankGroup, list[RankGroup]]:
+    """The group in which most wait, and the others. In DistributedDataParallel's backward pass ranks wait for each
+    other without a collective on the stack: a few that are in one beside them are the odd ones.
+    """
+    larger = [group for group in groups if group.kind == STUCK and group.size > most.size
+              and is_in_backward(group.stack) and not any(map(computes, group.ranks))]
+    if not larger:
+        return most, groups
+    return larger[0], [most, *(group for group in groups if group is not larger[0])]
+
+
 def missing_ranks(ranks: Iterable[ObservedRank]) -> tuple[int, ...]:
     """Numbers below WORLD_SIZE that no process has; () where a rank has no number."""
     numbers = {rank.number for rank in ranks}

@@ -41,7 +41,8 @@ def tell(groups: Sequence[RankGroup], verdict: HangVerdict, reports: Sequence[No
 
 def _verdict_lines(verdict: HangVerdict, fold: Fold) -> list[str]:
     kind = verdict.kind.replace("_", " ")
-    first = f"no hang: {verdict.summary}" if kind == "moving" else f"{kind}: {verdict.summary}"
+    kind = "no hang" if kind == "moving" else kind
+    first = verdict.summary if kind == "unknown" else f"{kind}: {verdict.summary}"
     lines = [_row("verdict", f"{first} ({verdict.confidence:.0%} sure)")]
     lines += [_row("odd", f"{odd.name}: {odd.why}") for odd in verdict.odd[:MOST_ROWS]]
     if len(verdict.odd) > MOST_ROWS:

@@ -12,6 +12,7 @@ from typing import Any
 from safelaunch.core.hangs.activity import BACKWARD, COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE
 from safelaunch.core.hangs.loading import ranks_at_data
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
+from safelaunch.core.hangs.placetext import all_of, file_of, standing, tell_doing, tell_place
 from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import (
     HangVerdict,
@@ -19,6 +20,7 @@ from safelaunch.core.hangs.scene import (
     Scene,
     activity_of,
     behind_in_flight,
+    by_number,
     computes,
     is_asleep,
     is_device,
@@ -86,7 +88,7 @@ def _storage(scene: Scene) -> HangVerdict | None:
     where = f" on {', '.join(filter(None, mounts))}" if any(mounts) else ""
     what = _what_of(asleep[0], late) if asleep else f"do not come back{where}"
     return HangVerdict("storage", f"{who}: {what}", 0.9 if asleep else 0.8,
-                       tuple(odd_one(rank, _what_of(rank, late) + _file_of(rank)) for rank in asleep), suspects,
+                       tuple(odd_one(rank, _what_of(rank, late) + file_of(rank)) for rank in asleep), suspects,
                        tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]),
                        folders=tuple(dict.fromkeys([*_folders(asleep), *(mount for _, mount in late)])))
 
@@ -204,11 +206,10 @@ def _moving(scene: Scene) -> HangVerdict | None:
 
 def _deadlock(scene: Scene) -> HangVerdict | None:
     """One part of the ranks waits in a collective that another part is not in. Seen: broadcast at evaluation."""
-    groups = odd_groups(scene)
-    if not groups:
+    groups, most = odd_groups(scene), main_wait(scene)
+    if not groups or most is None:
         return None
-    most = main_wait(scene)
-    assert most is not None
+    most, groups = by_number(most, groups)
     if scene.what(most).what == BACKWARD and (apart := verdict_on_naps(scene.ranks)) is not None:
         return apart   # it names the sleeping rank's line
     odd = [odd_one(rank, _why_odd(scene, group)) for group in groups for rank in group.ranks]
@@ -217,11 +218,10 @@ def _deadlock(scene: Scene) -> HangVerdict | None:
     groups = [group for group in groups if any((rank.node, rank.pid) in pids for rank in group.ranks)]
     share = len(odd) / max(1, len(scene.ranks))
     late = all(group.kind == MOVING for group in groups)
-    where = label(groups[0].stack)
-    verb = "is" if len(odd) == 1 else "are"
-    return HangVerdict(
-        "deadlock", f"{odd_names(odd)} {verb} in {where or 'unreadable code'}{', and moving,' if late else ''} while "
-        f"{most.size} wait in {label(most.stack)}", (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
+    does = tell_doing(scene.what(groups[0]), groups[0], len(odd))
+    rest = f"{names_of(most.ranks)} {'wait' if most.size > 1 else 'waits'} in {tell_place(most.stack)}"
+    return HangVerdict("deadlock", f"{odd_names(odd)} {does}{', and moving' if late else ''}, while {rest}",
+                       (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
 
 
 def _network(scene: Scene) -> HangVerdict | None:
@@ -251,10 +251,13 @@ def _unknown(scene: Scene) -> HangVerdict:
     if not stuck:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
-        return HangVerdict("storage", f"{_standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
+        return HangVerdict("storage", f"{standing(stuck[0].ranks)} at a file ({label(stuck[0].stack)})", 0.5)
     if apart := verdict_on_naps(scene.ranks) or _apart(stuck):
         return apart
-    return HangVerdict("unknown", f"{_standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
+    if len(scene.groups) == 1 and all(rank.ran for rank in scene.ranks) and tell_busy(scene.ranks).endswith("busy"):
+        return HangVerdict("unknown", f"looks healthy: {all_of(scene.ranks)} ran between the samples, at "
+                           f"{tell_place(stuck[0].stack)}", 0.3)
+    return HangVerdict("unknown", f"{standing(stuck[0].ranks)} at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{tell_busy(stuck[0].ranks)}", 0.3)
 
 
@@ -275,7 +278,7 @@ def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
     at_most, *at = labels([groups[0] for groups in by_size])
     verb = "is" if len(few) == 1 else "are"
     return HangVerdict(
-        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {_standing(most)} at {at_most}, in no collective "
+        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {standing(most)} at {at_most}, in no collective "
         "that is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
                                          for where, ranks in zip(at, others, strict=True) for rank in ranks))
 
@@ -300,10 +303,6 @@ def _call_of(rank: ObservedRank) -> str:
     return (place.call or place.wchan if place is not None else "") or "an unknown call"
 
 
-def _standing(ranks: Sequence[ObservedRank]) -> str:
-    return f"{names_of(ranks)} {'stands' if len(ranks) == 1 else 'stand'}"
-
-
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
     _storage, _gpu, _process, _lock, _asleep, _moving, ranks_at_data, _silent, _deadlock, _network, _unknown)
 
@@ -314,12 +313,12 @@ _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
 def _why_odd(scene: Scene, group: RankGroup) -> str:
     at = scene.what(group)
     if group.kind == MOVING:
-        return f"still works, in {label(group.stack)}"
+        return f"still works, in {tell_place(group.stack)}"
     if at.kind == COLLECTIVE:
-        return f"is in another collective: {label(group.stack)}"
+        return f"is in another collective: {tell_place(group.stack)}"
     if at.kind == DATA:
         return "waits for its data loader"
-    return f"is outside of the collective, in {label(group.stack)}"
+    return f"is outside of the collective, in {tell_place(group.stack)}"
 
 
 def _odd_of_groups(scene: Scene, odd: list[Odd]) -> list[Odd]:
@@ -374,8 +373,3 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
     if low:
         lines.append(f"flight recorder: {names_of(low)} behind the others")
     return tuple(lines)
-
-
-def _file_of(rank: ObservedRank) -> str:
-    place = rank.stuck_in or rank.main
-    return f" ({place.path})" if place is not None and place.path else ""

@@ -32,10 +32,10 @@ class StepLine(NamedTuple):
     text: str
 
 
-def step_lines(text: bytes, patterns: Patterns) -> tuple[list[StepLine], str]:
+def step_lines(text: bytes, patterns: Patterns, most: int = MOST_LINES) -> tuple[list[StepLine], str]:
     """The newest step lines of a piece of a log, in order, and the phase that its end has named."""
     spans: dict[int, tuple[int, int]] = {}   # by where a line begins: its end, and the last step that it names
-    for named in last_steps(text, patterns.step, most=MOST_LINES):
+    for named in last_steps(text, patterns.step, most=most):
         begin = max(text.rfind(b"\n", 0, named.start + 1), text.rfind(b"\r", 0, named.start + 1)) + 1
         ends = [end for end in (text.find(b"\n", named.start + 1), text.find(b"\r", named.start + 1)) if end >= 0]
         spans[begin] = (min(ends, default=len(text)), named.step)

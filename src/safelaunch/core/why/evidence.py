@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.model import Event
-from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
+from safelaunch.core.plan import Plan
+from safelaunch.core.why.findings import EndFacts, OutsideEvidence, RankLayout, TaskExit
 
 BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
 
@@ -35,7 +37,8 @@ def stacks_of(odd: Iterable[tuple[str, int | None, str]], suspects: Sequence[str
 
 def know(end: EndFacts, exits: tuple[TaskExit, ...] = (), srun_code: int | None = None, *,
          lost: tuple[tuple[str, str], ...] = (), stacks: Stacks | None = None, is_hang: bool = False,
-         asked_bytes: int | None = None, ledger: Mapping[str, int] | None = None) -> OutsideEvidence:
+         asked_bytes: int | None = None, ledger: Mapping[str, int] | None = None,
+         layout: RankLayout | None = None) -> OutsideEvidence:
     """What counts of that. `is_hang`: its supervisor has ended it for one, so that its exits say nothing; srun's code
     says something only where no task's does, and comes late. `asked_bytes`: how long its log was by then.
     """
@@ -46,7 +49,13 @@ def know(end: EndFacts, exits: tuple[TaskExit, ...] = (), srun_code: int | None 
         stacks=stacks.odd if stacks else (), stacks_rank=stacks.rank if stacks else None,
         stacks_said=stacks.said if stacks and is_hang else "", stacks_suspects=stacks.suspects if stacks else (),
         stacks_sure=stacks.confidence if stacks and is_hang else BESIDE_A_LOG,
-        own_term_bytes=(asked_bytes or 0) if end.sent_signals else None)
+        own_term_bytes=(asked_bytes or 0) if end.sent_signals else None, layout=layout)
+
+
+def layout_of(plan: Plan, nodes: tuple[str, ...]) -> RankLayout | None:
+    """The ranks of an attempt on these nodes; None where its launcher or its script alone knows how many."""
+    per_node = plan.launch.nproc_per_node if LAUNCHERS[plan.launch.by].starts_ranks else plan.ntasks_per_node
+    return None if plan.is_script or not per_node else (nodes, per_node)
 
 
 class ChecksAfter(NamedTuple):

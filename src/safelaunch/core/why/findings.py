@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 Role = Literal["cause", "symptom", "teardown", "context", "progress", "done", "launch", "noise"]
 Blames = Literal["node", "rank", "job", "nobody"]
 CLOCK_STAMPS, CLOCK_ORDER = "time stamps", "file order"
+RankLayout = tuple[tuple[str, ...], int]   # an attempt's nodes in order, and how many ranks each has
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,10 @@ class Cited(NamedTuple):
     block: tuple[str, ...] = ()      # as in Finding
 
 
+# Rows of core.decide that end the other ranks because something of the attempt had ended before.
+FAILED_FIRST = frozenset({"task_failed", "srun_gone", "node_lost"})
+
+
 class TaskExit(NamedTuple):
     """How a task ended, in the order in which the guards or Slurm reported it. `host` "": a script, of which nobody
     knows where it failed.
@@ -190,3 +195,21 @@ class OutsideEvidence:
     own_term_bytes: int | None = None           # from this byte of the first log on, SIGTERMs are safelaunch's own
     end: EndFacts | None = None                      # what the journal knows of the end
     running: bool = False                       # the run is alive: there may be no end to explain
+    layout: RankLayout | None = None            # None = not known
+
+    @property
+    def first_bad(self) -> TaskExit | None:
+        """The task that ended badly before any other."""
+        return next((exit for exit in self.exits if exit.code or exit.signal), None)
+
+    def is_behind_own_end(self, file: int, offset: int) -> bool:
+        """Whether a line came when safelaunch itself had told the ranks to end."""
+        return file == 0 and self.own_term_bytes is not None and offset >= self.own_term_bytes
+
+    def is_own_end(self, file: int, offset: int, host: str | None) -> bool:
+        """Whether such a line can only tell of that. Where a task had failed before, its node's lines may come late."""
+        if not self.is_behind_own_end(file, offset):
+            return False
+        first = self.first_bad
+        is_others = host is not None and first is not None and host != first.host
+        return is_others or self.end is None or self.end.row not in FAILED_FIRST

@@ -44,3 +44,6 @@ def generalize(text: str) -> str:
 
 
 UNEXPLAINED_KILL = exit_fingerprint(137, 9)
+# Signals that came from outside, nobody knows from whom.
+UNEXPLAINED_TERM = exit_fingerprint(143, 15)
+UNEXPLAINED_SIGNALS = frozenset({UNEXPLAINED_KILL, UNEXPLAINED_TERM})

@@ -33,7 +33,7 @@ def labels(rows: list[VerdictRow]) -> list[str]:
 def test_the_verdict_comes_first_then_the_cause_then_what_followed() -> None:
     rows = list(tell(GPU, LOG, did=("restarted without n7",), next_lines=("safelaunch why --ticket",)))
     assert labels(rows) == ["verdict", "where", "suspect", "action", "first", "context", "then", "echoes", "read", "or",
-                            "changed by", "safelaunch", "you", "next"]
+                            "safelaunch", "you", "next"]
     assert rows[0].text == "gpu_hardware: a GPU or its link is failing (95% sure)"
 
 

@@ -11,7 +11,7 @@ from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
 from safelaunch.core.why.judge.memorytime import tell_when
-from safelaunch.core.why.judge.witnesses import UNEXPLAINED_KILLS, join
+from safelaunch.core.why.judge.witnesses import join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
@@ -29,7 +29,8 @@ RAISED_CONFIDENCE = 0.3 # of an exception after which the program may have gone 
 RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
 # What a launcher prints under its own prefix about one of its ranks.
-LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
+LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.elastic_term", "native.abort_code",
+                   "memory.sigkill_elastic")
 # How srun reports the end of a task that it did not end itself.
 EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
                 "memory.slurm_task_oom")
@@ -46,19 +47,23 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
     causes = _candidates(groups, episode, log)
     if not causes:
-        verdict = _without_cause(groups, episode, log)
+        verdict = _without_cause(groups, episode, log, known)
     else:
         chosen = _first_failed(_choose(causes, episode), episode)
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
-    return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
+    return join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress))
 
 
 def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
-    """The groups, those that only say that safelaunch's own SIGTERM (of a hang: SIGKILL) has arrived as teardown."""
-    start, echoes = known.own_term_bytes, ECHOES | UNEXPLAINED_KILLS if known.is_hang else ECHOES
-    return tuple(
-        replace(group, role="teardown", is_excused=True) if start is not None and group.rule.id in echoes
-        and group.first.file == 0 and group.first.offset >= start else group for group in groups)
+    """The groups, those as teardown that only say that safelaunch itself has ended the ranks. Where nothing of the
+    attempt had failed before, these are all that came behind that moment.
+    """
+    def is_echo(group: FindingGroup) -> bool:
+        first, is_word = group.first, group.rule.id in ECHOES or group.role == "symptom"
+        return known.is_behind_own_end(first.file, first.offset) and (
+            is_word or known.is_own_end(first.file, first.offset, None))
+
+    return tuple(replace(group, role="teardown", is_excused=True) if is_echo(group) else group for group in groups)
 
 
 def _candidates(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> list[FindingGroup]:
@@ -87,7 +92,7 @@ def _choose(causes: Sequence[FindingGroup], episode: Episode) -> FindingGroup:
     return min(near, key=lambda group: moment(group, episode))
 
 
-def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> Verdict:
+def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, known: OutsideEvidence) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
     fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
               and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
@@ -99,7 +104,7 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log) -
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    words = None if end is not None and not fallen else judge_last_lines(episode, log, bool(fallen))
+    words = None if end is not None and not fallen else judge_last_lines(episode, log, bool(fallen), known)
     if words is not None and (words.category or not fallen):
         return _by_words(words, candidates, log)
     if not fallen and alive:
@@ -135,11 +140,11 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
     cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
                   line.host, line.rank, line.t, line.offset)
     category = words.category or "unknown"
-    said = f"the last words {'sound like it' if words.category else 'may tell why'}: {line.text.strip()}"[:300]
+    said = f"{'' if words.category else 'the log does not say why; it ends with: '}{line.text.strip()}"[:300]
     return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
                    evidence=(line.text,), host=line.host, rank=line.rank, cause=cited if words.category else None,
                    fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
-                   changes="no rule knows this line: another one that a person finds would be better evidence"
+                   changes="a person finds another line: no rule knows this one"
                    if words.category else "")
 
 
@@ -265,7 +270,7 @@ def _suspects(chosen: FindingGroup, host: str | None) -> tuple[str, ...]:
 
 def _what_would_change(chosen: FindingGroup, runner: FindingGroup | None) -> str:
     if chosen.role == "symptom":
-        return "an error line of any rank before this one would be the cause: this is an echo"
+        return "an error line of any rank stands before this one, which is an echo"
     if runner is not None:
-        return f"had it come first, or alone: {runner.summary}"
-    return "steps of the training after this line: then it was not what ended it"
+        return f"this has come first, or alone: {runner.summary}"
+    return "steps of the training follow this line"

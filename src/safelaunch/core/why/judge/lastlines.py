@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from safelaunch.core.why.findings import Line, Log
+from safelaunch.core.why.findings import Line, Log, OutsideEvidence
 from safelaunch.core.why.order.episodes import Episode
 from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.words import weigh_words
@@ -25,6 +25,7 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
+_FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
                       r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b"
                       r"|^\s*Requeue=\d+ Restarts=\d+ ")   # the last: scontrol show job
@@ -38,14 +39,17 @@ class LastLines(NamedTuple):
     weight: float
 
 
-def judge_last_lines(episode: Episode, log: Log, has_fallen: bool) -> LastLines | None:
+def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: OutsideEvidence) -> LastLines | None:
     """The line after the last step that says most about a failure, else the last suspicious one; None = neither.
 
-    Without a failed rank only the very last lines count: the program still runs or has ended well.
+    Without a failed rank only the very last lines count: the program still runs or has ended well. Lines behind the
+    moment at which safelaunch itself ended the ranks tell of that.
     """
     best: tuple[float, Line, str] | None = None
     latest: Line | None = None
     for line, is_last in _suspicious(episode, log):
+        if known.is_own_end(line.file, line.offset, line.host):
+            continue
         category, points = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
         if category and (best is None or points > best[0]):
             best = points, line, category
@@ -73,11 +77,26 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     for sign in episode.progress:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
+    frames = {(line.file, line.offset) for line in _frames(log)}
     for line, is_last in _ends(log):
-        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged
+        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged | frames
                 and (BAD_WORDS.search(line.text) or BEHIND_LABEL.match(line.text))
                 and not HARMLESS.search(line.text)):
             yield line, is_last
+
+
+def _frames(log: Log) -> Iterator[Line]:
+    """Lines inside tracebacks: the file of a frame, and the text of the program below it. Both are code, no message.
+
+    (A launcher that was ended by SIGTERM stood in `return self._wait(timeout=timeout)`: that was called a hang.)
+    """
+    inside: dict[tuple[int, str | None, int | None], bool] = {}
+    for line in log.last:
+        speaker = (line.file, line.host, line.rank)
+        is_deep = line.text.startswith("    ") and inside.get(speaker, False)
+        inside[speaker] = bool(_FRAME.match(line.text)) or is_deep
+        if inside[speaker]:
+            yield line
 
 
 def _ends(log: Log) -> Iterator[tuple[Line, bool]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from safelaunch.core.why.findings import Finding
+from safelaunch.core.why.judge.witnesses import UNEXPLAINED_KILLS
 from safelaunch.core.why.order.episodes import Episode, is_comparable, order_of
 from safelaunch.core.why.verdict import Verdict
 
@@ -50,7 +51,10 @@ def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
     hours = f" and {lasted_s / 3600:.1f} h" if lasted_s >= LATE_S else ""
     said = f"late, after {made} good steps{hours}" if is_late else (
         f"early, after step {steps[-1]}" if steps else "early, before a step was logged")
-    return replace(verdict, summary=f"{verdict.summary} ({said})", do=ADVICE[verdict.category, is_late])
+    do = ADVICE[verdict.category, is_late]
+    if verdict.rule in UNEXPLAINED_KILLS:   # nobody has said that it was memory
+        do = f"If it was memory: {do[0].lower()}{do[1:]}"
+    return replace(verdict, summary=f"{verdict.summary} ({said})", do=do)
 
 
 def _steps_before(found: Finding, episode: Episode) -> tuple[list[int], float]:

@@ -15,10 +15,12 @@ from safelaunch.core.categories import (
     advice,
 )
 from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.why.findings import OutsideEvidence, TaskExit
-from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
+from safelaunch.core.why.findings import Cited, OutsideEvidence, TaskExit
+from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.judge.ends import judge_end
+from safelaunch.core.why.judge.leavers import find_leaver
 from safelaunch.core.why.read.tracebacks import parse_frames
+from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.verdict import Verdict
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
@@ -36,8 +38,15 @@ MISTAKES = frozenset({"NameError", "UnboundLocalError", "TypeError", "AttributeE
                       "ZeroDivisionError", "RecursionError", "SyntaxError", "IndentationError"})
 ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplementedError"}
 # Rules of a process that was killed, where nothing says by whom.
-UNEXPLAINED_KILLS = frozenset({"memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
+ENDED_BY_TERM = "native.elastic_term"
+UNEXPLAINED_KILLS = frozenset({ENDED_BY_TERM, "memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
                                "memory.child_killed", "native.mpi_killed"})
+OF_KILL = "If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS; else a person or script did it."
+OF_TERM = "A person, a script of the site or another process has sent it: safelaunch and Slurm have not."
+# Rules of a command line that its program refuses: the same words again on every node.
+USAGE = frozenset({"config.arguments", "config.click", "config.fire", "config.hf_parser", "config.hydra",
+                   "config.usage"})
+USAGE_SURE = 0.95
 SILENT_LOG = "the log does not say why"
 MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -75,10 +84,15 @@ class Witness(NamedTuple):
     rank: int | None = None
     suspects: tuple[str, ...] = ()
     is_check: bool = False    # of a node after the failure: it explains no error of the program
+    is_exit: bool = False     # of the task that a guard saw end first
+    mark: str = ""            # the failure's fingerprint, where it is not made of the summary
+    do: str = ""
 
 
-def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
-    """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
+def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True) -> Verdict:
+    """The log's verdict with what is known from outside: confirmed, replaced, or given its place. `has_steps`: the
+    training has logged some.
+    """
     told = judge_end(known.end) if known.end is not None else None
     if told is not None:
         return _told(told, verdict, known)
@@ -86,11 +100,16 @@ def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         verdict = replace(verdict, candidates=tuple(one for one in verdict.candidates if one.rule not in OF_SRUN))
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
-    verdict = _uncaught(_unexplained(_not_well(_without_echo(verdict, known), known), known), known)
+    verdict = _uncaught(_unexplained(_not_well(_without_echo(verdict, known), known), known), known, has_steps)
     row = TABLE.get(verdict.category)
     is_programs = verdict.cause is not None and row is not None and row.blame is None
-    best = max((one for one in read_evidence(known) if not (one.is_check and is_programs)),
+    is_told = verdict.category == "cancelled"   # by words on the same SIGTERM
+    best = max((one for one in read_evidence(known)
+                if not (one.is_check and is_programs) and not (one.do == OF_TERM and is_told)),
                key=lambda witness: witness.confidence, default=None)
+    left = find_leaver(verdict, known)
+    if left is not None and (best is None or best.confidence < left.confidence):
+        return left
     if best is None:
         return _placed(verdict, known)
     if best.category == verdict.category != "unknown":
@@ -98,8 +117,11 @@ def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         confirmed = replace(verdict, confidence=sure, suspects=best.suspects or verdict.suspects)
         if best.rank is not None:   # whose time ran out first only waited
             confirmed = replace(confirmed, host=best.hosts[0], rank=best.rank)
+        if best.category == "hang" and known.is_hang:
+            confirmed = replace(confirmed, summary=best.summary)
         return _placed(confirmed, known)
-    is_surer = verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence
+    is_surer = verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence and not (
+        best.is_exit and _is_hearsay(verdict))
     # Of a hang the looks at the ranks have more to say than the words of those that were ended for it; but for the rank
     # that the others waited for, where it has raised an exception and stayed.
     has_raised = verdict.cause is not None and bool(verdict.cause.block) and verdict.rank is not None and (
@@ -108,6 +130,12 @@ def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     if is_behind if best.category == "hang" and known.is_hang else is_surer:
         return _placed(verdict, known)
     return _replaced(verdict, best)
+
+
+def _is_hearsay(verdict: Verdict) -> bool:
+    """Whether the log's cause is mere words, or what ranks say that have lost another one."""
+    rule = BY_ID.get(verdict.rule or "")
+    return rule is None or rule.role == "symptom"
 
 
 def _told(told: Verdict, verdict: Verdict, known: OutsideEvidence) -> Verdict:
@@ -126,34 +154,55 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """
     if verdict.rule not in UNEXPLAINED_KILLS or not known.exits:
         return verdict
-    first = next((exit for exit in known.exits if exit.code or exit.signal), known.exits[0])
-    host = verdict.host or first.host
+    host = _node_of(verdict.rank, known) or verdict.host or (known.first_bad or known.exits[0]).host
     who = f"rank {verdict.rank} on {host}" if verdict.rank is not None else f"a process{f' on {host}' if host else ''}"
-    return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(KILL)}",
-                   fingerprint=UNEXPLAINED_KILL, confidence=min(verdict.confidence, UNEXPLAINED))
+    signal = TERM if verdict.rule == ENDED_BY_TERM else KILL
+    return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(signal)}", host=host,
+                   do=OF_TERM if signal == TERM else OF_KILL, fingerprint=exit_fingerprint(128 + signal, signal),
+                   confidence=min(verdict.confidence, UNEXPLAINED))
+
+
+def _node_of(rank: int | None, known: OutsideEvidence) -> str | None:
+    """The node of a rank: torchrun may call its own host "localhost"."""
+    if rank is None or known.layout is None:
+        return None
+    nodes, per_node = known.layout
+    return nodes[rank // per_node] if rank < len(nodes) * per_node else None
 
 
 def _killed(signal: int) -> str:
     return f"killed by signal {signal}; nothing in the log says by whom"
 
 
-def _uncaught(verdict: Verdict, known: OutsideEvidence) -> Verdict:
+def _uncaught(verdict: Verdict, known: OutsideEvidence, has_steps: bool) -> Verdict:
     """An exception by which a task ended as Python ends programs (exit code 1) was caught by nobody. It is the
     program's own where it comes from the user's code and is of a type that no node can cause. So it is where ranks of
-    several nodes have raised the same. `once` acts on that.
+    several nodes have raised the same, and of the only rank before its first step. A command line that is refused
+    there is refused again. `once` acts on that.
     """
-    cause = verdict.cause
-    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    cause, first = verdict.cause, known.first_bad
     if first is not None and first.code == MISSING and verdict.category == "environment" and _is_everywhere(known):
         return replace(verdict, confidence=max(CERTAIN, verdict.confidence))
+    is_alike = cause is not None and _is_of_all(cause, known)
+    if first is not None and verdict.rule in USAGE and is_alike and not has_steps:
+        return replace(verdict, confidence=max(USAGE_SURE, verdict.confidence))
     if cause is None or first is None or first.code != 1 or first.signal is not None or not cause.block:
         return verdict
     if verdict.category not in OF_THE_PROGRAM or verdict.confidence >= CERTAIN or known.ledger.get(first.host, 0):
         return verdict
     kind, frames = cause.text.partition(":")[0].rpartition(".")[2].strip(), parse_frames(cause.block)
-    is_alike = len(cause.hosts) > 1 or len({exit.host for exit in known.exits}) == 1 < len(cause.ranks)
     is_own = verdict.category == "user_code" and bool(frames) and frames[-1].is_user and kind in MISTAKES
-    return replace(verdict, confidence=CERTAIN) if is_own or (is_alike and kind in ALIKE) else verdict
+    is_proven = is_own or (is_alike and (kind in ALIKE or not has_steps))
+    return replace(verdict, confidence=CERTAIN) if is_proven else verdict
+
+
+def _is_of_all(cause: Cited, known: OutsideEvidence) -> bool:
+    """Whether ranks of several nodes show the cause, several ranks of the only node, or the only rank."""
+    if len(cause.hosts) > 1:
+        return True
+    nodes = {exit.host for exit in known.exits} if known.layout is None else set(known.layout[0])
+    is_only_rank = known.layout is not None and known.layout[1] == 1
+    return len(nodes) == 1 and (len(cause.ranks) > 1 or is_only_rank)
 
 
 def _is_everywhere(known: OutsideEvidence) -> bool:
@@ -167,7 +216,7 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     it saw how the first one ended, and no cancel, words about either are what followed. (A drill under load: ranks
     that were ended said "Terminated", and the run was called cancelled.)
     """
-    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    first = known.first_bad
     if first is None:
         return verdict
     is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
@@ -184,7 +233,7 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
 
 def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
-    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    first = known.first_bad
     if verdict.category != "none" or jobstates.COMPLETED in known.states:
         return verdict
     if first is not None:
@@ -250,7 +299,7 @@ def _read_failed_checks(known: OutsideEvidence) -> list[Witness]:
 
 
 def _read_exits(known: OutsideEvidence) -> list[Witness]:
-    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    first = known.first_bad
     if _is_cancelled(first, known):
         how = f", and {first.who} ended by SIGTERM" if first is not None else ""
         return [Witness("cancelled", STEP_CANCELLED, f"its step was cancelled{how}")]
@@ -258,16 +307,17 @@ def _read_exits(known: OutsideEvidence) -> list[Witness]:
         return []
     said, hosts = f"{first.who} died of {signal_name(first.signal)}, before any other", (first.host,) * bool(first.host)
     if first.signal in CRASHES:
-        return [Witness("native_crash", 0.7, said, hosts)]
-    if first.signal == KILL:
-        said = f"{first.who} was {_killed(KILL)}"
-        return [Witness("unknown", UNEXPLAINED, said, hosts)]
+        return [Witness("native_crash", 0.7, said, hosts, is_exit=True)]
+    if first.signal in (KILL, TERM):
+        mark, do = exit_fingerprint(128 + first.signal, first.signal), OF_KILL if first.signal == KILL else OF_TERM
+        said = f"{first.who} was {_killed(first.signal)}"
+        return [Witness("unknown", UNEXPLAINED, said, hosts, is_exit=True, mark=mark, do=do)]
     return []
 
 
 def _placed(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
-    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    first = known.first_bad
     if first is not None and verdict.category not in {"none", *ENDS_OF_JOBS}:
         verdict = replace(verdict, host=verdict.host or first.host or None)
     if not verdict.suspects and verdict.category in RECURS_ON_A_NODE and verdict.host:
@@ -286,9 +336,8 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
         best.category, best.summary, best.confidence, advice(best.category), best.suspects,
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
-        fingerprint=UNEXPLAINED_KILL if best.category == "unknown" else make_fingerprint(
-            best.category, "", best.summary), notes=verdict.notes,
-        changes="a line in the log that names a surer cause",
+        fingerprint=best.mark or make_fingerprint(best.category, "", best.summary), do=best.do, notes=verdict.notes,
+        changes="a line in the log names a surer cause",
     )
 
 

@@ -33,12 +33,27 @@ RULES = (
         counter_sample="train.py: arguments: --batch-size 8, none unrecognized",
     ),
     Rule(
+        "config.usage", "config", (b".py: error: ",), rb"^[\w./-]{1,200}\.py: error: (?P<why>\S.{0,150})", "cause",
+        "job", 0.85, summary="the command line is refused: {why}", explain="argparse, by the program's own words.",
+        do="Correct the command.", source="CPython, argparse; jsonargparse", order=1,
+        sample="train.py: error: --warmup must be smaller than --steps", counter_sample="train.py:44: error: no type",
+    ),
+    Rule(
+        "config.fire", "config", (b"ERROR: Could not consume arg", b"ERROR: The function received no value"),
+        rb"ERROR: (?P<why>Could not consume arg.{0,150}|The function received no value.{0,150})", "cause", "job", 0.88,
+        summary="the command line is refused: {why}", explain="Fire does not take an argument, or misses one.",
+        do="Correct the command.", source="Python Fire", order=2, sample="ERROR: Could not consume arg: --stepz",
+        counter_sample="the consumer could not consume arguments",
+    ),
+    Rule(
         "config.click", "config",
         (b"No such option", b"Missing option", b"Missing argument", b"Got unexpected extra argument",
-         b"Invalid value for "),
-        b"^Error: (?:No such option|Missing (?:option|argument|parameter)|Got unexpected extra|Invalid value "
-        b"for)(?P<why>.{0,150})", "cause", "job", 0.85, summary="the command line is refused: {why}",
-        explain="click does not take an option.", do="Correct the command.", source="click", order=2,
+         b"Invalid value for ", b"Unrecognized option"),
+        "^(?:Error:|│) (?P<why>(?:No such option|Missing (?:option|argument|parameter)|Got unexpected extra|Invalid "
+        "value for|Unrecognized option).{0,150})".encode(), "cause", "job", 0.85,
+        summary="the command line is refused: {why}",
+        explain="click, typer or tyro does not take an option.", do="Correct the command.", source="click; typer; tyro",
+        order=2,
         sample="Error: No such option: --batchsize", counter_sample="option: --batch-size is set to 8",
     ),
     Rule(

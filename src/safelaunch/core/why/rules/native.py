@@ -30,6 +30,16 @@ RULES = (
         counter_sample="failed (exitcode: 1) local_rank: 3",
     ),
     Rule(
+        "native.elastic_term", "unknown", (b"failed (exitcode: -15)",),
+        rb"failed \(exitcode: -15\) local_rank: (?P<local>\d+)", "cause", "rank", 0.5,
+        summary="a rank was ended by SIGTERM, and nobody says by whom",
+        explain="torchrun's word on the rank that failed first: one that it had ended itself would not be it.",
+        do="Ask who sent it: a person, a script of the site, another process.",
+        source="PyTorch, torch/distributed/elastic", order=2,
+        sample="failed (exitcode: -15) local_rank: 0 (pid: 4242) of binary: /opt/env/bin/python",
+        counter_sample="  exitcode  : -15 (pid: 4242)  (SIGTERM)",
+    ),
+    Rule(
         "native.abort_code", "native_crash",
         (b"exitcode: -6", b"exitcode  : -6", b"(SIGABRT) received by PID", b"return code = -6"),
         rb"exitcode *: -6\b|\(SIGABRT\) received by PID|return code = -6\b", "symptom", "rank", 0.45,

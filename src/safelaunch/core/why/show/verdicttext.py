@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.core.categories import TABLE
+from safelaunch.core.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.core.why.read.tracebacks import parse_frames
@@ -39,17 +39,23 @@ BLANK = VerdictRow("", "")
 
 def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
          next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "",
-         recorded: Verdict | None = None) -> Iterator[VerdictRow]:
+         recorded: Verdict | None = None, now: Sequence[str] = ()) -> Iterator[VerdictRow]:
     """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do.
 
     Of a run's attempt `ended` says when and how it ended, `recorded` by which verdict its supervisor acted, and
-    `follows` what its policy makes of that.
+    `follows` what its policy makes of that. `now`: what the run does at present, which comes first.
     """
-    yield from head(verdict, follows, ended, recorded)
+    for number, line in enumerate(now):
+        yield VerdictRow("" if number else "now", line, "" if number else "bold")
+    if now:
+        yield BLANK
+        if ended:
+            yield VerdictRow("before", f"{ended}:")
+    yield from head(verdict, follows, "" if now else ended, recorded, show_all)
     yield BLANK
     yield from timeline(verdict, log, show_all)
     for number, line in enumerate(outside):
-        yield VerdictRow("besides" if number == 0 else "", shorten(line))
+        yield VerdictRow("also" if number == 0 else "", shorten(line))
     yield from doubts(verdict, log, show_all)
     if did:
         yield BLANK
@@ -59,7 +65,8 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
     yield from advice(verdict, log, next_lines, is_followed=bool(follows))
 
 
-def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None) -> Iterator[VerdictRow]:
+def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None,
+         show_all: bool = False) -> Iterator[VerdictRow]:
     """The verdict itself."""
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
@@ -76,9 +83,9 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
         yield VerdictRow("suspect", ", ".join(verdict.suspects), "yellow")
     if ended:
         yield VerdictRow("ended", ended)
-    if recorded is not None:
+    if recorded is not None and (show_all or not verdict.agrees_with(recorded)):
         yield from compare(verdict, recorded)
-    yield VerdictRow("action", follows or f"{verdict.action} ({ADVICE.get(verdict.action, '')})".replace(" ()", ""))
+    yield VerdictRow("action", follows or ADVICE.get(verdict.action) or verdict.action)
 
 
 def compare(verdict: Verdict, recorded: Verdict) -> Iterator[VerdictRow]:
@@ -88,7 +95,7 @@ def compare(verdict: Verdict, recorded: Verdict) -> Iterator[VerdictRow]:
                          "dim")
         return
     yield VerdictRow("recorded", f"when the attempt ended the verdict was {_in_short(recorded)}")
-    yield VerdictRow("now", f"what is known now says {_in_short(verdict)}")
+    yield VerdictRow("today", f"what is known now says {_in_short(verdict)}")
 
 
 def _in_short(verdict: Verdict) -> str:
@@ -138,8 +145,8 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Verdi
         rule = find_rule(cited.rule, log.rules)
         yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
-    if verdict.changes:
-        yield VerdictRow("changed by", verdict.changes, "dim")
+    if verdict.changes and show_all:
+        yield VerdictRow("wrong if", verdict.changes, "dim")
     for note in verdict.notes:
         yield VerdictRow("note", note, "dim")
     for odd in log.odd[:SHOWN_NAMES]:
@@ -160,7 +167,8 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     rule = find_rule(verdict.rule or "", log.rules)
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
-    yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
+    is_known = is_followed and verdict.category in ENDS_OF_JOBS   # by the journal: there is nothing to look for
+    yield from _listed("you", [*filter(None, (do,)), *(() if is_known else page.check[:SHOWN_CHECKS])])
     for line in next_lines:
         yield VerdictRow("next", line, "bold")
 
