@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
     "stacks": ("safelaunch.commands.stacks", "Show what all ranks of a job do, and who holds the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
+    "progress": ("safelaunch.commands.progress", "Show which steps are read in a log, and try a pattern for them"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),

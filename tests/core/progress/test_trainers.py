@@ -1,8 +1,11 @@
+# ruff: noqa: E501 - lines of logs as they are
 """Lines of public trainers, as their sources print them: the step, and the total where it is the training's."""
 
 from __future__ import annotations
 
-from safelaunch.core.progress.lines import listen
+from collections.abc import Callable
+
+from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.progress.steps import carry_on, cut_lines, latest_of
 from tests.tables import each
 
@@ -71,7 +74,7 @@ TRAINERS: list[tuple[str, str, int | None, int | None]] = [
     ("ColossalAI", "Epoch [1/3]:  12%|█▏        | 120/1000 [02:00<14:40,  1.00s/it, loss=2.1]", 120, 3000),
     # JAX, TensorFlow and others
     ("MaxText", "completed step: 100, seconds: 1.2, TFLOP/s/device: 190.1, loss: 3.2", 100, None),
-    ("clu and Flax", "I0101 10:00:00.000000 140 logging_writer.py:48] [100] accuracy=0.91, loss=0.31", None, None),
+    ("clu and Flax", "I0101 10:00:00.000000 140 logging_writer.py:48] [100] accuracy=0.91, loss=0.31", 100, None),
     ("Flax's MNIST", "epoch:  1, train_loss: 0.2131, train_accuracy: 93.71, test_loss: 0.07, test_accuracy: 97.9", 1, None),
     ("Flax's language models", "Step... (500/10000 | Loss: 3.1, Learning Rate: 0.0003)", 500, 10000),
     ("T5X", "Training: step 1000, loss 2.1", 1000, None),
@@ -137,6 +140,52 @@ NO_STEPS = [
     "[rank0]:[W CUDAGuardImpl.h:46] Warning: step 3 of the shutdown was late and left things behind",
     "*** STEP 42.0 ON n1 FAILED", "commit 12345, loss of power", "accuracy: 91/100", "learning rate 0.1, 8 GPUs, 3/8 up",
 ]
+
+
+def keras(epoch: int, batch: int) -> str:
+    return f"Epoch {epoch + 1}/3\n" * (batch == 1) + f"{batch}/20 [====>.....] - ETA: 8s - loss: 0.3\n"
+
+
+# Each line of three epochs of 20 batches, counted from one, and which step the first one of the second epoch is.
+STREAMS: list[tuple[str, Callable[[int, int], str], int]] = [
+    ("Keras, whose epochs have lines of their own", keras, 21),
+    ("PyTorch's tutorials", lambda epoch, batch: f"Epoch [{epoch + 1}/3], Step [{batch}/20], Loss: 0.3\n", 21),
+    ("epochs from zero beside their total", lambda epoch, batch: f"Epoch {epoch}/3 Batch {batch}/20 Loss 0.3\n", 21),
+    ("epochs from zero", lambda epoch, batch: f"epoch={epoch} batch={batch}/20 loss=0.3\n", 21),
+    ("epochs from one without a total", lambda epoch, batch: f"epoch={epoch + 1} batch={batch}/20 loss=0.3\n", 41),
+    ("steps of an epoch", lambda epoch, batch: f"epoch {epoch} | step {batch}/20 | loss 0.3\n", 21),
+    ("steps of the whole beside an epoch", lambda epoch, batch: f"epoch {epoch} | step {20 * epoch + batch}/60 | l\n", 21),
+    ("the same with its total", lambda epoch, batch: f"Epoch {epoch + 1}/3 Step {20 * epoch + batch}/60 loss 1\n", 21),
+    ("MNIST", lambda epoch, batch: f"Train Epoch: {epoch + 1} [{64 * batch}/1280 (6%)]\tLoss: 0.3\n", 1344),
+    ("rich", lambda epoch, batch: f"Epoch {epoch}/2 ━━━━━━ {batch}/20 0:00:04 • 0:00:05 10.12it/s\n", 21),
+    ("bars with a validation behind each epoch", lambda epoch, batch: (
+        f"\rEpoch {epoch}:  50%|██  | {batch}/20 [00:01<00:01, 9.0it/s]" +
+        "\r 50%|███  | 9/90 [00:01<00:01, 9.0it/s]\n" * (batch == 20)), 21),
+    ("epochs alone", lambda epoch, batch: f"Epoch {20 * epoch + batch}/60 - loss: 0.3 - val_loss: 0.4\n", 21),
+    ("steps and a line for each epoch", lambda epoch, batch: f"step {20 * epoch + batch} loss 0.3\n" + (
+        f"epoch {epoch + 1}: loss 0.4\n" * (batch == 20)), 21),
+]
+
+
+@each(("name", "line", "second"), STREAMS, called=lambda row: row[0])
+def test_a_log_that_is_read_piece_by_piece_counts_on(name: str, line: Callable[[int, int], str], second: int) -> None:
+    lines = [line(epoch, batch) for epoch in range(3) for batch in range(1, 21)]
+    for size in (1, 3, 7):
+        known, steps = b"", []
+        for at in range(0, len(lines), size):
+            text = cut_lines(known + "".join(lines[at:at + size]).encode())
+            steps.append(listen(text, "auto", len(known)).step)
+            known = carry_on(text, "auto")
+        assert None not in steps
+        assert steps == sorted(set(steps)), f"in pieces of {size}"   # type: ignore[type-var]
+        if size == 1:
+            assert steps[20] == second
+
+
+def test_a_piece_that_names_nothing_repeats_nothing() -> None:
+    known = carry_on(b"Epoch 2/5\n59/1875 [=>...] - loss: 0.3\n", "auto")
+    assert listen(known + b"saving checkpoint\n", "auto", len(known)) == Talk(None, ("checkpoint",))
+    assert carry_on(known + b"saving checkpoint\n", "auto") == known
 
 
 @each(("name", "line", "step", "total"), TRAINERS, called=lambda row: row[0])

@@ -18,10 +18,11 @@ from safelaunch.core.records import NamedTuple
 # "[epoch=1/3]" (composer), "Train Epoch: 1 [" (PyTorch's MNIST), "Train: 3 [" (timm), "[0/5][" (PyTorch's DCGAN),
 # "      1/100      2.14G" (Ultralytics).
 _EPOCH = re.compile(
-    rb"(?i)(?:(?<![a-z_])(?:(?P<one>train epoch|epoch(?=\(train\)| 0\d\d| \[\d{1,7}\]\[))|epochs?|ep)(?:\(train\))?"
+    rb"(?i)(?:(?<![a-z_])(?:(?P<one>train epoch|epoch(?=\(train\)| 0\d\d| \[\d{1,7}\]\[))|epochs?)(?:\(train\))?"
     rb"['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]{0,2}[ \t]{0,4}|\btrain: {1,4}(?=\d{1,7} \[)"
     rb"|(?:^|[\]:])(?:\[(?=\d{1,7}/\d{1,7}\]\[)| {3,10}(?=\d{1,7}/\d{1,7} {3})))"
     rb"(?P<epoch>\d{1,7})(?!\d|\.\d)(?:[ \t]{0,4}(?:/|of\b)[ \t]{0,4}(?P<of>\d{1,7})(?!\d|\.\d))?")
+_HINTS = (b"poch", b"POCH", b"rain: ", b"][", b"%|")   # one of them stands where an epoch does
 # Keras: "Epoch 3/10" on a line of its own, above "120/500 [====".
 _HEADER = re.compile(rb"(?im)^(?:\[[^\]\n]{1,60}\]:?\s{0,8}){0,3}epoch[: ]{1,2}\d{1,7}(?:/\d{1,7})?:?[ \t\r]{0,8}$")
 _LINE_BYTES = 512   # of a line that is carried on
@@ -50,7 +51,7 @@ class Named(NamedTuple):
     total: int | None = None
 
 
-class Counted(NamedTuple):
+class LineCount(NamedTuple):
     """A number of a line before its epoch is looked at: where its match begins, and where it stands. `is_inner`: it
     surely counts within an epoch, None = perhaps.
     """
@@ -76,13 +77,15 @@ def epoch_before(text: bytes) -> Epoch | None:
 class _InEpoch(NamedTuple):
     """A counter beside an epoch, and where its line begins."""
 
-    counted: Counted
+    counted: LineCount
     epoch: Epoch
     begin: int
 
 
-def combine(text: bytes, found: Sequence[Counted]) -> list[Named]:
+def combine(text: bytes, found: Sequence[LineCount]) -> list[Named]:
     """The steps that these numbers of a text, in its order, stand for."""
+    if not any(word in text for word in _HINTS):
+        return [Named(one.start, one.number) for one in found]
     beside = _beside(text, found)
     is_inner = _is_inner(list(beside.values()))
     from_zero = any(one.epoch.number == 0 for one in beside.values())
@@ -102,7 +105,7 @@ def combine(text: bytes, found: Sequence[Counted]) -> list[Named]:
     return steps
 
 
-def carry(text: bytes, found: Sequence[Counted]) -> bytes:
+def carry(text: bytes, found: Sequence[LineCount]) -> bytes:
     """The lines of a text that the steps of what follows it are read with: those that tell how epochs are counted, and
     the last one that counts.
     """
@@ -120,7 +123,7 @@ def carry(text: bytes, found: Sequence[Counted]) -> bytes:
     return b"".join(line_at(text, begin)[:_LINE_BYTES] + b"\n" for begin in sorted(begins))
 
 
-def _beside(text: bytes, found: Sequence[Counted]) -> dict[int, _InEpoch]:
+def _beside(text: bytes, found: Sequence[LineCount]) -> dict[int, _InEpoch]:
     """The counters that stand beside an epoch, or below one, by their place in `found`."""
     headers = list(_HEADER.finditer(text)) if any(one.may_have_header for one in found) else []
     beside = {}

@@ -78,10 +78,10 @@ SHOWN_CHARS = 160
 def leave_unread(known: Unread, text: bytes) -> Unread:
     """With more lines that name no step: the last one with a figure of a training, else with a number, is shown."""
     lines = [line.strip() for line in text.replace(b"\r", b"\n").split(b"\n") if line.strip()]
-    shown = next((line for is_near in (has_figure, has_number, bool) for line in reversed(lines) if is_near(line)), b"")
-    if known.line and not has_figure(shown) and has_figure(known.line.encode()):
-        shown = known.line.encode()
-    return Unread(known.lines + len(lines), shown.decode(errors="replace")[:SHOWN_CHARS])
+    near = max((known.line.encode(), *lines), key=lambda line: (has_figure(line), has_number(line), line in lines))
+    last = next((line for line in reversed(lines) if (has_figure(line), has_number(line)) == (
+        has_figure(near), has_number(near))), near)
+    return Unread(known.lines + len(lines), last.decode(errors="replace")[:SHOWN_CHARS])
 
 
 def tell_unread(line: str, pattern: str) -> str:
@@ -94,9 +94,9 @@ def tell_unread(line: str, pattern: str) -> str:
 
 def listen(chunk: bytes, pattern: str = "auto", since: int = 0) -> Talk:
     """What new lines of the log say; `pattern` as in train.yaml's progress.step. Those before `since` have been heard:
-    they tell how the others count (core.progress.steps.carry_on).
+    they tell how the others count (core.progress.steps.carry_on). A match may begin with the end of the line before.
     """
-    steps = last_steps(chunk, pattern, is_wanted=lambda named: named.start >= since and not _RESUMING.search(
+    steps = last_steps(chunk, pattern, is_wanted=lambda named: named.start >= since - 1 and not _RESUMING.search(
         line_at(chunk, line_begin(chunk, named.start))))
     step = max((named.step for named in steps), default=None)
     new = chunk[since:]

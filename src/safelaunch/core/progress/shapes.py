@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from safelaunch.core.progress.epochs import Counted, epoch_before, line_at, line_begin
+from safelaunch.core.progress.epochs import LineCount, epoch_before, line_at, line_begin
 
 # Lines of common trainers; the number is the step. Sources: Megatron-LM training_log ("iteration  100/ 1000 |"),
 # DeepSpeed engine ("step=100, skipped=0", "micro_step=8/global_step=4,") and PipelineEngine ("steps: 10 loss:"),
 # torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), NeMo ("iteration 7/9 | … global_step: 7", "global_step=794.0"
 # in a bar), MaxText ("completed step: 9,"), litgpt ("iter 40 step 10 |"), fairseq and metaseq ("num_updates=445",
 # '"num_updates": "445"', "epoch 010:  2000 / 8223"), PyTorch's examples and mmcv ("Step [100/600]",
-# "Epoch: [0][  10/5005]"), mmengine ("Iter(train) [  100/40000]"), composer ("[batch=100/1000]:"), plain "step 100".
+# "Epoch: [0][  10/5005]"), mmengine ("Iter(train) [  100/40000]"), composer ("[batch=100/1000]:"), clu of JAX ("logging_writer.py:48] [100] loss="), plain "step 100".
 # slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
 # Thousands are parted as Python's format does it (1,000 and 1_000), or in Switzerland (1'000). A blank parts them only
 # where the total behind has one, too: "step 1 000/10 000".
@@ -36,7 +36,7 @@ STEP_LINE = re.compile(
     rb"|\bsteps: (\d{1,12})(?= loss:)|/(global_step)=(\d{1,12})(?=,)"
     rb"|\bepoch \d{1,9}:?[ \t]{1,8}" + COUNT + rb"(?= / \d(?![^\r\n]{0,300}num_updates))"
     rb"|\bepoch(?:\(train\))?:?[ \t]{1,8}\[\d{1,9}\][ \t]{0,4}\[[ \t]{0,8}(\d{1,12})(?=/[ \t]{0,8}\d)"
-    rb"|\[batch=(\d{1,12})(?=/\d{1,12}\])",
+    rb"|\[batch=(\d{1,12})(?=/\d{1,12}\])|\.py:\d{1,6}\] \[(\d{1,12})\](?= \w)",
     re.IGNORECASE | re.MULTILINE,
 )
 _WORD, _GLOBAL = 1, (b"global_step", b"num_updates")
@@ -92,19 +92,19 @@ def count_of(digits: bytes) -> int:
     return int(digits if digits.isdigit() else PARTS.sub(b"", digits))
 
 
-def words(text: bytes, start: int = 0) -> list[Counted]:
+def words(text: bytes, start: int = 0) -> list[LineCount]:
     """The first kind, from a line's begin on."""
-    found: list[tuple[int, int, Counted]] = []   # where its line begins, the rank of its word
-    prose: list[tuple[bytes, Counted]] = []
+    found: list[tuple[int, int, LineCount]] = []   # where its line begins, the rank of its word
+    prose: list[tuple[bytes, LineCount]] = []
     has_epochs = b"poch" in text
     for match in STEP_LINE.finditer(text, start):
-        begin = line_begin(text, match.start())
+        at, group = match.start(), match.lastindex or 0
+        begin = line_begin(text, at)
         word = (match[_WORD] or match[4] or b"").lower()
-        group = match.lastindex or 0
-        near = text[max(begin, match.start() - NEAR_BYTES):match.start() + 1]
+        near = text[max(begin, at - NEAR_BYTES):at + 1]
         if _WORDS.search(near) and _ASIDE.search(near):
             continue
-        one = Counted(match.start(), match.start(group), count_of(match[group]),
+        one = LineCount(at, match.start(group), count_of(match[group]),
                       _total(text, match.end()) if has_epochs else None,
                       False if word in _GLOBAL else None if word else True)
         if word == b"step" and _is_prose(text, match.end()):
@@ -126,11 +126,13 @@ def _total(text: bytes, end: int) -> int | None:
 
 def _is_prose(text: bytes, end: int) -> bool:
     """Whether words follow, and no figure: "Step 2: load the data"."""
+    if text[end:end + 1] in (b"", b"\n", b"\r", b"/", b"|", b",", b"}", b"]", b")"):
+        return False
     behind = line_at(text, end)[:200]
     return _PROSE.search(behind) is not None and _NUMBERS.search(behind) is None and _OF_BEHIND.match(behind) is None
 
 
-def _counting_up(prose: Sequence[tuple[bytes, Counted]]) -> Iterator[Counted]:
+def _counting_up(prose: Sequence[tuple[bytes, LineCount]]) -> Iterator[LineCount]:
     """Those of which the same words before them have counted on."""
     highest: dict[bytes, int] = {}
     growing = set()
@@ -141,13 +143,14 @@ def _counting_up(prose: Sequence[tuple[bytes, Counted]]) -> Iterator[Counted]:
     return (one for before, one in prose if before in growing)
 
 
-def bars(text: bytes) -> list[Counted]:
-    """The second kind. Of bars without words the longest is the training's: Transformers draws its evaluations' bars
-    just so.
+def bars(text: bytes) -> list[LineCount]:
+    """The second kind: those with a training's words, else those without any. Of these the longest is the training's:
+    Transformers draws its evaluations' bars just so.
     """
     found = [match for match in BAR_LINE.finditer(text) if is_training(match["what"])]
+    found = [match for match in found if _TRAINING.search(match["what"])] or found
     longest = max((int(match["of"]) for match in found), default=0)
-    return [Counted(match.start(), match.start("step"), int(match["step"]), longest, True)
+    return [LineCount(match.start(), match.start("step"), int(match["step"]), longest, True)
             for match in found if int(match["of"]) == longest]
 
 
@@ -159,7 +162,7 @@ def is_training(what: bytes) -> bool:
     return not re.search(rb"[A-Za-z]{2}", own) or _TRAINING.search(own) is not None
 
 
-def figures(text: bytes) -> list[Counted]:
+def figures(text: bytes) -> list[LineCount]:
     """The third kind, of fractions the longest, as of bars; where there is none, the fourth."""
     found, epochs = [], []
     for begin, line in _lines(text):
@@ -191,7 +194,7 @@ def has_figure(line: bytes) -> bool:
     return any(word in lowered for word in _FIGURE_WORDS) and _FIGURE.search(line) is not None
 
 
-def _weak(line: bytes, begin: int) -> Counted | None:
+def _weak(line: bytes, begin: int) -> LineCount | None:
     """A weaker word or a bare fraction beside a figure; else the line's epoch."""
     epoch = epoch_before(line)
     for pattern in (_WEAK, _FRACTION):
@@ -209,10 +212,10 @@ def _weak(line: bytes, begin: int) -> Counted | None:
                 return one
     if epoch is None or _ASIDE.search(line[max(0, epoch.start - NEAR_BYTES):epoch.start]):
         return None
-    return Counted(begin + epoch.start, begin + epoch.end, epoch.number, epoch.of, is_epoch=True)
+    return LineCount(begin + epoch.start, begin + epoch.end, epoch.number, epoch.of, is_epoch=True)
 
 
-def _drawn(line: bytes, begin: int) -> Counted | None:
+def _drawn(line: bytes, begin: int) -> LineCount | None:
     """A fraction beside a bar, as rich, alive-progress and progressbar2 draw it."""
     glyphs = _GLYPHS.search(line)
     if glyphs is None:
@@ -224,8 +227,8 @@ def _drawn(line: bytes, begin: int) -> Counted | None:
     return _fraction(match, begin, True)
 
 
-def _fraction(match: re.Match[bytes], begin: int, is_inner: bool | None) -> Counted | None:
+def _fraction(match: re.Match[bytes], begin: int, is_inner: bool | None) -> LineCount | None:
     number, of = count_of(match["count"]), count_of(match["of"]) if match["of"] else None
     if of is not None and (number > of or of < 2):
         return None
-    return Counted(begin + match.start(), begin + match.start("count"), number, of, is_inner, may_have_header=True)
+    return LineCount(begin + match.start(), begin + match.start("count"), number, of, is_inner, may_have_header=True)

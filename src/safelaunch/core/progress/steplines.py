@@ -38,7 +38,7 @@ def step_lines(text: bytes, patterns: Patterns, since: int = 0) -> tuple[list[St
     core.progress.lines.listen.
     """
     spans: dict[int, tuple[int, int]] = {}   # by where a line begins: its end, and the last step that it names
-    for named in last_steps(text, patterns.step, most=MOST_LINES, is_wanted=lambda named: named.start >= since):
+    for named in last_steps(text, patterns.step, most=MOST_LINES, is_wanted=lambda named: named.start >= since - 1):
         begin = line_begin(text, named.start)
         ends = [end for end in (text.find(b"\n", named.start + 1), text.find(b"\r", named.start + 1)) if end >= 0]
         spans[begin] = (min(ends, default=len(text)), named.step)

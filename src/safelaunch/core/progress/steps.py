@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from safelaunch.core.progress import shapes
-from safelaunch.core.progress.epochs import Counted, Named, carry, combine, line_begin
+from safelaunch.core.progress.epochs import LineCount, Named, carry, combine, line_begin
 from safelaunch.core.progress.shapes import BAR_LINE, COUNT, GROUPS, PARTS, count_of
 
 _DIGITS = re.compile(rb"\d{1,12}|" + GROUPS)
@@ -63,7 +63,7 @@ def carry_on(text: bytes, pattern: str) -> bytes:
 
 
 @lru_cache(maxsize=2)   # three readers search each piece of a live log
-def _counted(text: bytes) -> tuple[Counted, ...]:
+def _counted(text: bytes) -> tuple[LineCount, ...]:
     return tuple(shapes.words(text) or (b"%" in text and shapes.bars(text)) or shapes.figures(text))
 
 
