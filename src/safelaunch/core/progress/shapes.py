@@ -22,7 +22,8 @@ from safelaunch.core.progress.epochs import LineCount, epoch_before, line_at, li
 # torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), NeMo ("iteration 7/9 | … global_step: 7", "global_step=794.0"
 # in a bar), MaxText ("completed step: 9,"), litgpt ("iter 40 step 10 |"), fairseq and metaseq ("num_updates=445",
 # '"num_updates": "445"', "epoch 010:  2000 / 8223"), PyTorch's examples and mmcv ("Step [100/600]",
-# "Epoch: [0][  10/5005]"), mmengine ("Iter(train) [  100/40000]"), composer ("[batch=100/1000]:"), clu of JAX ("logging_writer.py:48] [100] loss="), plain "step 100".
+# "Epoch: [0][  10/5005]"), mmengine ("Iter(train) [  100/40000]"), composer ("[batch=100/1000]:"), clu of JAX
+# ("logging_writer.py:48] [100] loss="), and plain "step 100".
 # slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
 # Thousands are parted as Python's format does it (1,000 and 1_000), or in Switzerland (1'000). A blank parts them only
 # where the total behind has one, too: "step 1 000/10 000".
