@@ -191,11 +191,14 @@ def test_a_piece_that_names_nothing_repeats_nothing() -> None:
 @each(("name", "line", "step", "total"), TRAINERS, called=lambda row: row[0])
 def test_the_lines_of_public_trainers_name_their_step(name: str, line: str, step: int | None, total: int | None) -> None:
     assert len(TRAINERS) >= 60
-    assert latest_of(cut_lines(line.encode()), "auto") == (step, total)
+    for prefix in ("", "[n0:0]:", "[n0:0]: [rank0]:", "3: "):   # safelaunch's, torchrun's, srun --label's
+        text = "\n".join(prefix + one for one in line.split("\n"))
+        assert latest_of(cut_lines(text.encode()), "auto") == (step, total), prefix
 
 
 @each("line", NO_STEPS)
 def test_lines_that_count_something_else_name_none(line: str) -> None:
     assert len(NO_STEPS) >= 60
-    assert latest_of(cut_lines(line.encode()), "auto")[0] is None
-    assert listen(cut_lines(line.encode())).step is None
+    for prefix in ("", "[n0:0]:", "[n0:0]: [rank0]:", "3: "):
+        assert latest_of(cut_lines((prefix + line).encode()), "auto")[0] is None, prefix
+        assert listen(cut_lines((prefix + line).encode())).step is None

@@ -44,7 +44,7 @@ _WORD, _GLOBAL = 1, (b"global_step", b"num_updates")
 _RANK = {b"global_step": 3, b"num_updates": 3, b"step": 2}   # of the words of one line the first of these counts
 # tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many
 # stand in one line, parted by carriage returns; in a pipe some writers leave the bar itself out.
-BAR_LINE = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,80}?)[ \t]{0,8}\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
+BAR_LINE = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,120}?)[ \t]{0,8}\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
                       rb"(?P<of>\d{1,12}) \[(?:\d{1,4}:){1,3}\d\d<(?![^\]\r\n]{0,40}(?:examples?|files?|docs?|B)/s)")
 # Of a bar's own words: those of a training's. Bars of downloads, shards, validation and tokenising have others.
 _TRAINING = re.compile(rb"(?i)\b(?:epoch|train(?:ing)?|iter(?:ation)?s?|steps?|loss)\b")
@@ -69,9 +69,9 @@ _WEAK = re.compile(
     + rb"(?![\w%]|\.\d|[ \t]{0,2}(?:s|ms|sec)\b)(?:" + _OF_NAMED + rb")?")
 # "[00059/10000] train_loss", "120/500 [====>" (Keras), "Train: 3 [ 100/500 ( 20%)]" (timm), "[64/60000 (0%)]" (MNIST).
 _FRACTION = re.compile(
-    rb"(?:^|(?<=[\s\[(|>\]=]))" + _NUMBER + _OF_NAMED
+    rb"(?:^|(?<=[\s\[(|>\]=])|(?<=\]:))" + _NUMBER + _OF_NAMED
     + rb"(?!/|[ \t]{0,2}(?:[kMGT]i?B|B|bytes|files|ex|docs)\b| \d\d:\d\d:)")
-_OPEN = re.compile(rb"(?:^|[\[(|>\]=-]|INFO:?|DEBUG:?|\xe2..)[ \t]{0,8}$")   # before a fraction that stands alone
+_OPEN = re.compile(rb"(?:^|[\[(|>\]=-]|\]:|^\d{1,9}:|INFO:?|DEBUG:?|\xe2..)[ \t]{0,8}$")   # before a fraction that stands alone
 _GLYPHS = re.compile(rb"(?:\xe2[\x94-\x97][\x80-\xbf]){3,200}|[#=>]{3,200}")
 _NOT_BESIDE = re.compile(rb"(?i)(?:acc(?:uracy)?|correct|score|precision|recall|f1|files?|shards?|samples?|total)"
                          rb"\W{0,4}$")
