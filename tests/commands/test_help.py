@@ -45,7 +45,8 @@ def test_every_page_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 ASKED = [
     ("hang", "page hangs"), ("restart", "key restart.max_restarts"), ("max_restarts", "key restart.max_restarts"),
     ("ls", "verb status"), ("cancel", "verb stop"), ("kill", "verb stop"), ("tail", "verb logs"),
-    ("e-mail", "verb notify"), ("email", "key notify.to"), ("walltime", "message slurm.time_limit"), ("retry", "key restart.max_restarts"),
+    ("e-mail", "verb notify"), ("email", "key notify.to"), ("walltime", "message slurm.time_limit"),
+    ("retry", "key restart.max_restarts"),
     ("retries", "key restart.max_restarts"), ("elastic", "key min_nodes"), ("straggler", "page slow"),
     ("telemetry", "page metrics"), ("conda modules", "key setup"), ("salloc", "page launchers"),
     ("wandb", "page trackers"), ("docker", "key container.image"), ("exclude a node", "key suspects.exclude"),

@@ -24,7 +24,8 @@ _EPOCH = re.compile(
     rb"(?P<epoch>\d{1,7})(?!\d|\.\d)(?:[ \t]{0,4}(?:/|of\b)[ \t]{0,4}(?P<of>\d{1,7})(?!\d|\.\d))?")
 _HINTS = (b"poch", b"POCH", b"rain: ", b"][", b"%|")   # one of them stands where an epoch does
 # Keras: "Epoch 3/10" on a line of its own, above "120/500 [====".
-_HEADER = re.compile(rb"(?im)^(?:\[[^\]\n]{1,60}\]:?\s{0,8}|\d{1,9}: ){0,3}epoch[: ]{1,2}\d{1,7}(?:/\d{1,7})?:?[ \t\r]{0,8}$")
+_HEADER = re.compile(rb"(?im)^(?:\[[^\]\n]{1,60}\]:?\s{0,8}|\d{1,9}: ){0,3}"
+                     rb"epoch[: ]{1,2}\d{1,7}(?:/\d{1,7})?:?[ \t\r]{0,8}$")
 _LINE_BYTES = 512   # of a line that is carried on
 
 

@@ -71,7 +71,7 @@ _WEAK = re.compile(
 _FRACTION = re.compile(
     rb"(?:^|(?<=[\s\[(|>\]=])|(?<=\]:))" + _NUMBER + _OF_NAMED
     + rb"(?!/|[ \t]{0,2}(?:[kMGT]i?B|B|bytes|files|ex|docs)\b| \d\d:\d\d:)")
-_OPEN = re.compile(rb"(?:^|[\[(|>\]=-]|\]:|^\d{1,9}:|INFO:?|DEBUG:?|\xe2..)[ \t]{0,8}$")   # before a fraction that stands alone
+_OPEN = re.compile(rb"(?:^|[\[(|>\]=-]|\]:|^\d{1,9}:|INFO:?|DEBUG:?|\xe2..)[ \t]{0,8}$")   # before a bare fraction
 _GLYPHS = re.compile(rb"(?:\xe2[\x94-\x97][\x80-\xbf]){3,200}|[#=>]{3,200}")
 _NOT_BESIDE = re.compile(rb"(?i)(?:acc(?:uracy)?|correct|score|precision|recall|f1|files?|shards?|samples?|total)"
                          rb"\W{0,4}$")

@@ -273,6 +273,18 @@ def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         yield "skipped", f"{one['path']}: {one['reason']}{more}", "yellow"
 
 
+def tell_loss(seen: dict[str, Any], speech: Speech) -> str:
+    """What a kill at this moment would lose: "12 steps (3 min)", or why that is not known."""
+    found = seen["checkpoint"]
+    if found is None:
+        return "resume.dir is not set, so nobody knows which checkpoint is complete"
+    if found["steps_at_risk"] is None:
+        return f"the newest complete checkpoint is not known{': ' if found['trouble'] else ''}{found['trouble'] or ''}"
+    newest = "there is no complete checkpoint" if found["path"] is None else "the newest complete checkpoint is of " + (
+        f"step {found['step']}" if found["step"] is not None else found["path"])
+    return f"{newest}{_at_risk(seen, found, speech).replace('; an end now', '; a kill now')}"
+
+
 def _at_risk(seen: dict[str, Any], found: dict[str, Any], speech: Speech) -> str:
     """What an end at this moment would cost."""
     if found["steps_at_risk"] is None or (seen["attempt"] or {}).get("ended"):
