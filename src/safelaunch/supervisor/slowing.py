@@ -25,8 +25,8 @@ MOST_SEARCHED = 2000   # lines of a piece of the log, for the first that is no f
 MOST_TEXT = 300      # of a line of the log that the journal quotes
 
 
-def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
-    """Take in new lines of the log, which say `talk`."""
+def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> None:
+    """Take in new lines of the log, from `since` on, which say `talk`."""
     if not lead.plan.slow.is_on:
         return
     known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
@@ -35,7 +35,7 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
         lead.running.goes_so_fast(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
-    lines, phase = listening.read_figures(lead, text, step_lines, nothing)
+    lines, phase = listening.read_figures(lead, text, partial(step_lines, since=since), nothing)
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
     lead.running.goes_so_fast(known)
     for change in changes:

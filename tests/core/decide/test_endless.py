@@ -125,8 +125,8 @@ def test_a_run_that_is_preempted_at_its_start_waits_longer_each_time(jobs: list[
 
 def test_behind_the_last_job_that_the_run_may_have_none_is_queued() -> None:
     plan = PLAN._replace(restart=PLAN.restart._replace(max_jobs=2))
-    assert passing.secure(plan, run_of(STEPS), is_local=False) is Secure.QUEUE
-    assert passing.secure(plan, run_of({**STEPS, "saved": 1}, STEPS), is_local=False) is Secure.NOTHING
+    assert passing.secure(plan, run_of(STEPS)) is Secure.QUEUE
+    assert passing.secure(plan, run_of({**STEPS, "saved": 1}, STEPS)) is Secure.NOTHING
     held = situations.action(run_of(STEPS), seen(requests=(situations.HOLD,), **ENDS), plan._replace(
         restart=plan.restart._replace(max_jobs=1)))
     assert isinstance(held, HandOver) and held.held, "a person's hold is no end"
