@@ -160,7 +160,8 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     rule = find_rule(verdict.rule or "", log.rules)
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
-    yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
+    checks = () if rule is not None and rule.ask_site else page.check[:SHOWN_CHECKS]   # of adapters: not of names
+    yield from _listed("you", [*filter(None, (do,)), *checks])
     for line in next_lines:
         yield VerdictRow("next", line, "bold")
 
