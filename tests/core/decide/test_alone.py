@@ -45,6 +45,7 @@ class Fault(NamedTuple):
     code: int = 1
     signal: int | None = None
     echoes: bool = True     # the others' ranks print that their peer has gone
+    place: str = "0"        # "node": setup's words, or the launcher's own
 
 
 def fails_on(fault: Fault, nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -57,7 +58,7 @@ def fails_on(fault: Fault, nodes: tuple[str, ...]) -> tuple[str, ...]:
 
 def log_of(fault: Fault, nodes: tuple[str, ...], bad: tuple[str, ...]) -> str:
     steps = [f"[{nodes[0]}:0]:step {number} loss 0.5" for number in range(40, STEP + 1)] if fault.late else []
-    own = [f"[{node}:0]:{line}" for node in bad for line in fault.said.splitlines() if line]
+    own = [f"[{node}:{fault.place}]:{line}" for node in bad for line in fault.said.splitlines() if line]
     gone = [f"[{node}:0]:{line}" for node in nodes if node not in bad and fault.echoes
             for line in raised(PEERS).splitlines()]
     return "\n".join([*steps, *own, *gone])
@@ -148,7 +149,7 @@ OF_A_NODE = [
     Fault("module", MODULE, "environment"),
     Fault("module late", MODULE, "environment", late=True),
     Fault("setup", "launch: line 4: /opt/site/venv/bin/activate: No such file or directory\n"
-          "safelaunch: setup failed with exit code 1 on n1", "config", echoes=False),
+          "safelaunch: setup failed with exit code 1 on n1", "config", echoes=False, place="node"),
     Fault("name", DNS, "network"),
     Fault("name late", DNS, "network", late=True),
     Fault("name of the first node", "[W socket.cpp:697] [c10d] The IPv4 network addresses of (n0, 29500) cannot be "
@@ -160,7 +161,8 @@ OF_A_NODE = [
           late=True),
     Fault("read-only disk", raised("OSError: [Errno 30] Read-only file system: '/local/tmp'"), "storage", late=True),
     Fault("stale handle", raised("OSError: [Errno 116] Stale file handle: '/data/x'"), "storage", late=True),
-    Fault("no python", "launch: line 1: python: command not found", "environment", code=127, echoes=False),
+    Fault("no python", "launch: line 1: python: command not found", "environment", code=127, echoes=False,
+          place="node"),
     Fault("library", raised("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"),
           "environment"),
     Fault("glibc", "/opt/tool: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by /opt/tool)",

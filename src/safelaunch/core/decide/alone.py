@@ -69,7 +69,7 @@ def names(state: State) -> tuple[str, ...]:
 
 
 def _counts(state: State, one: Attempt) -> bool:
-    """Whether it failed by itself, of a cause that is known by its mark and its nodes. Lost nodes are out as such, and a
+    """Whether it failed by itself, of a cause that is known by its mark and its nodes. Lost nodes are out as such. A
     checkpoint that did not load gives way to the one before it.
     """
     is_failure = one.ended == AttemptEnd.FAILED and one.category not in ENDS_OF_JOBS and one.resize is None

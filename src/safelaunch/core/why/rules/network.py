@@ -295,14 +295,13 @@ RULES = (
     ),
     Rule(
         "network.dns_name", "network",
-        (b"Name or service not known", b"Temporary failure in name resolution", b"ould not resolve host"),
-        rb"addresses of \((?P<name>[\w.-]{1,253}), \d{1,5}\) .{0,80}?(?:Name or service not known|Temporary failure in "
-        rb"name resolution)|ould not resolve hostname (?P<name2>[\w.-]{1,253}): ", "cause", "rank", 0.55,
-        action="fix_config",
-        summary="{speaker} cannot resolve {name}{name2}: try `getent hosts {name}{name2}` on {speaker}",
+        (b"IPv4 network addresses of (",),   # of IPv6 it says so where there are none, too
+        rb"IPv4 network addresses of \((?P<name>[\w.-]{1,253}), \d{1,5}\) .{0,80}?(?:Name or service not known"
+        rb"|Temporary failure in name resolution)", "cause", "rank", 0.8, action="fix_config",
+        summary="{speaker} cannot resolve {name}: try `getent hosts {name}` on {speaker}",
         explain="The name is wrong, or this node's DNS or /etc/hosts does not know it.",
         do="Compare `getent hosts NAME` on this node and on another one.", ask_site=_NAMES,
-        source="PyTorch, c10d/socket.cpp; OpenSSH",
+        source="PyTorch, c10d/socket.cpp", order=4,
         sample="[c10d] The IPv4 network addresses of (n0, 29500) cannot be retrieved (gai error: -2 - Name or service "
                "not known).",
         counter_sample="[c10d] The IPv4 network addresses of (n0, 29500) were retrieved",
