@@ -7,7 +7,8 @@ Laws:
 - Before the first step one failure is enough. Later it takes the same one twice, on that node alone: a restart is
   cheaper than a wrong suspicion.
 - The next attempts do without the node: a spare takes its place, in this job or in the next one. Where this job has no
-  spare, the run goes on as ever, and leaves the job for it only where it would be given up otherwise, and once.
+  spare, the run goes on as ever, and leaves the job for it only where it would be given up otherwise, and once. A queue
+  is long: before that the node shows it twice. (The first rank to fail often ends the others before they say the same.)
 - The same failure on another node acquits it: from then on that cause is the program's, and no node is left out.
 - This is of this run only. The ledger, which other runs read, hears of it once the run has gone on without the node.
 """
@@ -87,9 +88,9 @@ def _is_enough(one: Attempt) -> bool:
 
 def way_without(state: State, plan: Plan, good: Collection[str] | None,
                 partition: Collection[str] | None) -> str | None:
-    """How the next attempt can do without the node that alone has shown the last failure: "here", or "next_job"; None =
-    there is nothing of that kind, or no way. `good`: this job's usable nodes; `partition`: all nodes of Slurm's. None =
-    not known.
+    """How to find out whether it was the node that alone has shown the last failure: without it "here", "again" with
+    it, or without it in the "next_job". None = it was no such failure, or there is no way. `good`: this job's usable
+    nodes; `partition`: all nodes of Slurm's. None = not known.
     """
     last, found = state.attempt, _of_last(state)
     if last is None or found is None or plan.restart.max_without_progress < 2:
@@ -101,7 +102,9 @@ def way_without(state: State, plan: Plan, good: Collection[str] | None,
     is_first_job = found.since.job == last.job   # else the next job has got the node again: Slurm has no other
     has_others = partition is None or len(set(partition) - out) >= plan.allocated_nodes
     is_movable = plan.cluster != "local" and len(last.nodes) > 1 and state.next_cancelled is None
-    return "next_job" if is_first_job and has_others and is_movable else None
+    if not (is_first_job and has_others and is_movable):
+        return None
+    return "next_job" if len(found.failures) > 1 else "again"
 
 
 def _of_last(state: State) -> LeftOut | None:
