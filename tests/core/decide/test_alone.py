@@ -78,8 +78,8 @@ def play(fault: Fault, *, spare: bool, partition: tuple[str, ...] = PARTITION) -
     """The run until it completes, or is given up. Tasks are reported in an order that hides who was first."""
     plan = PLAN._replace(spare_nodes=int(spare))
     size, jobs, t = plan.nodes + spare, 1, 1000.0
-    nodes, used, verdicts, evidence = partition[:size], [], [], ()
-    said: list[Event] = []
+    nodes, used = partition[:size], list[tuple[str, ...]]()
+    verdicts, evidence, said = list[Verdict](), tuple[NodeEvidence, ...](), list[Event]()
     state = State()
 
     def tell(event: str, **data: Any) -> None:
