@@ -30,8 +30,9 @@ ARGV = [sys.executable, "-m", "safelaunch", "demo"]
 END = ("safelaunch status", "Your own training: safelaunch init")
 STORIES = {
     "bug": ("attempt 1 starts", "step 40 loss", "attempt 1 failed", "KeyError: 'lable'", "attempt 2 starts",
-            "the run has given up, exit code 10", "safelaunch why", "user_code: the program raised an error",
-            "rank 3 on local1", "the same error at the same step"),
+            "attempt 3 starts on local[0,2]", "the run has given up, exit code 10",
+            "on local1 and on local2: no node is to blame", "safelaunch why", "user_code: the program raised an error",
+            "rank 3 on local2", "the same error at the same step"),
     "node": ("attempt 1 starts on local[0-1]", "attempt 1 failed", "gpu_hardware", "local1 is suspected",
              "attempt 2 starts on local[0,2] from step 40", "step 120 loss", "the run has completed", "suspect local1",
              "Failed at step 59, back at work from step 40"),

@@ -26,6 +26,8 @@ GOLDEN: dict[str, Scenario] = {
     "a person cancels the job": _with(10, Fault("scancel", 15.0)),
     "the job is preempted": _with(11, Fault("preempt", 15.0)),
     "the leader dies": _with(12, Fault("leader_dies", 15.0)),
+    "a node on which the program fails at its start, with a spare": _with(14, spare_nodes=1, bad_node="n1"),
+    "a node on which the program fails later, with a spare": _with(15, spare_nodes=1, bad_node="n1", bad_step=15),
     "a teammate wants it to stop at its next checkpoint": _with(
         13, Fault("checkpoint", 5.0), steps=90, save_every=20, handles_signal=False),
 }

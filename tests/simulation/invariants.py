@@ -194,6 +194,8 @@ def _completes(sim: Sim, state: State) -> None:
         return   # no job of it is long enough for a checkpoint
     if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
         return   # what comes back ends the run, or costs budget, as other failures do
+    if sim.scenario.bad_node and sim.scenario.faults:
+        return   # beside a spare alone it ends no run; what else goes wrong may take that spare
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget

@@ -332,14 +332,18 @@ class Sim:
             task.attempt.lines += ["[rank0]: Traceback (most recent call last):", "[rank0]: ValueError: bad checkpoint"]
             self.clock.after(0.2, lambda: task.rank_ends(1, None))
         if self.bug_step is not None and task.index == 0:
-            attempt = task.attempt
-            wait_s = max(0.0, self.bug_step - attempt.first_step) * self.scenario.step_s + 0.1
+            self._fails_at(task, self.bug_step, "ValueError: a bug")
+        if task.host.name == self.scenario.bad_node:
+            self._fails_at(task, self.scenario.bad_step, "OSError: [Errno 5] Input/output error: '/local/data'")
 
-            def fail() -> None:
-                if task.is_training:
-                    attempt.lines += ["[rank0]: Traceback (most recent call last):", "[rank0]: ValueError: a bug"]
-                    task.rank_ends(1, None)
-            self.clock.after(wait_s, fail)
+    def _fails_at(self, task: Task, step: int, error: str) -> None:
+        attempt, place = task.attempt, f"[{task.host.name}:{task.index}]:"
+
+        def fail() -> None:
+            if task.is_training:
+                attempt.lines += [f"{place}Traceback (most recent call last):", f"{place}{error}"]
+                task.rank_ends(1, None)
+        self.clock.after(max(0.0, step - attempt.first_step) * self.scenario.step_s + 0.1, fail)
 
     def writes(self, task: Task) -> None:
         """A rank began or ceased to be able to write: never two attempts at once."""

@@ -18,7 +18,7 @@ from safelaunch.adapters import callers, control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import between, checks, ended, nanback, patience, slowness, takeover
+from safelaunch.core.decide import alone, between, checks, ended, nanback, patience, slowness, takeover
 from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.decide.seen import Observation
@@ -94,7 +94,7 @@ def _all_nodes_of_the_job(lead: Leader, wanted: tuple[str, ...]) -> Generator[fl
     return lead.state.job.nodes
 
 
-def _give_up_at_once(state: State, plan: Any) -> GiveUp | None:
+def _give_up_at_once(state: State, plan: Any, *seen: Any) -> GiveUp | None:
     return GiveUp("mutation", 10, "enough") if any(one.ended == "failed" for one in state.attempts) else None
 
 
@@ -233,7 +233,10 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "the time left is asked for all the time": (
         _golden("the batch host dies", steps=150), [(observe, "LIMIT_S", 0.5)], "calls to Slurm in"),
     "the first failure ends the run": (
-        _golden("a rank dies"), [(between, "reason_to_give_up", _give_up_at_once)], "though nothing stood in its way"),
+        _golden("a rank dies"), [(between, "why_give_up", _give_up_at_once)], "though nothing stood in its way"),
+    "what one node alone shows is not tried without it": (
+        _golden("a node on which the program fails later, with a spare"), [(alone, "left_out", lambda state: ())],
+        "though nothing stood in its way"),
     "an attempt that was told to end counts as complete": (
         _golden("the time limit comes"), [(ended, "how_it_ended", lambda live, seen: "completed")], "complete"),
     "checkpoints are not found": (

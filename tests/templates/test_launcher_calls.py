@@ -52,11 +52,16 @@ CALLS = {
 
 def attempt(folder: Path, plan: Plan, program: str, text: str, **more: str) -> str:
     """What an attempt of two nodes prints, with `program` first on its PATH and more in its environment."""
-    script = folder / "job.sbatch"
-    script.write_text(render(TEMPLATE, plan, python="/none/python", library=(), srun=srun_words()))
     (folder / "bin").mkdir()
     (folder / "bin" / program).write_text(text)
     (folder / "bin" / program).chmod(0o755)
+    return attempt_again(folder, plan, **more)
+
+
+def attempt_again(folder: Path, plan: Plan, **more: str) -> str:
+    """The same, with the program that is there."""
+    script = folder / "job.sbatch"
+    script.write_text(render(TEMPLATE, plan, python="/none/python", library=(), srun=srun_words()))
     env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder), "SLURM_JOB_NODELIST": "local[0-1]",
            "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", "SAFELAUNCH_MASTER_PORT": "4321",
            "SAFELAUNCH_LOCAL": "1", **more}
@@ -77,6 +82,22 @@ def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launche
     said = attempt(tmp_path, plan_by(launcher, args), program, STAND_IN)
     wanted = [CALLS[launcher, args].format(n=n, first=first) for n, first in ((0, "true"), (1, "false"))]
     assert sorted(said.splitlines()) == [f"node 0: {wanted[0]}", f"node 1: {wanted[1]}"]
+
+
+def test_lines_of_setup_and_of_the_launcher_itself_name_their_node_and_those_of_ranks_stay(tmp_path: Path) -> None:
+    agent = """#!/bin/bash
+    printf '[local%s:1]:of a rank\\nfailed (exitcode: 3) local_rank: 1\\nbar 10 %%\\rbar 20 %%\\r' "$SLURM_NODEID" >&2
+    exit 3
+    """
+    said = attempt(tmp_path, plan_by("torchrun")._replace(setup="source /none/activate || :"), "torchrun", agent)
+    for node in ("local0", "local1"):
+        own = [line for line in said.splitlines() if node in line]
+        assert own[0].startswith(f"[{node}:node]:") and "/none/activate: No such file" in own[0], said
+        assert own[1:] == [f"[{node}:1]:of a rank", f"[{node}:node]:failed (exitcode: 3) local_rank: 1",
+                           f"[{node}:node]:bar 10 %", f"[{node}:node]:bar 20 %"], said
+    failed = attempt_again(tmp_path, plan_by("torchrun")._replace(setup="exit 4"))
+    assert sorted(line.partition(" on ")[0] for line in failed.splitlines() if "setup failed" in line) == [
+        f"[local{number}:node]:safelaunch: setup failed with exit code 4" for number in (0, 1)], failed
 
 
 @pytest.mark.torch

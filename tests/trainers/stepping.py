@@ -57,7 +57,7 @@ class Options:
     exit_code: int | None = None     # exit with it instead of dying of a signal
     bug: bool = False                # raise an exception instead
     die_node: str | None = None      # every rank on this node ends, in every attempt, after ...
-    die_after: float = 1.0           # ... so many seconds
+    die_after: float = 1.0           # ... so many seconds; with --raise: an I/O error there, at --die-at
     fail_always: bool = False        # raise before the first step
     eat_at: int | None = None        # take memory at this step, for good ...
     eat_mb: int = 1000               # ... so much of it
@@ -200,8 +200,12 @@ class Trainer:
 
     def fail_if_due(self, step: int) -> None:
         """Hangs, exits, raises or dies when the flags say so for this rank, node, attempt and step."""
-        if self.args.die_node == os.environ.get("SLURMD_NODENAME", "") and time.monotonic() > self.die_s:
-            os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
+        if self.args.die_node == os.environ.get("SLURMD_NODENAME", ""):
+            if self.args.bug and step == self.args.die_at:
+                raise OSError(5, "Input/output error", "/local/data/shard-0042.tar")
+            if not self.args.bug and time.monotonic() > self.die_s:
+                os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
+            return
         if self.args.die_rank not in (-1, self.rank) or self.args.die_attempt not in (0, self.attempt):
             return
         if step == self.args.eat_at:

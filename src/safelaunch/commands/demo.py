@@ -58,13 +58,14 @@ class Story:
     sum_up: str                     # where it ended so; {failed} and {resumed} are steps
 
 
-_BUG = "The same error at the same step: no restart helps, and no GPU hour is lost on one more."
+_BUG = ("The same error at the same step, on one node and on another: no restart helps, and no GPU hour is lost on one "
+        "more.")
 _RESTART = "Failed at step {failed}, back at work from step {resumed}, and done. Nobody typed anything."
 _KILL = ("One touch of a file, which every member of a group can be allowed, and the training has saved and ended. "
          "Nothing restarts it.")
 STORIES = {
-    "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there.",
-                 RunEnd.GAVE_UP, 2, _BUG),
+    "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there. It may be its node, and "
+                 "one is in reserve.", RunEnd.GAVE_UP, 3, _BUG),
     "node": Story("gpu", "A node whose GPU fails at step 60. There is no GPU here: rank 3 raises what CUDA would. One "
                   "node is in reserve.", RunEnd.COMPLETED, 2, _RESTART),
     "crash": Story("crash", "A crash in the middle of a checkpoint. At step 80 the process is killed while it writes, "

@@ -6,11 +6,11 @@ enough. Two sentences side by side contradicted each other ("to do: fix_config",
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from safelaunch.core.categories import TABLE
 from safelaunch.core.decide import advance
-from safelaunch.core.decide.budget import reason_to_give_up
+from safelaunch.core.decide.giveup import why_give_up
 from safelaunch.core.endings import AttemptEnd, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
@@ -20,8 +20,11 @@ from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_TERM
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
 
 
-def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[Request] = ()) -> str:
-    """The sentence on an ended attempt, by the journal and by people's requests until now."""
+def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[Request] = (),
+                 partition: Collection[str] | None = None) -> str:
+    """The sentence on an ended attempt, by the journal and by people's requests until now. `partition`: the nodes that
+    the next job can be of, None = not known.
+    """
     if attempt.ended == AttemptEnd.COMPLETED:
         return "nothing to do"
     if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
@@ -34,7 +37,7 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
     is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == RunEnd.STOPPED
     if attempt.ended == AttemptEnd.STOPPED or (is_person and attempt.ended != AttemptEnd.FAILED):
         return "not restarted: a person's request is final"
-    if state.ended is not None or reason_to_give_up(state, plan) is not None:
+    if state.ended is not None or why_give_up(state, plan, partition=partition) is not None:
         return f"not restarted; to do: {_to_do(attempt)}"
     does = "restarts" if attempt.has_failed else "goes on"
     hold = next((request for request in requests if request.name == "hold"), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 
 from safelaunch.adapters.attempt import AttemptProcess
@@ -10,6 +10,7 @@ from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.advice import what_follows
 from safelaunch.core.decide import advance, ended, refusal
+from safelaunch.core.decide.blame import Culprits, culprits_of
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live, Observation
@@ -21,6 +22,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
 from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor import (
     inspection,
     listening,
@@ -36,7 +38,7 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.ownscript import let_pass, take_link
 from safelaunch.supervisor.state.nodes import Uninspected
 from safelaunch.supervisor.state.tasks import Step, Work
-from safelaunch.supervisor.suspicion import blamed_nodes, note_use, suspect
+from safelaunch.supervisor.suspicion import confirm_suspects, note_use, suspect
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
 LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
@@ -63,6 +65,7 @@ def close_attempt(lead: Leader) -> None:
     if how in GOOD_ENDS and lead.plan.is_script:
         _tell_let_pass(lead)
     reach = None if live.is_hook or lead.process is None else _reach(lead, lead.process)
+    events += confirm_suspects(lead)
     if how not in GOOD_ENDS and (link is None or how != AttemptEnd.STOPPED):   # else the script has cancelled itself
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how, reach=reach)
@@ -72,7 +75,7 @@ def close_attempt(lead: Leader) -> None:
                                     reach=None if reach is None else reach_of(reach),
                                     epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
                                     **({} if link is None else {"link": link})))
-    events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
+    events = with_advice(events, lead.state, lead.plan, lead.folder.requests, lead.nodes.partition)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
@@ -172,12 +175,13 @@ def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
     return listening.read(lead, b"\n".join(filter(None, (head, tail))), read_reach, None)
 
 
-def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request]) -> list[Event]:
+def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request],
+                partition: Collection[str] | None) -> list[Event]:
     """The events of an attempt's end, with the verdict and what the policy makes of it."""
     state = fold(events, before)
     if state.attempt is None:
         return events
-    follows = what_follows(state, state.attempt, plan, requests)
+    follows = what_follows(state, state.attempt, plan, requests, partition)
     return [replace(event, data={**event.data, "follows": follows}) if event.event == "verdict" else event
             for event in events]
 
@@ -191,19 +195,29 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
     if how == AttemptEnd.FAILED and reach is not None and reach.is_all:
         verdict = replace(verdict, summary=f"{verdict.summary} ({tell_behind(reach)})")
-    # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen).
-    culprits = verdict.suspects or (() if live.hung or live.lost or live.stuck else blamed_nodes(live))
-    if live.is_hook:   # no node is to blame for what the user's own code says
-        verdict, culprits = replace(verdict, summary=f"before_resize: {verdict.summary}"), ()
+    culprits = _culprits(live, verdict)
+    if live.is_hook:
+        verdict = replace(verdict, summary=f"before_resize: {verdict.summary}")
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
     events = [] if how not in BAD_ENDS else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.host, task=task,
-        fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
-        *(suspect(lead, live, verdict, culprits) if how in BAD_ENDS and not (
+        fingerprint=verdict.fingerprint, suspects=list(culprits.nodes),
+        first_only=culprits.is_first_only, evidence=list(verdict.evidence)),
+        *(suspect(lead, live, verdict, culprits.nodes) if how in BAD_ENDS and not (
             live.is_hook and how == AttemptEnd.FAILED) else ())]
+
+
+def _culprits(live: Live, verdict: Verdict) -> Culprits:
+    if verdict.suspects:
+        return Culprits(verdict.suspects)
+    # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen). Of
+    # before_resize, which is the user's own code on one node, none is.
+    if live.hung or live.lost or live.stuck or live.is_hook:
+        return Culprits()
+    return culprits_of(verdict.spoken_by, verdict.echoed_by, live)
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:

@@ -17,6 +17,7 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.noderound import Target
 from safelaunch.core.checks import ranksoftware
 from safelaunch.core.checks.compare import compare
+from safelaunch.core.decide.blame import ended_first
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.core.secretmask import mask
@@ -24,7 +25,6 @@ from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Uninspected
 from safelaunch.supervisor.state.tasks import Step
-from safelaunch.supervisor.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where things are
@@ -112,7 +112,7 @@ def after_failures(lead: Leader) -> Step:
 def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:
     """Name core files of these attempts in the last one's folder and in the job's output; end or report leftovers."""
     live = failures[-1].live
-    nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in blamed_nodes(one.live)))[:CORE_NODES]
+    nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in ended_first(one.live)))[:CORE_NODES]
     if not nodes:
         return
     collected = yield from collect(lead, nodes, Depth(

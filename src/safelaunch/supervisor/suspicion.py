@@ -8,7 +8,8 @@ from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import nodeset, slurmtext
-from safelaunch.core.decide.blame import Failure, blame
+from safelaunch.core.decide import alone
+from safelaunch.core.decide.blame import Failure, blame, confirm
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.excludelist import asked_nodes
 from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
@@ -24,33 +25,32 @@ USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart 
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
-def blamed_nodes(live: Live) -> tuple[str, ...]:
-    """Nodes whose tasks ended by themselves as the first one did, in order: later ends say nothing."""
-    bad = [exit for exit in live.exits if exit.code and exit.node]
-    if not bad:
-        return ()
-    own = [exit for exit in bad if (exit.code, exit.signal) == (bad[0].code, bad[0].signal)]
-    if live.killed_t is not None and bad[0].signal in (9, 15):
-        own = own[:1]   # the supervisor ends the others in the same way
-    return tuple(dict.fromkeys(exit.node for exit in own))
-
-
 def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
     """The events for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
-    attempt = lead.state.attempt
-    started_t = attempt.started_t if attempt is not None else lead.now
-    ended_t = lead.now - max(0.0, lead.now_s - lead.running.exit_s)
-    steps = None if attempt is None or attempt.step is None else attempt.step - (attempt.resume_step or 0)
     found = blame(Failure(
         run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=live.number, nodes=live.nodes,
         category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
-        lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
-        fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
-    events = [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+        lost=tuple(lead.lost_of_live()), fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
+    return [*_accuse(lead, found), *change_exclusions(lead)]
+
+
+def _accuse(lead: Leader, found: tuple[NodeEvidence, ...]) -> list[Event]:
+    """The events of new evidence, which counts from now on; the shared ledger is told, too."""
     lead.nodes.blames(found)
     if found:
         share(lead, found)
-    return events + change_exclusions(lead)
+    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+
+
+def confirm_suspects(lead: Leader) -> list[Event]:
+    """The events of black holes that are known as such, as the attempt that ends has made steps without them."""
+    found = tuple(evidence for one in alone.went_on(lead.state) for evidence in confirm(Failure(
+        run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=one.number, nodes=one.nodes,
+        category=one.category or "unknown", confidence=one.confidence, why=one.summary or "", culprits=one.blamed,
+        lived_s=None if one.ended_t is None else one.ended_t - one.started_t, steps=int(one.made_steps),
+        fingerprint=one.fingerprint, cluster=lead.job.cluster)))
+    known = {(one.run, one.attempt, one.kind) for one in lead.nodes.evidence}
+    return _accuse(lead, tuple(one for one in found if (one.run, one.attempt, one.kind) not in known))
 
 
 def change_exclusions(lead: Leader) -> list[Event]:

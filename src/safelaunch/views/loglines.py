@@ -62,7 +62,8 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
             raise UsageError(f"--rank {rank}: the attempt has the ranks 0 to {per_node * len(nodes) - 1}")
         wanted, number = {nodes[rank // per_node]}, rank % per_node
     names = rb"[^\[\]\s:]+" if wanted is None else b"|".join(re.escape(os.fsencode(name)) for name in sorted(wanted))
-    regex = re.compile(rb"\[(?:" + names + rb"):" + (rb"\d+" if number is None else str(number).encode()) + rb"\]:")
+    places = rb"(?:\d+|node)" if number is None else str(number).encode()
+    regex = re.compile(rb"\[(?:" + names + rb"):" + places + rb"\]:")
     return lambda line: regex.match(line) is not None
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.categories import NAMES, TABLE
-from safelaunch.core.decide.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame
+from safelaunch.core.decide.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame, confirm
 from safelaunch.core.ledger import KINDS, exclusions
 from safelaunch.core.plan import Suspects
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
@@ -132,13 +132,23 @@ EARLY = FAILURE._replace(lived_s=4.0, steps=0)
          "on one node alone there is nobody to differ from", "two nodes at once", "the network is known to be it",
          "the GPU is known to be it"],
 )
-def test_a_node_that_kills_attempts_at_their_start(failure: Failure, kind: str) -> None:
-    assert kinds(failure)["n1"] == kind
+def test_a_node_that_kills_attempts_at_their_start_is_a_black_hole_once_the_run_goes_on_without_it(
+    failure: Failure, kind: str
+) -> None:
+    assert {one.node: one.kind for one in confirm(failure) or blame(failure)}["n1"] == kind
+    assert kinds(failure)["n1"] != "short_cycle", "a bug of one rank looks the same"
 
 
-def test_a_black_hole_is_kept_out_before_the_budget_is_spent() -> None:
-    found = [one for number in (1, 2) for one in blame(EARLY._replace(attempt=number, t=1000.0 + 60 * number))]
-    assert [one.node for one in exclusions(found, 1130.0, Suspects(), nodes=4)] == ["n1"]
+def test_two_runs_that_went_on_without_a_black_hole_keep_it_out_for_others() -> None:
+    early = [EARLY._replace(run=run, t=1000.0 + 60 * number) for number, run in enumerate(("r1", "r2"))]
+    known = [one for failure in early for one in confirm(failure)]
+    assert [one.node for one in exclusions(known, 1130.0, Suspects(), nodes=4)] == ["n1"]
+    assert exclusions([one for failure in early for one in blame(failure)], 1130.0, Suspects(), nodes=4) == ()
+
+
+@each("rule", ["network.dns", "network.dns_name"])
+def test_a_name_that_does_not_resolve_speaks_against_no_node(rule: str) -> None:
+    assert blame(FAILURE._replace(category="network", confidence=0.9, fingerprint=f"network:{rule}:x")) == ()
 
 
 def test_a_bug_that_crashes_whatever_node_excludes_none() -> None:

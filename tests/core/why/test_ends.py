@@ -249,7 +249,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     closing.append(Event(NOW, 1, 52, "n0", "attempt_ended", {
         "attempt": 1, "how": how, "exit_code": 1, "asked": live.end_row, "ending": seen.ending,
         "not_before": NOW + 5 if case.is_refused else None}))
-    journal += with_advice(closing, fold(journal), plan, seen.requests)
+    journal += with_advice(closing, fold(journal), plan, seen.requests, seen.partition)
     state = fold(journal)
     after = decide.decide(state, replace(seen, live=None), plan)
     if isinstance(after.action, Finish):

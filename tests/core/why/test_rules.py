@@ -65,7 +65,7 @@ def test_every_rule_is_complete() -> None:
 
 def what_is_missing(rule: Rule) -> Iterator[str]:
     named = set(re.compile(rule.pattern).groupindex)
-    wanted = {name for _, name, _, _ in string.Formatter().parse(rule.summary) if name} - {"line"}
+    wanted = {name for _, name, _, _ in string.Formatter().parse(rule.summary) if name} - {"line", "speaker"}
     checks = {
         "category": rule.category in TABLE,
         "action": rule.action in {*ADVICE, ""},

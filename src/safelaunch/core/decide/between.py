@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold, via
-from safelaunch.core.decide import advance, after, checks, endless, resize, slowness
+from safelaunch.core.decide import advance, after, alone, checks, endless, resize, slowness
 from safelaunch.core.decide.actions import (
     Action,
     AskNodes,
@@ -16,7 +16,7 @@ from safelaunch.core.decide.actions import (
     Row,
     Wait,
 )
-from safelaunch.core.decide.budget import reason_to_give_up
+from safelaunch.core.decide.giveup import has_to_move, why_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Observation
@@ -75,7 +75,7 @@ def _vanished(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Chains burn through their budget in minutes: look before anything is started."""
-    reason = reason_to_give_up(state, plan)
+    reason = why_give_up(state, plan, good_nodes(state, seen), seen.partition)
     if reason is None:
         return None
     last, preserve = state.attempt, plan.preserve
@@ -119,6 +119,19 @@ def _job_ends(state: State, seen: Observation, plan: Plan) -> Action | None:
         return None
     return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}",
                     pause_s=endless.pause_s(state, plan))
+
+
+def _without_node(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """What one node alone has shown is tried once without it, where the run would be given up: in the next job, as this
+    one has no spare.
+    """
+    if not has_to_move(state, plan, good_nodes(state, seen), seen.partition):
+        return None
+    return HandOver(bad_nodes(state, seen), f"{_told_alone(state)}, and this job has no other node")
+
+
+def _told_alone(state: State) -> str:
+    return "; ".join(one.why for one in alone.left_out(state))
 
 
 def _follows(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -174,9 +187,9 @@ def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None
 
 
 def _few(state: State, seen: Observation, plan: Plan) -> str:
-    without = ", ".join(node for node in bad_nodes(state, seen) if node in seen.nodes)
-    good = len(good_nodes(state, seen))
-    return f"of the {plan.nodes} nodes needed only {good} can be used (without {without})"
+    good = good_nodes(state, seen)
+    without = ", ".join(sorted(set(seen.nodes) - set(good)))
+    return f"of the {plan.nodes} nodes needed only {len(good)} can be used (without {without})"
 
 
 def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -258,7 +271,14 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     if last.ended == AttemptEnd.LINKED:
         return Launch(nodes, f"attempt {last.number} has ended, and its script goes on with its next link")
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
-                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}")
+                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}{_size(seen, plan, size)}"
+                         f"{_without(state, seen, nodes)}")
+
+
+def _without(state: State, seen: Observation, nodes: tuple[str, ...]) -> str:
+    """Which nodes of this job are left idle for what they alone have shown."""
+    idle = [one for one in alone.left_out(state) if one.node in seen.nodes and one.node not in nodes]
+    return "".join(f"; without {one.node}, as {one.why}" for one in idle)
 
 
 def _from_where(state: State, plan: Plan) -> str:
@@ -279,6 +299,6 @@ def _size(seen: Observation, plan: Plan, size: int) -> str:
 
 BETWEEN: tuple[Row, ...] = (
     _ended, _completed, _killed_by_person, _cancelled, _vanished, _give_up, _alone, _endless, _held, _job_ends,
-    _follows, _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage, _check_again,
-    _back_off, _check_nodes, _bench_nodes, _launch,
+    _without_node, _follows, _no_full_set, _ask_nodes, _wait_for_nodes, _too_few_nodes, _unfenced, _frozen, _no_storage,
+    _check_again, _back_off, _check_nodes, _bench_nodes, _launch,
 )

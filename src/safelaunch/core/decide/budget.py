@@ -127,9 +127,11 @@ def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
         return None
     if last.step is None and last.resume_step != before.resume_step:
         return None
-    disjoint = bool(last.blamed) and bool(before.blamed) and set(last.blamed).isdisjoint(before.blamed)
-    everywhere = min(len(last.blamed), len(before.blamed)) > 1   # no one node can have done that
-    if not (disjoint or everywhere):
+    both = set(last.blamed) & set(before.blamed)
+    if not last.blamed or not before.blamed or len(both) == 1:   # one node can have done all that (core.decide.alone)
+        return None
+    # Who ends first is a matter of chance, unless the other node had no part in it.
+    if (last.is_first_only or before.is_first_only) and not both and set(before.blamed) <= set(last.nodes):
         return None
     at = f"at step {last.step}" if last.step is not None else "before the first step"
     where = f"on {', '.join(before.blamed[:4])} and on {', '.join(last.blamed[:4])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from safelaunch.core.decide import alone
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
@@ -12,10 +13,17 @@ MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
 def kept_out(state: State, lost: Iterable[str]) -> tuple[str, ...]:
-    """Nodes that the next job must not use, for its leader and for a watch. They are excluded, or `lost` now, evidence
-    or not, or have failed their checks: in this job, or in an earlier one since the run has advanced.
-    `suspects.exclude` rules evidence only: on a lost node ranks of the last attempt may still live. A node that this
-    job has got once more is judged anew.
+    """Nodes that the next job must not use, for its leader and for a watch: those that this one must not use, and those
+    that have shown a failure alone.
+    """
+    alone_out = () if begins_nothing(state) else alone.names(state)
+    return tuple(sorted({*_unusable(state, lost), *alone_out}))
+
+
+def _unusable(state: State, lost: Iterable[str]) -> tuple[str, ...]:
+    """They are excluded, or `lost` now, evidence or not, or have failed their checks: in this job, or in an earlier one
+    since the run has advanced. `suspects.exclude` rules evidence only: on a lost node ranks of the last attempt may
+    still live. A node that this job has got once more is judged anew.
     """
     here = state.job.nodes if state.job is not None else ()
     before = (node for node in state.unfit_before if node not in here)
@@ -24,7 +32,7 @@ def kept_out(state: State, lost: Iterable[str]) -> tuple[str, ...]:
 
 
 def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
-    """The same, with the nodes that are lost in a leader's eyes."""
+    """Nodes that the next job must not use, with the nodes that are lost in a leader's eyes."""
     return kept_out(state, (node for node, _ in seen.lost))
 
 
@@ -49,7 +57,8 @@ def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) 
 
 def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:
     """The allocation's nodes that are neither lost nor excluded, in Slurm's order. Suspects that no job of the run can
-    do without come last, so that a spare takes their place.
+    do without come last, so that a spare takes their place, and so do nodes that have shown a failure alone.
     """
-    bad, doubted = set(bad_nodes(state, seen)), dict(state.left_out)
+    bad = set(_unusable(state, (node for node, _ in seen.lost)))
+    doubted = {*dict(state.left_out), *alone.names(state)}
     return tuple(sorted((node for node in seen.nodes if node not in bad), key=lambda node: node in doubted))

@@ -44,6 +44,7 @@ class Rule:
     explain: str = ""        # what the line means
     do: str = ""             # what a person can do
     source: str = ""         # who prints it
+    ask_site: str = ""       # what only administrators can mend, where that is not what its category asks for
     host_group: str = ""     # the group that names the culprit host, when the line names one
     rank_group: str = ""
     order: int = 0

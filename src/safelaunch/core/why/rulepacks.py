@@ -150,7 +150,7 @@ def _pattern_faults(item: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     except ValueError as error:
         yield "summary", f"is no template: {error}"
         return
-    for name in names - {"line"} - set(compiled.groupindex):
+    for name in names - {"line", "speaker"} - set(compiled.groupindex):
         yield "summary", f"names the group {{{name}}}, which the pattern does not have"
     for key in ("host_group", "rank_group"):
         if item.get(key) and item[key] not in compiled.groupindex:

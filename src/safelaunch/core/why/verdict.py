@@ -29,6 +29,8 @@ class Verdict:
     place: str = ""                           # the user's frame behind an exception: "train.py:7 in main"
     do: str = ""                              # what a person can do, where that depends on more than the rule
     changes: str = ""                         # what would have changed the verdict
+    spoken_by: tuple[str, ...] = ()           # hosts whose own lines state the cause
+    echoed_by: tuple[str, ...] = ()           # hosts whose lines only follow from a failure elsewhere
     notes: tuple[str, ...] = ()               # about the reading: "only the last of 3 launches was looked at"
 
     def agrees_with(self, other: Verdict) -> bool:

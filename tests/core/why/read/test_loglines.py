@@ -17,6 +17,7 @@ def at(text: str) -> float:
 WHO = {
     "nothing": (b"loss is 3", None, None, b"loss is 3"),
     "safelaunch": (b"[gpu-07:3]:hello", "gpu-07", 3, b"hello"),
+    "a node's own, of no rank": (b"[gpu-07:node]:hello", "gpu-07", None, b"hello"),
     "safelaunch keeps indentation": (b"[gpu-07:3]:  File", "gpu-07", 3, b"  File"),
     "host and rank without a colon": (b"[host1:2]  File", "host1", 2, b"  File"),
     "a blank of another tool's behind it": (b"[gpu-07:3]: Traceback", "gpu-07", 3, b"Traceback"),

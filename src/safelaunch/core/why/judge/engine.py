@@ -11,6 +11,7 @@ from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
 from safelaunch.core.why.judge.memorytime import tell_when
+from safelaunch.core.why.judge.speakers import name_speakers
 from safelaunch.core.why.judge.witnesses import join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.read.globalranks import by_launcher
@@ -51,7 +52,8 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     else:
         chosen = _first_failed(_choose(causes, episode), episode)
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
-    return join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress))
+    found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress))
+    return name_speakers(found, episode, known)
 
 
 def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:

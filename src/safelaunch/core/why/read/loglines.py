@@ -37,6 +37,7 @@ _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
         rb"\[(?:[Rr]ank|RANK)[ =:#]{0,2}(?P<said>\d{1,7})(?:/\d{1,7})?\]:? ?",       # what a program calls itself
         rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]:",                                   # torchrun --tee: "[default3]:"
         rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,6})\]:",                     # safelaunch's launchers
+        rb"\[(?P<host>" + _HOST + rb"):node\]:",                                  # its setup's, and its launcher's own
         rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,4})\](?= {2}|[^ :])",        # the same of others
         rb"\[(?P<host>[A-Za-z][A-Za-z0-9-]{0,252}):(?P<rank>\d{1,6})\](?=[^\s:])",   # older ones, without a colon
         rb"\[\d{1,9},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?",                 # mpirun --tag-output

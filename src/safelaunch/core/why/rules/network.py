@@ -5,6 +5,8 @@ from __future__ import annotations
 from safelaunch.core.why.findings import Rule
 
 _LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a node seen twice is excluded."
+_NAMES = ("Please check how the node resolves names: getent hosts NAME, /etc/hosts, /etc/resolv.conf, "
+          "/etc/nsswitch.conf; compare with another node.")
 
 RULES = (
     Rule(
@@ -292,13 +294,26 @@ RULES = (
         counter_sample="/src/mem/mem.cpp:10: nvshmem setup done, connections are up",
     ),
     Rule(
+        "network.dns_name", "network",
+        (b"IPv4 network addresses of (",),   # of IPv6 it says so where there are none, too
+        rb"IPv4 network addresses of \((?P<name>[\w.-]{1,253}), \d{1,5}\) .{0,80}?(?:Name or service not known"
+        rb"|Temporary failure in name resolution)", "cause", "rank", 0.8, action="fix_config",
+        summary="{speaker} cannot resolve {name}: try `getent hosts {name}` on {speaker}",
+        explain="The name is wrong, or this node's DNS or /etc/hosts does not know it.",
+        do="Compare `getent hosts NAME` on this node and on another one.", ask_site=_NAMES,
+        source="PyTorch, c10d/socket.cpp", order=4,
+        sample="[c10d] The IPv4 network addresses of (n0, 29500) cannot be retrieved (gai error: -2 - Name or service "
+               "not known).",
+        counter_sample="[c10d] The IPv4 network addresses of (n0, 29500) were retrieved",
+    ),
+    Rule(
         "network.dns", "network",
         (b"Name or service not known", b"Temporary failure in name resolution", b"nodename nor servname provided",
          b"ould not resolve host"),
         b"(?i:name or service not known|temporary failure in name resolution|nodename nor servname|could not "
-        b"resolve host)", "cause", "rank", 0.5, action="fix_config", summary="a host name cannot be resolved",
+        b"resolve host)", "cause", "rank", 0.5, action="fix_config", summary="{speaker} cannot resolve a host name",
         explain="DNS is down on this node, the name is wrong, or the node has no way out.",
-        do="Try `getent hosts NAME` there.", source="glibc, getaddrinfo(3)", order=-1,
+        do="Try `getent hosts NAME` there.", ask_site=_NAMES, source="glibc, getaddrinfo(3)", order=-1,
         sample="socket.gaierror: [Errno -2] Name or service not known",
         counter_sample="the name of the service is known",
     ),

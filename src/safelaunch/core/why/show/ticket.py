@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from safelaunch.core.categories import TABLE
 from safelaunch.core.plaintext import clean
 from safelaunch.core.why.show.verdictjson import evidence_of
-from safelaunch.core.why.show.verdicttext import describe, stamp
+from safelaunch.core.why.show.verdicttext import describe, find_rule, stamp
 from safelaunch.core.why.verdict import Verdict
 
 SHOWN_LINES = 8
@@ -25,8 +25,17 @@ def is_for_site(verdict: Verdict) -> bool:
 
 
 def _asked(verdict: Verdict) -> str:
+    rule = find_rule(verdict.rule or "")
+    if rule is not None and rule.ask_site:
+        return rule.ask_site
     row = TABLE.get(verdict.category)
     return row.ask_site if row is not None else ""
+
+
+def _title(verdict: Verdict) -> str:
+    rule = find_rule(verdict.rule or "")
+    return verdict.summary if rule is not None and rule.ask_site else TABLE.get(
+        verdict.category, TABLE["unknown"]).page.title
 
 
 def find_device(verdict: Verdict) -> str | None:
@@ -61,6 +70,6 @@ def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "
                 for text in (f"  {describe(cited, True)}", f"    {cited.text.strip()}")]
     evidence += [f"  {line}" for line in outside]
     return "\n".join(map(clean, [
-        f"Subject: node {node}: {page.title}" if node else f"Subject: {page.title}", "",
+        f"Subject: {f'node {node}: ' if node else ''}{_title(verdict)}", "",
         *(f"{name + ':':<13}{text}" for name, text in facts), "",
         "Evidence:", *(evidence or ["  none in the log"]), "", _asked(verdict) or "Please have a look.", ""]))

@@ -18,6 +18,7 @@ def to_public(verdict: Verdict) -> dict[str, Any]:
         "v": VERSION,
         "verdict": {**_plain(verdict), "runner_up": _plain(verdict.runner_up) if verdict.runner_up else None},
         "symptoms": [_symptom(cited, after) for cited in verdict.symptoms], "fingerprint": verdict.fingerprint,
+        "speakers": {"cause": list(verdict.spoken_by), "echo": list(verdict.echoed_by)},
     }
 
 
@@ -34,9 +35,12 @@ def parse(found: Any) -> Verdict:
         lines = tuple(str(line["text"])[:400] for line in said["evidence"][:4])
         rank = None if said["rank"] is None else int(said["rank"])
         host = None if said["host"] is None else str(said["host"])
+        speakers = found.get("speakers") or {}
         return Verdict(str(said["category"]), str(said["summary"])[:400], float(said["confidence"]),
                        str(said["action"]), tuple(map(str, said["suspects"])), lines, rank, host,
-                       fingerprint=str(found.get("fingerprint", "")))
+                       fingerprint=str(found.get("fingerprint", "")),
+                       spoken_by=tuple(map(str, speakers.get("cause", ()))),
+                       echoed_by=tuple(map(str, speakers.get("echo", ()))))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"no verdict: {error!r}") from error
 

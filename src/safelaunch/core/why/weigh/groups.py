@@ -55,7 +55,8 @@ _SOURCE = re.compile(r"\s{2,}(?:raise|return|assert|await|yield|from|import|with
 
 def fill(rule: Rule, found: Finding) -> str:
     """The rule's summary; a group that took no part in the match is left out."""
-    words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {"line": found.text}
+    words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {
+        "line": found.text, "speaker": found.host or "a node"}
     text = rule.summary.format_map(words)
     return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
 

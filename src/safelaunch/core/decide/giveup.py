@@ -1,0 +1,40 @@
+"""Whether a run is given up: by its budgets and proofs (core.decide.budget), once no one node can be it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from safelaunch.core.decide import alone, budget
+from safelaunch.core.decide.budget import GiveUp
+from safelaunch.core.decide.policy import response
+from safelaunch.core.model import BUDGET_SPENT
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State
+
+# Rows of core.decide.budget that judge by failures alike; the others have a reason that no other node changes.
+BY_FAILURES = ("proven", "policy", "spent")
+
+
+def why_give_up(state: State, plan: Plan, good: Collection[str] | None = None,
+                partition: Collection[str] | None = None) -> GiveUp | None:
+    """The reason to start nothing any more; None = go on, perhaps without a node (core.decide.alone)."""
+    reason = budget.reason_to_give_up(state, plan)
+    if reason is None or not _is_by_failures(state, plan, reason):
+        return reason
+    if alone.way_without(state, plan, good, partition) is not None:
+        return None
+    return reason._replace(why=reason.why + alone.tell_no_way(state))
+
+
+def has_to_move(state: State, plan: Plan, good: Collection[str], partition: Collection[str] | None) -> bool:
+    """Whether the run would be given up in this job, and is not, as the next job can do without the one node."""
+    reason = budget.reason_to_give_up(state, plan)
+    return (reason is not None and _is_by_failures(state, plan, reason)
+            and alone.way_without(state, plan, good, partition) == "next_job")
+
+
+def _is_by_failures(state: State, plan: Plan, reason: GiveUp) -> bool:
+    """Whether an attempt without one node may end otherwise. A person's own `stop` is obeyed."""
+    row = response(plan, state.attempt.category if state.attempt is not None else None)
+    is_own_stop = row.is_own and row.then == "stop"
+    return reason.row in BY_FAILURES and reason.exit_code != BUDGET_SPENT and not is_own_stop
