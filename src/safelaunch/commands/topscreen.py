@@ -27,7 +27,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands.release import release
 from safelaunch.commands.status import every, plain
 from safelaunch.core.plaintext import clean_lines
-from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.rows import style_of
 from safelaunch.core.status.table import HEAD, cells_of
 from safelaunch.errors import SafelaunchError
 from safelaunch.views import holding, runlist, runs, sharedqueue, stopping, talk
@@ -151,7 +151,7 @@ class TopScreen(App[None]):
         self._dirs = [one["run_dir"] for one in listing.briefs]
         table.clear()
         for one in listing.briefs:
-            style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
+            style = "red" if one["is_stale"] else style_of(one)
             table.add_row(*(Text(talk.clean(cell), style) for cell in cells_of(one, SPEECH)))
         if chosen in self._dirs:
             table.move_cursor(row=self._dirs.index(chosen))

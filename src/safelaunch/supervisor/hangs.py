@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Any
 
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.collect import Collected
@@ -66,12 +67,24 @@ def would_call_t(lead: Leader) -> float | None:
     return None if in_s is None else lead.now + in_s
 
 
+def step_due(lead: Leader) -> dict[str, Any]:
+    """Of the pulse: the time of the last step, and when the next one is late; nothing where nobody knows."""
+    due = lead.hangs.due() if lead.live is not None and lead.hangs.is_about(lead.live.number) else None
+    if due is None:
+        return {}
+    at_t = lead.now - lead.now_s
+    return {"step_t": round(at_t + due.since_s, 2), "late_t": round(at_t + due.late_s, 2), "usual_s": due.usual_s,
+            "phase": due.phase}
+
+
 def check_ranks(lead: Leader) -> Step:
     """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
     number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
     phase = hang.phase_of(lead.hangs.rhythm)
+    lead.running.falls_silent()
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step))
+                                  step=lead.hangs.rhythm.step, step_t=lead.running.step_t,
+                                  frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
@@ -79,7 +92,8 @@ def check_ranks(lead: Leader) -> Step:
         return
     lead.hangs.was_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
-        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
+        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
+                  is_work=True)
         return
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
@@ -89,7 +103,7 @@ def check_ranks(lead: Leader) -> Step:
         yield from _act(lead, number, found)
     elif found is not None:
         again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
-        lead.tell("hang", f"{found}; next check at {clock(again_t)}")
+        lead.tell("hang", f"{found}; next check at {clock(again_t)}", attempt=number, is_work=lead.hangs.is_at_work)
 
 
 def _last_checkpoint_s(lead: Leader) -> float:

@@ -69,13 +69,14 @@ def judge_start(lead: Leader) -> None:
         lead.running.has_lost_progress(found.why)
 
 
-def progress_event(lead: Leader, number: int, step: int) -> Event:
-    """The event for a step, with what counted it."""
+def progress_event(lead: Leader, number: int, step: int, at_t: float | None) -> Event:
+    """The event for a step, with what counted it, and when the log named it; None = nobody knows."""
+    at = {} if at_t is None else {"at_t": round(at_t, 2)}
     main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
     if main is None:
-        return lead.writer.event("progress", attempt=number, step=step)
+        return lead.writer.event("progress", attempt=number, step=step, **at)
     attempt = lead.state.attempt
     known = attempt.first_step if attempt is not None and attempt.number == number else None
     first = main.first if known is None else min(known, main.first)
     return lead.writer.event("progress", attempt=number, step=step, first=first,
-                             counter="" if main.fell else main.form)
+                             counter="" if main.fell else main.form, **at)

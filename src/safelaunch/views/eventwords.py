@@ -9,6 +9,7 @@ from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.model import Event
+from safelaunch.core.numbers import figure
 from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
@@ -140,8 +141,8 @@ def _left_out(count: int, upto: int) -> str:
 
 
 def _slower(data: Data) -> str:
-    return (f"steps take {float(data['level_s']):.4g} s instead of {float(data['from_s']):.4g} s since step "
-            f"{data['since_step']}")
+    now_s, before_s = (figure(float(data[key]), 4) for key in ("level_s", "from_s"))
+    return f"steps take {now_s} s instead of {before_s} s since step {data['since_step']}"
 
 
 def _slow_evidence(data: Data) -> str:
@@ -193,12 +194,12 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
-    "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
+    "step_time": lambda data: f"a step takes {figure(float(data['level_s']), 4)} s",
     "slower": _slower,
     "slow_evidence": _slow_evidence,
     "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
-                                 f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
+                                 f"{_nodes(data)}: {figure(float(data['level_s']), 4)} s a step"),
     "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
     "checkpoints_cut": lambda data: (f"{_left_out(len(data['checkpoints']), data['upto'])}: the loss of attempt "
                                      f"{data['attempt']} was no finite number from step {data['step']} on"),

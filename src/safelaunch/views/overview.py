@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -27,8 +27,10 @@ from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
+from safelaunch.core.status.silence import SILENT, Pulsed, Silence, public, sentence
+from safelaunch.core.status.silence import judge as judge_step
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
-from safelaunch.core.status.states import judge
+from safelaunch.core.status.states import RUNNING, judge
 from safelaunch.core.timing import STALE_S
 from safelaunch.views import livecheckpoint, runs, talk
 
@@ -57,15 +59,17 @@ def overview(
     requests = runs.requests(run)
     judged = judge(state, word, SPEECH, now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
-    step, total, tail = _steps(run, state, pulse)
-    tracks = costs.follow(read.events, now, step)
+    step, total, tail, grew_t = _steps(run, state, pulse)
+    silence = _silence(state, judged.name, pulse, step, grew_t, now)
+    account = shares.settle(read.events, state, now, step, _step_t(pulse, step, grew_t))
+    tracks = account.tracks
     found = look(run, state)
     hours = node_hours(read.events, _held_until(state, word, now))
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
         "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": judged.sentence,
+        "state": judged.name, "sentence": _sentence(judged.sentence, silence, now), "silence": public(silence),
         "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
@@ -75,10 +79,12 @@ def overview(
         "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
-        "step": step, "step_total": total, **_progress(run, judged.name, step, total, tail, tracks, now),
+        "step": step, "step_total": total,
+        **_progress(run, judged.name if silence is None else SILENT, step, total, tail, tracks, now),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
-        "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
+        "lost": _lost(account.costs), "goodput": _share(account.goodput) if tracks else None,
+        "time": {kind: round(seconds, 1) for kind, seconds in account.seconds.items()} if tracks else None,
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
         "requests": [one._asdict() for one in requests],
@@ -100,7 +106,8 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
-    step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
+    step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
+    found = _silence(state, judged.name, pulse, step, grew_t, now)
     tracks = costs.follow(events, now, step)
     figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
@@ -109,12 +116,13 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     return {
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
         "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": f"{silence}{judged.sentence}",
+        "state": judged.name, "sentence": f"{silence}{_sentence(judged.sentence, found, now)}",
+        "silence": public(found),
         "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
-        "eta_t": _eta(judged.name, step, total, pace_s, now),
+        "eta_t": _eta(judged.name if found is None else SILENT, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale,
     }
@@ -235,24 +243,17 @@ def _progress(
             "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None}
 
 
-def _time(
-    events: Sequence[Event], state: State, tracks: tuple[Track, ...], now: float
-) -> dict[str, float] | None:
-    """Seconds of each kind since the submission; None before the first attempt."""
-    if not tracks:
-        return None
-    until = state.ended.t if state.ended else now
-    spans = shares.divide(tracks, shares.read_jobs(events, until), until, shares.is_in_no_queue(state))
-    return {kind: round(seconds, 1) for kind, seconds in shares.totals(spans).items()}
-
-
-def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]:
-    starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
-    found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
+def _lost(found: Costs) -> dict[str, Any]:
+    """What restarts have cost; `goodput` is what they have left, as older readers know it."""
     return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
-            "goodput": None if found.goodput is None else round(found.goodput, 4),
+            "overhead": _share(found.overhead),
+            "goodput": None if found.overhead is None else round(1 - found.overhead, 4),
             "restarts": [{**one._asdict(), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
                          for one in found.restarts]}
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -304,18 +305,40 @@ def _attempt(attempt: Attempt, of_nodes: int) -> dict[str, Any]:
 
 def _steps(
     run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
-) -> tuple[int | None, int | None, bytes]:
-    """The newest attempt's last step, their total, and the log's end: the journal is a minute old, the log a second."""
+) -> tuple[int | None, int | None, bytes, float | None]:
+    """The newest attempt's last step, their total, the log's end, and when it has last grown: the journal is a minute
+    old, the log a second.
+    """
     attempt = state.attempt
     if attempt is None:
-        return None, None, b""
-    tail = cut_lines(_tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes))
+        return None, None, b"", None
+    log = run.dir / runfolder.attempt_folder(attempt.number) / "main.log"
+    tail, grew_t = cut_lines(_tail(log, tail_bytes)), _written_t(log)
     named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
     steps = [attempt.step, named]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
-    return step, total, tail
+    return step, total, tail, grew_t
+
+
+def _step_t(pulse: dict[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:
+    """When the living attempt's log has named its last step; None = nobody knows."""
+    told_t: float | None = pulse["step_t"] if pulse is not None and pulse["step"] == step else None
+    return grew_t if told_t is None else told_t
+
+
+def _silence(state: State, name: str, pulse: dict[str, Any] | None, step: int | None, grew_t: float | None,
+             now: float) -> Silence | None:
+    """Whether the attempt is later with its next step than ever."""
+    attempt = state.attempt
+    if name != RUNNING or attempt is None or pulse is None or pulse["attempt"] != attempt.number:
+        return None
+    return judge_step(Pulsed(*(pulse[key] for key in Pulsed._fields)), step, grew_t, now)
+
+
+def _sentence(plain: str, silence: Silence | None, now: float) -> str:
+    return plain if silence is None else f"{sentence(silence, now, talk.span)}; {plain}"
 
 
 def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
@@ -350,7 +373,15 @@ def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None
     return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
             "gen": pulse.gen, "guards": pulse.guards,
             "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
-            "step": pulse.step}
+            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "usual_s": pulse.usual_s,
+            "phase": pulse.phase}
+
+
+def _written_t(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.rows import style_of, word_of
 from safelaunch.core.status.speech import Speech
 
 HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
@@ -62,7 +62,7 @@ def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None,
     lines = [(cut(join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
     for row, one in zip(cells, briefs, strict=True):
         head, said = join([row[column] for column in kept], widths), row[_SAID]
-        style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
+        style = "red" if one["is_stale"] else style_of(one)
         if width is None or width - lead >= LEAST_SAID:
             lines.append((f"{head}{cut(said, None if width is None else width - lead)}".rstrip(), style))
         else:
@@ -79,7 +79,7 @@ def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tupl
     done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""
     ends_in = _short(speech, one["job_ends_t"] - now) if one["job_ends_t"] is not None else ""
     of = f"/{one['step_total']}" if step is not None and one["step_total"] else ""
-    return (cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
+    return (cut(one["name"], most), one["owner"], word_of(one), since,
             "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts_of(one),
             one["sentence"])
 
