@@ -159,9 +159,7 @@ def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
 
 def _last_progress(lead: Leader, live: Live, tail: bytes) -> list[Event]:
     step = listening.read(lead, tail, latest_step, None)
-    attempt = lead.state.attempt
-    at_t = lead.running.step_t if attempt is not None and attempt.step == step else lead.log_grew_t
-    return [] if step is None else [lostprogress.progress_event(lead, live.number, step, at_t)]
+    return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
 
 def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:

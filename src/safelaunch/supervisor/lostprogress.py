@@ -69,8 +69,9 @@ def judge_start(lead: Leader) -> None:
         lead.running.has_lost_progress(found.why)
 
 
-def progress_event(lead: Leader, number: int, step: int, at_t: float | None) -> Event:
-    """The event for a step, with what counted it, and when the log named it; None = nobody knows."""
+def progress_event(lead: Leader, number: int, step: int) -> Event:
+    """The event for a step, with what counted it, and when the log named it, where this supervisor has read that."""
+    at_t = _named_t(lead, number, step)
     at = {} if at_t is None else {"at_t": round(at_t, 2)}
     main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
     if main is None:
@@ -80,3 +81,11 @@ def progress_event(lead: Leader, number: int, step: int, at_t: float | None) -> 
     first = main.first if known is None else min(known, main.first)
     return lead.writer.event("progress", attempt=number, step=step, first=first,
                              counter="" if main.fell else main.form, **at)
+
+
+def _named_t(lead: Leader, number: int, step: int) -> float | None:
+    attempt = lead.state.attempt
+    if lead.process is None or lead.process.number != number:
+        return None
+    is_known = attempt is not None and attempt.number == number and attempt.step == step
+    return lead.running.step_t if is_known else lead.log_grew_t

@@ -145,8 +145,8 @@ def judge(lead: Leader, number: int, known: LogPace) -> None:
         return
     names = [node for node, _ in search.slow]
     level_s = lead.state.pace.level_s if lead.state.pace is not None else search.to_s
-    text = (f"without {', '.join(names)} steps take {figure(level_s, 4)} s; they took {figure(search.from_s, 4)} s before the "
-            f"drop, and {figure(search.to_s, 4)} s in it")
+    text = (f"without {', '.join(names)} steps take {figure(level_s, 4)} s; they took {figure(search.from_s, 4)} s "
+            f"before the drop, and {figure(search.to_s, 4)} s in it")
     events = [lead.writer.event("swap_judged", attempt=number, nodes=names, won=won, level_s=level_s,
                                 from_s=search.from_s, to_s=search.to_s)]
     if won:
