@@ -18,6 +18,7 @@ from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
 from safelaunch.core.acts import ActOutcome
+from safelaunch.core.model import UNKNOWN_HERE
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 SETTLE_S = 5.0       # slurmctld works off its socket's queue within a second of coming back
 LOOK_EVERY_S = 3.0
 GIVE_UP_S = 600.0
-UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
 
 
 class Submission:

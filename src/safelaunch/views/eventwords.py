@@ -185,7 +185,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
     "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
     "node_excluded": _node_excluded,
-    "node_left_out": lambda data: f"{data['node']} is not excluded{_because(data)}",
+    "node_left_out": lambda data: f"{data['node']} is used all the same{_because(data)}",
     "node_readmitted": lambda data: f"{data['node']} is no longer excluded{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is cleared{_because(data)}",
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",

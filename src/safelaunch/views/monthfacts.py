@@ -147,7 +147,8 @@ def _job_s(state: State, until: float) -> float:
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], since_t: float, now: float, notes: list[str]) -> dict[str, Any]:
     node_seconds = month.node_seconds(rows)
-    with_nodes, useful = sum(node_seconds.values()), node_seconds[shares.USEFUL]
+    unread = node_seconds[shares.UNREAD]   # nobody knows what was useful there
+    with_nodes, useful = sum(node_seconds.values()) - unread, node_seconds[shares.USEFUL]
     queued = sum(run["seconds"][shares.QUEUE] * run["nodes"] for run in rows)
     nodes = month.lost_by_node(rows)
     days = sum(one.days for one in nodes)

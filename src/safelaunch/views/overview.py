@@ -27,7 +27,7 @@ from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
-from safelaunch.core.status.silence import SILENT, Pulsed, Silence, public, sentence
+from safelaunch.core.status.silence import SILENT, LateStep, Pulsed, public, sentence
 from safelaunch.core.status.silence import judge as judge_step
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import RUNNING, judge
@@ -83,8 +83,7 @@ def overview(
         **_progress(run, judged.name if silence is None else SILENT, step, total, tail, tracks, now),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
-        "lost": _lost(account.costs), "goodput": _share(account.goodput) if tracks else None,
-        "time": {kind: round(seconds, 1) for kind, seconds in account.seconds.items()} if tracks else None,
+        **_account(account),
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
         "requests": [one._asdict() for one in requests],
@@ -243,6 +242,13 @@ def _progress(
             "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None}
 
 
+def _account(account: shares.Account) -> dict[str, Any]:
+    """Where the time went; nothing is known before the first attempt."""
+    has_begun = bool(account.tracks)
+    return {"lost": _lost(account.costs), "goodput": _share(account.goodput) if has_begun else None,
+            "time": {kind: round(seconds, 1) for kind, seconds in account.seconds.items()} if has_begun else None}
+
+
 def _lost(found: Costs) -> dict[str, Any]:
     """What restarts have cost; `goodput` is what they have left, as older readers know it."""
     return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
@@ -329,7 +335,7 @@ def _step_t(pulse: dict[str, Any] | None, step: int | None, grew_t: float | None
 
 
 def _silence(state: State, name: str, pulse: dict[str, Any] | None, step: int | None, grew_t: float | None,
-             now: float) -> Silence | None:
+             now: float) -> LateStep | None:
     """Whether the attempt is later with its next step than ever."""
     attempt = state.attempt
     if name != RUNNING or attempt is None or pulse is None or pulse["attempt"] != attempt.number:
@@ -337,7 +343,7 @@ def _silence(state: State, name: str, pulse: dict[str, Any] | None, step: int | 
     return judge_step(Pulsed(*(pulse[key] for key in Pulsed._fields)), step, grew_t, now)
 
 
-def _sentence(plain: str, silence: Silence | None, now: float) -> str:
+def _sentence(plain: str, silence: LateStep | None, now: float) -> str:
     return plain if silence is None else f"{sentence(silence, now, talk.span)}; {plain}"
 
 

@@ -19,7 +19,7 @@ TREND_POINTS = 5      # minutes: an evaluation among them moves no median
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
 
 
-class Silence(NamedTuple):
+class QuietSpell(NamedTuple):
     """A suspected hang: since when no step came, and the step before. `is_work`: whether its check has seen the ranks
     work; None = it has not ended.
     """
@@ -39,7 +39,7 @@ class Track(NamedTuple):
     points: tuple[tuple[float, int], ...] = ()
     ended_t: float | None = None
     why: str = ""
-    silences: tuple[Silence, ...] = ()
+    silences: tuple[QuietSpell, ...] = ()
     is_timed: bool = False     # its last point has the time at which the log named the step
     was_hung: bool = False     # it was ended because it hung, or that is the verdict
     is_hook: bool = False      # before_resize: it makes no steps
@@ -194,7 +194,7 @@ def _suspect(track: Track, points: list[tuple[float, int]], event: Event) -> Tra
         told_t = _time(event.data.get("step_t"), event.t)
         _add_point(points, since_t if told_t is None else told_t, step)
         since_t, track = min(since_t, points[-1][0]), track._replace(is_timed=True)
-    one = next((one for one in track.silences if one.step == step), Silence(since_t, step))
+    one = next((one for one in track.silences if one.step == step), QuietSpell(since_t, step))
     return track._replace(silences=(*(other for other in track.silences if other.step != step),
                                     one._replace(is_work=False if event.data.get("frozen") is True else None)))
 

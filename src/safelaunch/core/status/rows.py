@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from safelaunch.core import via
+from safelaunch.core.model import ELSEWHERE
 from safelaunch.core.numbers import count, figure, percent
 from safelaunch.core.report.shares import KINDS, USEFUL, goodput_of
 from safelaunch.core.slow.oddfigures import NAN, tell_odd
@@ -336,7 +337,8 @@ def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         until = f" until {speech.clock(one['until_t'])}" if one["until_t"] is not None else ""
         yield "excluded", f"{one['node']}{until}: {one['why']}", "yellow"
     for one in seen["left_out"]:
-        yield "suspect", f"{one['node']}, not excluded: {one['why']}", "yellow"
+        if one["why"] not in ELSEWHERE:
+            yield "suspect", f"{one['node']} is excluded from other runs, and used by this one: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"

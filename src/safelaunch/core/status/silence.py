@@ -13,7 +13,7 @@ from safelaunch.core.status.speech import duration
 SILENT = "silent"
 
 
-class Silence(NamedTuple):
+class LateStep(NamedTuple):
     """No step since `since_t` (epoch s), which is later than ever since `late_t`."""
 
     since_t: float
@@ -33,7 +33,7 @@ class Pulsed(NamedTuple):
     phase: str = ""
 
 
-def judge(told: Pulsed, named: int | None, grew_t: float | None, now: float) -> Silence | None:
+def judge(told: Pulsed, named: int | None, grew_t: float | None, now: float) -> LateStep | None:
     """The silence at `now`; `named`: the step that the log names by itself, which has last grown at `grew_t`."""
     if told.step_t is None or told.late_t is None:
         return None
@@ -41,10 +41,10 @@ def judge(told: Pulsed, named: int | None, grew_t: float | None, now: float) -> 
     if named is not None and grew_t is not None and named != step:   # a step that this pulse does not know
         later_s = max(0.0, grew_t - since_t)
         since_t, late_t, step = since_t + later_s, late_t + later_s, named
-    return Silence(since_t, late_t, step, told.usual_s, told.phase) if now > late_t else None
+    return LateStep(since_t, late_t, step, told.usual_s, told.phase) if now > late_t else None
 
 
-def sentence(found: Silence, now: float, span: Callable[[float], str]) -> str:
+def sentence(found: LateStep, now: float, span: Callable[[float], str]) -> str:
     """ "the last step, 89, was 2 min ago; usually one comes each 216 ms"."""
     usual = f"; usually one comes each {duration(found.usual_s, span)}" if found.usual_s else ""
     what = "" if found.phase in ("", "step", "warm-up", "start") else f" (phase: {found.phase})"
@@ -53,7 +53,7 @@ def sentence(found: Silence, now: float, span: Callable[[float], str]) -> str:
     return f"the last step, {found.step}, was {span(now - found.since_t)} ago{usual}{what}"
 
 
-def public(found: Silence | None) -> dict[str, Any] | None:
+def public(found: LateStep | None) -> dict[str, Any] | None:
     """The object of `--json`."""
     return None if found is None else {**found._asdict(), "since_t": round(found.since_t, 1),
                                        "late_t": round(found.late_t, 1)}
