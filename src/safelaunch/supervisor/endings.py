@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from safelaunch.adapters import slurm
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import moment
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
@@ -29,7 +29,7 @@ def preserve(lead: Leader, row: str, action: Preserve) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
     nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
-    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
+    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {moment(action.until, lead.now)}: look "
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes):
         lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
@@ -42,7 +42,7 @@ def keep_for_longer(lead: Leader, action: Wait) -> None:
         return
     who = next((request.who for request in lead.folder.requests if request.name == "extend"), "somebody")
     lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
-    lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
+    lead.say(f"{who} extended it: the site is preserved until {moment(action.until, lead.now)}")
 
 
 def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:

@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.collect import Collected
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import clock, moment
 from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.proof import EndedRanks, Examination
@@ -166,7 +166,7 @@ def _preserve(lead: Leader, number: int) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
     until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
     lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
-    lead.say(f"the hung attempt is kept until {clock(until)} (hang.then: preserve): look with `safelaunch stacks "
+    lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with `safelaunch stacks "
              f"{lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
     while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0

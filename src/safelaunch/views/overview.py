@@ -46,6 +46,11 @@ T = TypeVar("T")
 SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
 
 
+def _speech(now: float) -> Speech:
+    """Times of today without the date."""
+    return SPEECH._replace(clock=lambda t: talk.moment(t, now))
+
+
 def overview(
     run: Run, word: SchedulerAnswer, now: float,
     look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
@@ -57,7 +62,7 @@ def overview(
     state, since_t = _fold_since(read.events)
     pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
-    judged = judge(state, word, SPEECH, now, requests,
+    judged = judge(state, word, _speech(now), now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse)
     silence = _silence(state, judged.name, pulse, step, grew_t, now)
@@ -103,7 +108,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     events = journal.read(run.dir, LAST_STEPS).events
     state, since_t = _fold_since(events)
     pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
-    judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
+    judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
     found = _silence(state, judged.name, pulse, step, grew_t, now)

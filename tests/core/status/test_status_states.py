@@ -120,3 +120,14 @@ def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
 ])
 def test_an_exit_code_is_told_once(why: str, said: str) -> None:
     assert describe_end(Ended("gave_up", 3, why, 0.0)) == said
+
+
+def test_no_wait_is_promised_behind_the_jobs_own_end() -> None:
+    judged = judge(state_of(*RUNS), SchedulerAnswer((job()._replace(left_s=20.0),)), SPEECH, 10.0, [KILL], 60.0)
+    assert "until <30> at most (20 s left)" in judged.sentence
+
+
+@each(("until", "said"), [(60.0, "waiting until noon"), (9.0, "the next one is being prepared")])
+def test_a_pause_that_is_over_is_told_no_more(until: float, said: str) -> None:
+    pause = (PAUSE[0], {**PAUSE[1], "until": until})
+    assert said in judge(state_of(*RUNS, FAILED, pause), SchedulerAnswer((job(),)), SPEECH, 10.0).sentence

@@ -18,6 +18,7 @@ Row = tuple[str, str, str]   # label, text, style
 STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped": "yellow", "unknown": "yellow",
           "preserving": "red", "queued": "cyan", "waiting": "cyan", "stopping": "yellow", "ending": "yellow",
           "on_hold": "yellow", SILENT: "yellow"}
+FAR_S = 90 * 86400.0   # Slurm's word for a job that it has not planned is a year ahead
 SHOWN_RESTARTS = 3
 SHOWN_ODD = 3
 SHOWN_SEEN = 4     # nodes, those that differ first
@@ -159,7 +160,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
         reason = f" ({in_words(known['reason'])})" if known else ""
         expected = f"; Slurm expects it to start at {speech.clock(known['start_t'])}" if (
-            known and known.get("start_t")) else ""
+            known and seen["now_t"] < (known.get("start_t") or 0) < seen["now_t"] + FAR_S) else ""
         behind = "waits in the queue" if is_over else "is queued behind it"
         yield "next job", f"job {seen['successor']} {behind}{reason}{expected}", ""
     elif seen["next_cancelled"] is not None:
