@@ -29,8 +29,9 @@ def preserve(lead: Leader, row: str, action: Preserve) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
     nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
-    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {moment(action.until, lead.now)}: look "
-                    f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
+    until = moment(action.until, lead.now)
+    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with `safelaunch "
+                   f"shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes):
         lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
 

@@ -73,8 +73,7 @@ def step_due(lead: Leader) -> dict[str, Any]:
     if due is None:
         return {}
     at_t = lead.now - lead.now_s
-    return {"step_t": round(at_t + due.since_s, 2), "late_t": round(at_t + due.late_s, 2), "usual_s": due.usual_s,
-            "phase": due.phase}
+    return {"step_t": round(at_t + due.since_s, 2), "late_t": round(at_t + due.late_s, 2), "phase": due.phase}
 
 
 def check_ranks(lead: Leader) -> Step:
@@ -166,8 +165,8 @@ def _preserve(lead: Leader, number: int) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
     until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
     lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
-    lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with `safelaunch stacks "
-             f"{lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
+    lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with "
+             f"`safelaunch stacks {lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
     while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0
         if not _is_silent_still(lead, number):

@@ -27,7 +27,7 @@ from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
-from safelaunch.core.status.silence import SILENT, LateStep, Pulsed, public, sentence
+from safelaunch.core.status.silence import LateStep, Pulsed, public, sentence
 from safelaunch.core.status.silence import judge as judge_step
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import RUNNING, judge
@@ -40,6 +40,7 @@ BRIEF_BYTES = 8 << 10
 LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
 SHOWN_DECISIONS = 3
 OWN_PATTERNS_S = 1.0     # of processor time
+STANDS_STILL = {"eta_t": None, "pace_trend": None}   # while it is silent nobody can say when it is done
 
 T = TypeVar("T")
 
@@ -65,9 +66,10 @@ def overview(
     judged = judge(state, word, _speech(now), now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse)
-    silence = _silence(state, judged.name, pulse, step, grew_t, now)
     account = shares.settle(read.events, state, now, step, _step_t(pulse, step, grew_t))
-    tracks = account.tracks
+    progress = _progress(run, judged.name, step, total, tail, account.tracks, now)
+    silence = _silence(state, judged.name, pulse, step, grew_t, progress["pace_s"] or progress["typical_step_time_s"],
+                       now)
     found = look(run, state)
     hours = node_hours(read.events, _held_until(state, word, now))
     return {
@@ -84,8 +86,7 @@ def overview(
         "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
-        "step": step, "step_total": total,
-        **_progress(run, judged.name if silence is None else SILENT, step, total, tail, tracks, now),
+        "step": step, "step_total": total, **progress, **(STANDS_STILL if silence is not None else {}),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
         **_account(account),
@@ -111,10 +112,10 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
-    found = _silence(state, judged.name, pulse, step, grew_t, now)
-    tracks = costs.follow(events, now, step)
+    tracks = costs.follow(events, now, step, _step_t(pulse, step, grew_t))
     figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
+    found = _silence(state, judged.name, pulse, step, grew_t, pace_s, now)
     is_stale = pulse is not None and pulse["is_stale"]
     silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
@@ -126,9 +127,9 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
-        "eta_t": _eta(judged.name if found is None else SILENT, step, total, pace_s, now),
+        "eta_t": None if found is not None else _eta(judged.name, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
-        "is_stale": is_stale,
+        "is_stale": is_stale, "values": dict(run.meta["config"].get("sweep") or {}),
     }
 
 
@@ -340,12 +341,13 @@ def _step_t(pulse: dict[str, Any] | None, step: int | None, grew_t: float | None
 
 
 def _silence(state: State, name: str, pulse: dict[str, Any] | None, step: int | None, grew_t: float | None,
-             now: float) -> LateStep | None:
+             usual_s: Any, now: float) -> LateStep | None:
     """Whether the attempt is later with its next step than ever."""
     attempt = state.attempt
     if name != RUNNING or attempt is None or pulse is None or pulse["attempt"] != attempt.number:
         return None
-    return judge_step(Pulsed(*(pulse[key] for key in Pulsed._fields)), step, grew_t, now)
+    return judge_step(Pulsed(*(pulse[key] for key in Pulsed._fields)), step, grew_t,
+                      usual_s if isinstance(usual_s, float) else None, now)
 
 
 def _sentence(plain: str, silence: LateStep | None, now: float) -> str:
@@ -384,8 +386,7 @@ def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None
     return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
             "gen": pulse.gen, "guards": pulse.guards,
             "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
-            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "usual_s": pulse.usual_s,
-            "phase": pulse.phase}
+            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "phase": pulse.phase}
 
 
 def _written_t(path: Path) -> float | None:

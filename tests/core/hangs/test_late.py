@@ -35,13 +35,15 @@ EVALUATED = [*plain(20), *[(200.0, "evaluation"), *plain(5)] * 3]
     (passed([*plain(50, 0.2), (40.0, ""), *plain(50, 0.2)]), 1.3 * 40),
     (passed([*plain(50, 0.2), (900.0, ""), *plain(50, 0.2)]), hang.NOTICE_S),
     (passed(plain(2, 0.2)), LATE_START_S),
+    (passed(plain(4, 5.0)), LATE_S),
     (saying("evaluation", plain(50)), hang.UNSEEN_S - hang.LAG_S),
     (saying("evaluation", EVALUATED), 1.3 * 200 - hang.LAG_S),
     (saying("checkpoint", [*plain(20), (90.0, "checkpoint"), *plain(5)]), 2 * 90.0),
     (restarted([(30.0, ""), *plain(20)]), LATE_START_S),
     (restarted([(200.0, ""), *plain(20)]), 2 * 200.0),
 ], ids=["short steps", "steps of 14 s", "long ones by the longest", "a long silence that passed raises it",
-        "... up to the first hang check", "warming up", "a phase never seen", "one seen three times", "one seen once",
+        "... up to the first hang check", "warming up", "warm", "a phase never seen", "one seen three times",
+        "one seen once",
         "a start as short as the one before", "a long start"])
 def test_a_step_is_late_when_its_phase_never_took_so_long(rhythm: Rhythm, after_s: float) -> None:
     assert abs(late_after_s(rhythm) - after_s) < 0.01
@@ -62,8 +64,3 @@ def test_a_check_that_finds_the_ranks_at_work_ends_the_alarm() -> None:
 def test_an_alarm_does_not_come_and_go_while_the_checks_find_no_reason() -> None:
     rhythm, now_s, _ = train(plain(50, 0.2))
     assert late_after_s(hang.postpone_check(rhythm, now_s + 60)) == late_after_s(rhythm)
-
-
-def test_the_usual_time_is_that_between_two_lines() -> None:
-    due = next_due(passed(plain(50, 0.25)))
-    assert due is not None and (due.usual_s, due.step, due.phase) == (0.25, 50, "step")

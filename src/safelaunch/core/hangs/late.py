@@ -20,22 +20,20 @@ from safelaunch.core.hangs.hang import (
     patience_s,
     phase_of,
     slower,
-    step_s,
 )
 from safelaunch.core.records import NamedTuple
 
 LATE_S = 20.0          # the log is read each 5 s, and a pulse comes each 15 s
 LATE_START_S = 60.0    # a cold cache, a compilation
+STEADY = 2             # pieces of the first steps after which they are as long as the later ones
 FEW = 2.0              # times the longest of a phase that was seen less than SEEN times
 
 
 class StepDue(NamedTuple):
-    """The last step, and when the next one counts as late; times are monotonic seconds. `usual_s` None: not known."""
+    """When the next step counts as late; times are monotonic seconds."""
 
     since_s: float
     late_s: float
-    step: int | None
-    usual_s: float | None
     phase: str
 
 
@@ -43,9 +41,7 @@ def next_due(rhythm: Rhythm) -> StepDue | None:
     """When the next step is late; None = the log names no steps, and earlier attempts tell nothing."""
     if rhythm.steps == 0 and START not in rhythm.before:
         return None
-    usual_s = step_s(rhythm) or rhythm.before.get(STEP, Learned()).median_s
-    return StepDue(rhythm.since_s, rhythm.since_s + late_after_s(rhythm), rhythm.step if rhythm.steps else None,
-                   usual_s or None, phase_of(rhythm))
+    return StepDue(rhythm.since_s, rhythm.since_s + late_after_s(rhythm), phase_of(rhythm))
 
 
 def late_after_s(rhythm: Rhythm) -> float:
@@ -57,9 +53,9 @@ def late_after_s(rhythm: Rhythm) -> float:
         passed = (length_s for _, length_s in rhythm.silences)
         least_s, longest_s, count = LATE_S, max(own.longest_s, *warm, *passed, 0.0), SEEN
     else:
-        is_start = rhythm.phase in (START, WARM_UP)
+        is_start = rhythm.phase == START or (rhythm.phase == WARM_UP and own.count < STEADY)
         least_s, count = LATE_START_S if is_start else LATE_S, own.count + before.count
-        longest_s = max(own.longest_s, before.longest_s * (1.0 if is_start else slower(rhythm)))
+        longest_s = max(own.longest_s, before.longest_s * (1.0 if rhythm.phase in (START, WARM_UP) else slower(rhythm)))
         if not count and rhythm.phase != WARM_UP:
             return first_check_s
     return min(first_check_s, max(least_s, (SHARE if count >= SEEN else FEW) * longest_s))

@@ -29,11 +29,10 @@ class Pulsed(NamedTuple):
     step: int | None
     step_t: float | None
     late_t: float | None
-    usual_s: float | None = None
     phase: str = ""
 
 
-def judge(told: Pulsed, named: int | None, grew_t: float | None, now: float) -> LateStep | None:
+def judge(told: Pulsed, named: int | None, grew_t: float | None, usual_s: float | None, now: float) -> LateStep | None:
     """The silence at `now`; `named`: the step that the log names by itself, which has last grown at `grew_t`."""
     if told.step_t is None or told.late_t is None:
         return None
@@ -41,12 +40,12 @@ def judge(told: Pulsed, named: int | None, grew_t: float | None, now: float) -> 
     if named is not None and grew_t is not None and named != step:   # a step that this pulse does not know
         later_s = max(0.0, grew_t - since_t)
         since_t, late_t, step = since_t + later_s, late_t + later_s, named
-    return LateStep(since_t, late_t, step, told.usual_s, told.phase) if now > late_t else None
+    return LateStep(since_t, late_t, step, usual_s, told.phase) if now > late_t else None
 
 
 def sentence(found: LateStep, now: float, span: Callable[[float], str]) -> str:
     """ "the last step, 89, was 2 min ago; usually one comes each 216 ms"."""
-    usual = f"; usually one comes each {duration(found.usual_s, span)}" if found.usual_s else ""
+    usual = f"; usually one takes {duration(found.usual_s, span)}" if found.usual_s else ""
     what = "" if found.phase in ("", "step", "warm-up", "start") else f" (phase: {found.phase})"
     if found.step is None:
         return f"no step for {span(now - found.since_t)} after its start, longer than the attempts before took{what}"
