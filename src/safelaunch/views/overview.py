@@ -25,10 +25,8 @@ from safelaunch.core.report import shares
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.status import costs
+from safelaunch.core.status import costs, silence
 from safelaunch.core.status.costs import Costs, Track
-from safelaunch.core.status.silence import LateStep, Pulsed, public, sentence
-from safelaunch.core.status.silence import judge as judge_step
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import RUNNING, judge
 from safelaunch.core.timing import STALE_S
@@ -66,17 +64,18 @@ def overview(
     judged = judge(state, word, _speech(now), now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse)
-    account = shares.settle(read.events, state, now, step, _step_t(pulse, step, grew_t))
+    account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
     progress = _progress(run, judged.name, step, total, tail, account.tracks, now)
-    silence = _silence(state, judged.name, pulse, step, grew_t, progress["pace_s"] or progress["typical_step_time_s"],
-                       now)
+    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t,
+                         progress["pace_s"] or progress["typical_step_time_s"], now)
     found = look(run, state)
     hours = node_hours(read.events, _held_until(state, word, now))
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
         "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": _sentence(judged.sentence, silence, now), "silence": public(silence),
+        "state": judged.name, "sentence": silence.with_sentence(judged.sentence, quiet, now, talk.span),
+        "silence": silence.public(quiet),
         "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
@@ -86,7 +85,7 @@ def overview(
         "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
-        "step": step, "step_total": total, **progress, **(STANDS_STILL if silence is not None else {}),
+        "step": step, "step_total": total, **progress, **(STANDS_STILL if quiet is not None else {}),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
         **_account(account),
@@ -112,22 +111,22 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
-    tracks = costs.follow(events, now, step, _step_t(pulse, step, grew_t))
+    tracks = costs.follow(events, now, step, silence.step_t(pulse, step, grew_t))
     figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
-    found = _silence(state, judged.name, pulse, step, grew_t, pace_s, now)
+    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t, pace_s, now)
     is_stale = pulse is not None and pulse["is_stale"]
-    silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
+    alarm = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
         "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": f"{silence}{_sentence(judged.sentence, found, now)}",
-        "silence": public(found),
+        "state": judged.name, "sentence": alarm + silence.with_sentence(judged.sentence, quiet, now, talk.span),
+        "silence": silence.public(quiet),
         "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
-        "eta_t": None if found is not None else _eta(judged.name, step, total, pace_s, now),
+        "eta_t": None if quiet is not None else _eta(judged.name, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale, "values": dict(run.meta["config"].get("sweep") or {}),
     }
@@ -332,26 +331,6 @@ def _steps(
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
     return step, total, tail, grew_t
-
-
-def _step_t(pulse: dict[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:
-    """When the living attempt's log has named its last step; None = nobody knows."""
-    told_t: float | None = pulse["step_t"] if pulse is not None and pulse["step"] == step else None
-    return grew_t if told_t is None else told_t
-
-
-def _silence(state: State, name: str, pulse: dict[str, Any] | None, step: int | None, grew_t: float | None,
-             usual_s: Any, now: float) -> LateStep | None:
-    """Whether the attempt is later with its next step than ever."""
-    attempt = state.attempt
-    if name != RUNNING or attempt is None or pulse is None or pulse["attempt"] != attempt.number:
-        return None
-    return judge_step(Pulsed(*(pulse[key] for key in Pulsed._fields)), step, grew_t,
-                      usual_s if isinstance(usual_s, float) else None, now)
-
-
-def _sentence(plain: str, silence: LateStep | None, now: float) -> str:
-    return plain if silence is None else f"{sentence(silence, now, talk.span)}; {plain}"
 
 
 def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:

@@ -4,10 +4,11 @@ pulse and by the log, which is newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safelaunch.core.records import NamedTuple
+from safelaunch.core.state import Attempt
 from safelaunch.core.status.speech import duration
 
 SILENT = "silent"
@@ -56,3 +57,23 @@ def public(found: LateStep | None) -> dict[str, Any] | None:
     """The object of `--json`."""
     return None if found is None else {**found._asdict(), "since_t": round(found.since_t, 1),
                                        "late_t": round(found.late_t, 1)}
+
+
+def find(attempt: Attempt | None, pulse: Mapping[str, Any] | None, named: int | None, grew_t: float | None,
+         usual_s: object, now: float) -> LateStep | None:
+    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows."""
+    if attempt is None or pulse is None or pulse["attempt"] != attempt.number:
+        return None
+    told = Pulsed(*(pulse[key] for key in Pulsed._fields))
+    return judge(told, named, grew_t, usual_s if isinstance(usual_s, float) else None, now)
+
+
+def step_t(pulse: Mapping[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:
+    """When the living attempt's log has named its last step, which has last grown at `grew_t`; None = nobody knows."""
+    told_t: float | None = pulse["step_t"] if pulse is not None and pulse["step"] == step else None
+    return grew_t if told_t is None else told_t
+
+
+def with_sentence(plain: str, found: LateStep | None, now: float, span: Callable[[float], str]) -> str:
+    """The sentence on a run's state, with its silence first."""
+    return plain if found is None else f"{sentence(found, now, span)}; {plain}"
