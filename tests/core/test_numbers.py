@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.numbers import count, figure, percent
+from safelaunch.core.numbers import count, days, figure, percent
 from tests.tables import each
 
 SOURCE = Path(__file__).parents[2] / "src" / "safelaunch"
@@ -34,6 +34,11 @@ def test_a_figure_has_the_digits_that_count(value: float, digits: int, text: str
 @given(st.floats(1e-4, 1e15), st.integers(1, 8))
 def test_no_figure_of_a_usual_size_has_an_exponent(value: float, digits: int) -> None:
     assert re.fullmatch(r"\d+(\.\d+)?", figure(value, digits)) and float(figure(value, digits)) >= 0
+
+
+@each(("number", "text"), [(3.24, "3.24 d"), (0.5, "12 h"), (0.01, "14 min"), (1e-5, "under 1 min")])
+def test_days_of_use_have_their_own_unit(number: float, text: str) -> None:
+    assert days(number) == text
 
 
 def test_one_is_no_plural() -> None:

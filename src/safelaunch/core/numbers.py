@@ -38,4 +38,6 @@ def days(number: float) -> str:
     """A length of time in days, in its own unit: "3.2 d", "5 h", "14 min"."""
     if number >= 1:
         return f"{figure(number)} d"
-    return f"{figure(24 * number, 2)} h" if number >= 1 / 24 else f"{round(1440 * number)} min"
+    if number >= 1 / 24:
+        return f"{figure(24 * number, 2)} h"
+    return f"{round(1440 * number)} min" if number >= 1 / 1440 else "under 1 min"

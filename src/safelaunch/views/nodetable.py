@@ -66,7 +66,8 @@ def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | No
     why = f"{last.why} ({talk.span(now - last.t)} ago)" + ("; the same cause elsewhere, too: void" if one.void else "")
     failures = "-" if rate is None else f"{rate.failures} in {days(rate.days)}"
     if rate is not None and rate.failures:
-        failures += f", {figure(rate.expected, 2)} expected; {percent(rate.probability)} sure that it is a worse node"
+        failures += f", {figure(rate.expected, 2)} expected"
+        failures += f"; {percent(rate.probability)} sure that it fails more often than others" * (rate.probability > 0.5)
     cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)), failures)
     return tuple(talk.clean(cell) for cell in cells)
 
