@@ -67,7 +67,8 @@ def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | No
     failures = "-" if rate is None else f"{rate.failures} in {days(rate.days)}"
     if rate is not None and rate.failures:
         failures += f", {figure(rate.expected, 2)} expected"
-        failures += f"; {percent(rate.probability)} sure that it fails more often than others" * (rate.probability > 0.5)
+        if rate.probability > 0.5:
+            failures += f"; {percent(rate.probability)} sure that it fails more often than others"
     cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)), failures)
     return tuple(talk.clean(cell) for cell in cells)
 
