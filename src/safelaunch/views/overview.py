@@ -61,15 +61,13 @@ def overview(
     state, since_t = _fold_since(read.events)
     pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
-    judged = judge(state, word, _speech(now), now, requests,
-                   run.plan.kill_switch.grace_s, run.plan.cluster == "local")
+    judged = judge(state, word, _speech(now), now, requests, run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail, grew_t = _steps(run, state, pulse)
     account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
     progress = _progress(run, judged.name, step, total, tail, account.tracks, now)
     quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t,
                          progress["pace_s"] or progress["typical_step_time_s"], now)
     found = look(run, state)
-    hours = node_hours(read.events, _held_until(state, word, now))
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
@@ -93,8 +91,7 @@ def overview(
         **_nodes(state),
         "requests": [one._asdict() for one in requests],
         "preserving_until_t": state.preserving_until,
-        "node_hours": round(hours, 4),
-        "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
+        **_used(run.plan, node_hours(read.events, _held_until(state, word, now))),
         "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
                       for event in read.events if event.event == "decision"][-SHOWN_DECISIONS:],
         "pulse": pulse,
@@ -245,6 +242,11 @@ def _progress(
             "pace_trend": _rounded(tracks[-1].trend) if tracks else None,
             "eta_t": _eta(name, step, total, pace_s or figures.typical_step_s, now),
             "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None}
+
+
+def _used(plan: Plan, hours: float) -> dict[str, Any]:
+    return {"node_hours": round(hours, 4),
+            "gpu_hours": round(hours * plan.gpus_per_node, 4) if plan.gpus_per_node else None}
 
 
 def _account(account: shares.Account) -> dict[str, Any]:
