@@ -19,7 +19,7 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (279, 40),
+    "safelaunch.loop": (281, 40),
     "safelaunch.commands.submit": (90, 1),
     "safelaunch.commands.status": (85, 7),
     "safelaunch.commands.logs": (98, 13),

@@ -249,7 +249,7 @@ def test_minutes_of_use_are_no_powers_of_ten(folder: Path, capsys: pytest.Captur
     known(folder, ("n1", "lost", 1))
     ledger.append_use(folder, NodeUse(("n0", "n1"), time.time() - 30, 9.0, "1a2b3c4d", 1))
     assert run(["nodes"]) == 0
-    assert " in <0.01 d, " in capsys.readouterr().out
+    assert "1 in under 1 min, 0.5 expected" in capsys.readouterr().out
 
 
 def test_a_node_shows_its_failures_node_days_and_what_was_expected(
@@ -264,7 +264,7 @@ def test_a_node_shows_its_failures_node_days_and_what_was_expected(
     assert 0 < node["rate"]["probability"] < 0.95 and node["rate"]["expected"] == pytest.approx(1 / 6, abs=0.01)
     assert (fleet["failures"], fleet["node_days"]) == (1, pytest.approx(8.0, abs=0.01))
     assert run(["nodes"]) == 0
-    assert "1 in 2 d, 0.17 expected, P 0." in capsys.readouterr().out
+    assert "1 in 2 d, 0.17 expected" in capsys.readouterr().out
 
 
 def test_a_node_that_fails_again_and_again_is_excluded_when_its_evidence_alone_would_have_faded(
@@ -277,5 +277,5 @@ def test_a_node_that_fails_again_and_again_is_excluded_when_its_evidence_alone_w
         ledger.append(folder, [NodeEvidence("n1", "gpu_maybe", end_t, "why", ME, "1a2b3c4d", number, f"c{number}")])
     (node,) = as_json(capsys)["nodes"]
     assert node["rate"]["probability"] > 0.95 and node["excluded_until_t"] > now
-    assert "rate" in {one["kind"] for one in node["evidence"]} and "10 failures in 80 days" in node["why"]
+    assert "rate" in {one["kind"] for one in node["evidence"]} and "10 failures in 80 d of use" in node["why"]
     assert run(["nodes", "clear", "n1", "--why", "a new GPU"]) == 0 and not as_json(capsys)["nodes"]

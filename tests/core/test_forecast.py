@@ -69,7 +69,7 @@ def test_who_is_excluded_is_told_with_the_reason_and_of_many_how_many() -> None:
 
 
 def test_when_it_starts_is_told_and_unknown_is_called_unknown() -> None:
-    assert said("start") == "2026-11-25T08:14:35 on n[0-1] in partition main, as the queue is now"
+    assert said("start") == "2026-11-25 08:14:35 on n[0-1] in partition main, as the queue is now"
     assert said("start", FACTS._replace(start=ExpectedStart(trouble="no answer"))) == "unknown: no answer"
     assert said("start", FACTS._replace(start=ExpectedStart(refusal="no"))) == "Slurm would refuse it: no"
 

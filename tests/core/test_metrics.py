@@ -12,7 +12,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.metrics import FAMILIES, STATES, MeteredRun, MetricSample
 from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
-from safelaunch.core.status import costs
+from safelaunch.core.report.shares import Books, settle
 from tests import promtext
 
 
@@ -35,7 +35,8 @@ STORY = (
 
 def run(*more: Event, name: str = "bloom", now: float = 450.0) -> MeteredRun:
     events = (*STORY, *more)
-    return MeteredRun(name, "1a2b3c4d", "/scratch/runs/bloom", "alps", 30, fold(events), costs.follow(events, now), now)
+    return MeteredRun(name, "1a2b3c4d", "/scratch/runs/bloom", "alps", 30, fold(events),
+                      settle(events, fold(events), now), now)
 
 
 def values(*runs: MeteredRun) -> dict[str, dict[promtext.Labels, float]]:
@@ -50,7 +51,7 @@ def test_the_figures_of_a_run_are_those_of_its_journal() -> None:
     found = values(run())
     assert one(found, "restarts_total", cause="gpu_hardware") == 1 and one(found, "attempts_total") == 2
     assert one(found, "lost_steps") == 10 and one(found, "lost_seconds") == 120 and one(found, "step") == 30
-    assert one(found, "goodput_ratio") == round(1 - 120 / 430, 4) and one(found, "step_duration_seconds") == 10
+    assert one(found, "restart_overhead_ratio") == round(120 / 430, 4) and one(found, "step_duration_seconds") == 10
     assert one(found, "nodes") == 1 and one(found, "updated_timestamp_seconds") == 450
     states = {dict(labels)["state"]: value for labels, value in found["safelaunch_run_state"].items()}
     assert states == {**dict.fromkeys(STATES, 0.0), "running": 1.0}
@@ -68,11 +69,12 @@ def test_an_ended_run_has_its_exit_code_and_no_nodes() -> None:
                        event(461, "completed", exit_code=0, why="done"), now=9999.0))
     assert one(found, "exit_code") == 0 and one(found, "ended_timestamp_seconds") == 461
     assert one(found, "state", state="completed") == 1 and one(found, "nodes") == 0
-    assert one(found, "goodput_ratio") == round(1 - 120 / 441, 4), "no time is lost after the end"
+    assert one(found, "restart_overhead_ratio") == round(120 / 441, 4), "no time is lost after the end"
 
 
 def test_a_run_that_has_not_started_has_what_is_known() -> None:
-    found = values(MeteredRun("bloom", "1a2b3c4d", "/r", "", 3, fold(STORY[:1]), (), 5.0))
+    state = fold(STORY[:1])
+    found = values(MeteredRun("bloom", "1a2b3c4d", "/r", "", 3, state, settle(STORY[:1], state, 5.0), 5.0))
     assert one(found, "state", state="queued") == 1 and one(found, "restart_budget") == 3
     assert not {"safelaunch_run_step", "safelaunch_run_goodput_ratio"} & set(found)
 
@@ -90,12 +92,12 @@ def test_any_text_is_a_label_that_is_read_back(text: str) -> None:
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_a_clock_that_is_no_number_has_no_value_and_breaks_nothing(now: float) -> None:
-    tracks = costs.follow(STORY, 450.0)
-    assert values(MeteredRun("bloom", "1a2b3c4d", "/r", "", 3, fold(STORY), tracks, now))
+    account = settle(STORY, fold(STORY), 450.0)
+    assert values(MeteredRun("bloom", "1a2b3c4d", "/r", "", 3, fold(STORY), account, now))
 
 
-def test_a_journal_that_grows_gives_the_same_tracks_as_one_that_is_read_at_once() -> None:
-    tracks = costs.Tracks()
+def test_a_journal_that_grows_gives_the_same_account_as_one_that_is_read_at_once() -> None:
+    books = Books()
     for single in STORY:
-        tracks.add([single])
-    assert tracks.until(450.0, 35) == costs.follow(STORY, 450.0, 35)
+        books.add([single])
+    assert books.until(fold(STORY), 450.0, 35) == settle(STORY, fold(STORY), 450.0, 35)

@@ -32,7 +32,8 @@ NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "j
         ("", ()),
     ],
     ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths",
-         "the order of names stays", "leading zeros", "two numbers in a name", "a number inside", "two brackets", "none"],
+         "the order of names stays", "leading zeros", "two numbers in a name", "a number inside",
+         "two brackets", "none"],
 )
 def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
     assert nodeset.expand(text) == expected

@@ -84,7 +84,7 @@ def test_an_exclusion_for_a_rate_ends_a_half_life_after_the_last_failure() -> No
     (found,) = rate_evidence(AGAIN, ATTEMPTS, rates, NOW)
     (kept_out,) = exclusions([found], NOW, Suspects(), nodes=8)
     assert found.t == max(one.t for one in AGAIN) and kept_out.until_t == pytest.approx(found.t + 7 * DAY_S)
-    assert found.why.startswith("12 failures in 83 days of use, 0.011 expected; P(more than 10 times the others'")
+    assert found.why.startswith("12 failures in 83 d of use, 0.011 expected; 99.9 % sure that it fails more than 10")
 
 
 def test_a_cause_on_nodes_that_have_none_in_common_is_no_failure_of_theirs() -> None:

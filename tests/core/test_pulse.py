@@ -20,7 +20,7 @@ PULSES = st.builds(
     st.none() | st.integers(), st.none() | st.integers(1, 1 << 40).map(str), st.booleans(),
     st.none() | st.floats(0, 1e12), st.floats(0.1, 1e6), st.none() | st.tuples(NAMES, st.integers(1, 65535)),
     st.booleans(), st.none() | NAMES, st.none() | st.lists(NAMES).map(tuple), st.none() | st.floats(0, 1e12),
-    st.none() | st.integers(0, 9999))
+    st.none() | st.integers(0, 9999), *2 * (st.none() | st.floats(0, 1e12),), NAMES)
 
 
 @given(PULSES)

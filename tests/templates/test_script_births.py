@@ -102,11 +102,10 @@ def test_an_own_folder_that_others_could_write_is_closed(supervise: Supervise, t
 def test_a_job_has_no_variable_of_safelaunch_that_the_submitting_shell_had(
     supervise: Supervise, tmp_path: Path
 ) -> None:
-    forgotten = ("SAFELAUNCH_CONTAINER", "SAFELAUNCH_NEEDS", "SAFELAUNCH_WORKDIR", "SAFELAUNCH_LOCAL", "SAFELAUNCH_NODE",
-                 "SAFELAUNCH_STEP", "SAFELAUNCH_TOKEN", "SAFELAUNCH_MADE_UP", "SL_CORE_KB")
-    meant = {"SAFELAUNCH_RULES": "/site/rules.yaml", "SAFELAUNCH_SITE_CONFIG": "/site/site.yaml", "SL_OF_THE_USER": "yes"}
-    ended = supervise('env >"$HERE/seen"',
-                      env={**dict.fromkeys(forgotten, "touch\n/made"), **meant})
+    forgotten = ("SAFELAUNCH_CONTAINER", "SAFELAUNCH_NEEDS", "SAFELAUNCH_WORKDIR", "SAFELAUNCH_LOCAL",
+                 "SAFELAUNCH_NODE", "SAFELAUNCH_STEP", "SAFELAUNCH_TOKEN", "SAFELAUNCH_MADE_UP", "SL_CORE_KB")
+    meant = {"SAFELAUNCH_RULES": "/site/rules", "SAFELAUNCH_SITE_CONFIG": "/site/site.yaml", "SL_OF_THE_USER": "yes"}
+    ended = supervise('env >"$HERE/seen"', env={**dict.fromkeys(forgotten, "touch\n/made"), **meant})
     assert ended.code == 7, ended.said
     seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines() if "=" in line)
     assert not set(forgotten) & set(seen)

@@ -19,6 +19,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.excludelist import asked_nodes, unknown_names
+from safelaunch.core.model import UNKNOWN_HERE
 from safelaunch.core.nodeset import expand_own
 from safelaunch.core.via import HERE
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 SETTLE_S = 5.0       # slurmctld works off its socket's queue within a second of coming back
 LOOK_EVERY_S = 3.0
 GIVE_UP_S = 600.0
-UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
 
 
 class Submission:

@@ -27,8 +27,8 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands.release import release
 from safelaunch.commands.status import every, plain
 from safelaunch.core.plaintext import clean_lines
-from safelaunch.core.status.rows import STYLES, tell_loss
-from safelaunch.core.status.table import HEAD, cells_of
+from safelaunch.core.status.rows import style_of, tell_loss
+from safelaunch.core.status.table import HEAD, cells_of, names_of
 from safelaunch.errors import SafelaunchError
 from safelaunch.views import holding, runlist, runs, sharedqueue, stopping, talk
 from safelaunch.views.attemptlogs import LogChoice
@@ -168,9 +168,9 @@ class TopScreen(App[None]):
         chosen = self._chosen()[1]
         self._dirs = [one["run_dir"] for one in listing.briefs]
         table.clear()
-        for one in listing.briefs:
-            style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
-            table.add_row(*(Text(talk.clean(cell), style) for cell in cells_of(one, SPEECH)))
+        for one, name in zip(listing.briefs, names_of(listing.briefs), strict=True):
+            style = "red" if one["is_stale"] else style_of(one)
+            table.add_row(*(Text(talk.clean(cell), style) for cell in cells_of({**one, "name": name}, SPEECH)))
         if chosen in self._dirs:
             table.move_cursor(row=self._dirs.index(chosen))
         self._note("; ".join(runlist.notes(listing)) or ("" if self._dirs else "no run is known"))

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from safelaunch.core import nodefold, nodeset
-
-NO_SUCH_NODE = "this cluster knows no such node"
+from safelaunch.core.model import NO_SUCH_NODE as NO_SUCH_NODE
 
 
 def unknown_names(names: Iterable[str], there: Collection[str] | None) -> tuple[str, ...]:

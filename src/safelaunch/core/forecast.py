@@ -119,7 +119,7 @@ def _starts(start: ExpectedStart) -> tuple[str, str, str]:
         return ("start", f"unknown: {start.trouble}", "yellow")
     where = f" on {start.nodes}" if start.nodes else ""
     where += f" in partition {start.partition}" if start.partition else ""
-    return ("start", f"{start.start}{where}, as the queue is now", "")
+    return ("start", f"{start.start.replace('T', ' ')}{where}, as the queue is now", "")
 
 
 def _tree(facts: SubmissionFacts) -> list[tuple[str, str, str]]:

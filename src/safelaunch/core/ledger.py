@@ -39,7 +39,7 @@ RATE = "rate"             # made of the others' failures (core.nodeuse), and no 
 _Key = TypeVar("_Key", bound=Hashable)
 _When = TypeVar("_When", float, tuple[int, float])
 NEVER = (-1, -math.inf)
-NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
+NEEDED = "without it the run would have too few nodes; a spare takes its place first"
 
 
 class EvidenceKind(NamedTuple):

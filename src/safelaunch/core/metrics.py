@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from safelaunch.core.plaintext import clean
+from safelaunch.core.report.shares import Account
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.status import costs
-from safelaunch.core.status.costs import Track
 
 FILE = "metrics.prom"   # in the run folder
 STATES = ("submitting", "queued", "starting", "running", "restarting", "preserving", "completed", "gave_up", "stopped")
@@ -51,7 +50,9 @@ FAMILIES: dict[str, Family] = {
     "safelaunch_run_step_duration_seconds": Family("gauge", "Seconds a step, over the last half hour."),
     "safelaunch_run_lost_steps": Family("gauge", "Steps that were made again after restarts."),
     "safelaunch_run_lost_seconds": Family("gauge", "Time until the run was as far again, over all restarts."),
-    "safelaunch_run_goodput_ratio": Family("gauge", "Share of the time since the first attempt that was not lost."),
+    "safelaunch_run_restart_overhead_ratio": Family(
+        "gauge", "Share of the time since the first attempt that was lost to restarts."),
+    "safelaunch_run_goodput_ratio": Family("gauge", "Share of useful time in all time since the submission."),
     "safelaunch_run_nodes": Family("gauge", "Nodes of the attempt that runs."),
     "safelaunch_run_nodes_excluded": Family("gauge", "Nodes that the next attempts do not use."),
 }
@@ -66,7 +67,7 @@ class MeteredRun(NamedTuple):
     cluster: str
     max_restarts: int
     state: State
-    tracks: tuple[Track, ...]
+    account: Account
     now: float
 
 
@@ -87,8 +88,7 @@ def _is_figure(value: float) -> bool:
 
 def _values(run: MeteredRun) -> Iterator[tuple[str, dict[str, str], float]]:
     state, attempt = run.state, run.state.attempt
-    starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
-    lost = costs.count(run.tracks, starts, run.now, state.ended.t if state.ended else None)
+    lost, tracks = run.account.costs, run.account.tracks
     yield "run_info", {"run_dir": run.run_dir, "cluster": run.cluster}, 1
     yield from (("run_state", {"state": name}, float(name == state.name)) for name in STATES)
     yield "run_updated_timestamp_seconds", {}, round(run.now, 3)
@@ -105,12 +105,14 @@ def _values(run: MeteredRun) -> Iterator[tuple[str, dict[str, str], float]]:
         yield "run_step", {}, attempt.step
     if state.best_step is not None:
         yield "run_checkpoint_step", {}, state.best_step
-    if run.tracks and run.tracks[-1].pace_s is not None:
-        yield "run_step_duration_seconds", {}, round(run.tracks[-1].pace_s, 4)
+    if tracks and (pace_s := tracks[-1].pace_s) is not None:
+        yield "run_step_duration_seconds", {}, round(pace_s, 4)
     yield "run_lost_steps", {}, lost.steps
     yield "run_lost_seconds", {}, round(lost.seconds, 1)
-    if lost.goodput is not None:
-        yield "run_goodput_ratio", {}, round(lost.goodput, 4)
+    if lost.overhead is not None:
+        yield "run_restart_overhead_ratio", {}, round(lost.overhead, 4)
+    if tracks and run.account.goodput is not None:
+        yield "run_goodput_ratio", {}, round(run.account.goodput, 4)
     yield "run_nodes", {}, len(attempt.nodes) if attempt is not None and attempt.ended is None else 0
     yield "run_nodes_excluded", {}, len(state.exclusions)
 

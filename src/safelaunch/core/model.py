@@ -12,6 +12,11 @@ from safelaunch.core.records import NamedTuple
 DONE, REFUSED, UNREACHABLE = 0, 3, 4
 FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECK_FAILED = 10, 11, 12, 13
 TIMED_OUT = 124
+# Why a suspect is not excluded: it is of an earlier or another cluster, which is no news where this run is.
+NO_SUCH_NODE = "this cluster knows no such node"
+UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
+ELSEWHERE = (NO_SUCH_NODE, UNKNOWN_HERE)
+
 
 @dataclass(frozen=True)
 class Event:

@@ -18,6 +18,7 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.ledger import RATE, SKEW_S, NodeEvidence, blaming, last_cleared
 from safelaunch.core.ledgerlines import MAX_LINE_BYTES, VERSION, is_word
 from safelaunch.core.noderates import TIMES, NodeDays, NodeRate, judge_rates
+from safelaunch.core.numbers import count, days, figure, percent
 from safelaunch.errors import ParseError
 
 DAY_S = 86400.0
@@ -88,10 +89,9 @@ def rate_evidence(evidences: Sequence[NodeEvidence], uses: Sequence[NodeUse], ra
 
 
 def tell_rate(rate: NodeRate) -> str:
-    """For people: "10 failures in 30 days, 0.3 expected; P(more than 10 times the others' rate) 0.99"."""
-    many = "1 failure" if rate.failures == 1 else f"{rate.failures} failures"
-    return (f"{many} in {rate.days:.3g} days of use, {rate.expected:.2g} expected; "
-            f"P(more than {TIMES:g} times the others' rate) {rate.probability:.2f}")
+    """For people: "10 failures in 30 d of use, 0.3 expected; 99 % sure that it fails 10 times as often as others"."""
+    return (f"{count(rate.failures, 'failure')} in {days(rate.days)} of use, {figure(rate.expected, 2)} expected; "
+            f"{percent(rate.probability)} sure that it fails more than {TIMES:g} times as often as the others")
 
 
 def _days(uses: Iterable[NodeUse], cleared: Mapping[str, float], now: float) -> dict[str, float]:

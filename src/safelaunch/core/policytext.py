@@ -85,9 +85,10 @@ def place_of(origin: Origin) -> str:
 def render(shown: Shown, width: int | None) -> list[str]:
     """Lines for people, folded to `width`; None = not folded."""
     lines = [_columns(("category", 17), ("then", 10), ("budget", 7)) + "why"]
+    of_run = {one.key: one.text for one in shown.budgets}
     for row in shown.rows:
         answer = row.response
-        budget = "-" if answer.budget is None else str(answer.budget)
+        budget = _of_run(answer, of_run) if answer.budget is None else str(answer.budget)
         lines += _fold(_columns((answer.category, 17), (answer.then, 10), (budget, 7)), _why(row), width)
     refilled = "budgets; a verified checkpoint that advances refills those of categories and without progress"
     lines += ["", *_fold("", refilled, width)]
@@ -110,6 +111,13 @@ def to_json(shown: Shown, of: str) -> dict[str, Any]:
         "budgets": [{"key": row.key, "value": row.value, "place": row.place or None} for row in shown.budgets],
         "order": [{"row": name, "why": doc} for name, doc in shown.order],
     }
+
+
+def _of_run(answer: Response, of_run: Mapping[str, str]) -> str:
+    """The budget of a row that has none of its own: the run's, where a failure of this kind counts in one."""
+    key = {"fall_back": "resume.keep_trying", "restart": "restart.max_without_progress",
+           "exclude": "restart.max_without_progress"}.get(answer.then, "")
+    return "1" if answer.then == "once" else of_run.get(key, "-")
 
 
 def _place(row: Response, places: Mapping[str, str]) -> str:

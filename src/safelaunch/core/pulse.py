@@ -38,6 +38,9 @@ class Pulse:
     eligible: tuple[str, ...] | None = None   # hosts of standbys
     hang_t: float | None = None
     guards: int | None = None       # that are connected
+    step_t: float | None = None     # since when there is no new step, as far as the log was read
+    late_t: float | None = None     # from then on the next one is later than its phase ever was
+    phase: str = ""                 # what the training does between two of them, by its log
 
     @property
     def beat(self) -> tuple[int, int]:
@@ -52,6 +55,7 @@ def to_json(pulse: Pulse) -> dict[str, Any]:
         "state": pulse.state, "attempt": pulse.attempt, "step": pulse.step, "successor": pulse.successor,
         "every_s": pulse.every_s, "endpoint": pulse.endpoint, "alone": pulse.alone, "standby": pulse.standby,
         "watchers": pulse.eligible, "hang_t": pulse.hang_t, "over": pulse.over, "guards": pulse.guards,
+        "step_t": pulse.step_t, "late_t": pulse.late_t, "phase": pulse.phase,
     }
 
 
@@ -73,7 +77,8 @@ def parse(raw: Any) -> Pulse | None:
             _number(raw.get("t")), float(raw.get("every_s", PULSE_S)),
             (str(endpoint[0]), int(endpoint[1])) if endpoint else None, bool(raw.get("alone")),
             None if standby is None else str(standby), None if eligible is None else tuple(map(str, eligible)),
-            _number(raw.get("hang_t")), _whole(raw.get("guards")))
+            _number(raw.get("hang_t")), _whole(raw.get("guards")), _number(raw.get("step_t")),
+            _number(raw.get("late_t")), str(raw.get("phase", "")))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
         return None
 

@@ -9,6 +9,7 @@ from typing import Any
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.notify.notices import Notices
+from safelaunch.core.numbers import percent
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
 from safelaunch.core.slow.search import SlowSearch
@@ -37,7 +38,7 @@ class TrainingReach(NamedTuple):
     @property
     def share(self) -> str:
         """For people: "47 of 400 (11.8 %)"."""
-        return f"{self.step} of {self.total} ({100 * (self.step or 0) / (self.total or 1):.3g} %)"
+        return f"{self.step} of {self.total} ({percent((self.step or 0) / (self.total or 1))})"
 
     @property
     def told_early(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from safelaunch.core import via
 from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.model import Event
+from safelaunch.core.model import ELSEWHERE, Event
 
 HIDDEN = frozenset({"intent", "fenced", "progress", "step_time", "checkpoint", "advanced"})
 # Rows that end an attempt for an event with a line of its own: the failure, the lost node, the request, the hang.
@@ -80,6 +80,11 @@ class _Narrator:
                     data.get("action") == "end" and data.get("row") in TOLD_ELSEWHERE)
             case "attempt_ended":
                 return number in self._failed or data.get("how") == AttemptEnd.COMPLETED   # the run's end tells that
+            case "node_left_out":
+                return data.get("why") in ELSEWHERE
+            case "node_excluded":   # ... until Slurm was asked whether it is there
+                return any(later.event == "node_left_out" and later.data.get("node") == data.get("node")
+                           and later.data.get("why") in ELSEWHERE for later in after)
             case "node_suspected":
                 lost_t = self._lost.get(str(data.get("node")))
                 return (lost_t is not None and event.t - lost_t < NEAR_S) or any(

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Generator
 
 from safelaunch.adapters import checkpoints
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import moment
 from safelaunch.adapters.slurm import Result
 from safelaunch.core.decide import patience
 from safelaunch.node import fresh
@@ -107,7 +107,7 @@ def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
         text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
     else:
         text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
-    lead.tell("ask_to_end", f"{text}; waiting for {given.what}, until {clock(given.until_t)} at most",
+    lead.tell("ask_to_end", f"{text}; waiting for {given.what}, until {moment(given.until_t, lead.now)} at most",
               attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from safelaunch.adapters import runfolder, slurm
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import moment
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
@@ -29,8 +29,9 @@ def preserve(lead: Leader, row: str, action: Preserve) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
     nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
-    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
-                    f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
+    until = moment(action.until, lead.now)
+    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with `safelaunch "
+                   f"shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes) and lead.plan.cluster != ways.HERE:   # those are the shell's, too
         lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
 
@@ -42,7 +43,7 @@ def keep_for_longer(lead: Leader, action: Wait) -> None:
         return
     who = next((request.who for request in lead.folder.requests if request.name == "extend"), "somebody")
     lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
-    lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
+    lead.say(f"{who} extended it: the site is preserved until {moment(action.until, lead.now)}")
 
 
 def put_on_hold(lead: Leader, why: str, job: str | None = None) -> None:

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any
 
 from safelaunch.adapters import checkpoints, slurm
 from safelaunch.adapters.collect import Collected
@@ -71,14 +72,24 @@ def would_call_t(lead: Leader) -> float | None:
     return None if in_s is None else lead.now + in_s
 
 
+def step_due(lead: Leader) -> dict[str, Any]:
+    """Of the pulse: the time of the last step, and when the next one is late; nothing where nobody knows."""
+    due = lead.hangs.due() if lead.live is not None and lead.hangs.is_about(lead.live.number) else None
+    if due is None:
+        return {}
+    at_t = lead.now - lead.now_s
+    return {"step_t": round(at_t + due.since_s, 2), "late_t": round(at_t + due.late_s, 2), "phase": due.phase}
+
+
 def check_ranks(lead: Leader) -> Step:
     """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
     number, began_s = lead.attempt.number, lead.hangs.rhythm.since_s
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
+    lead.running.falls_silent()
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step,
-                                  usual_s=_usual_s(lead)))
+                                  step=lead.hangs.rhythm.step, step_t=lead.running.step_t, usual_s=_usual_s(lead),
+                                  frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
@@ -86,7 +97,8 @@ def check_ranks(lead: Leader) -> Step:
         return
     lead.hangs.was_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
-        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
+        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
+                  is_work=True)
         return
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
@@ -100,7 +112,8 @@ def check_ranks(lead: Leader) -> Step:
             lead.hangs.job_ends(lead.now_s, end_s)
         next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
         lead.tell("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
-                                                   lead.hangs.counts_s, end_s))
+                                                   lead.hangs.counts_s, end_s),
+                  attempt=number, is_work=lead.hangs.is_at_work)
 
 
 def _end_of_job_s(lead: Leader) -> Generator[Command, Result | None, float]:
@@ -189,8 +202,8 @@ def _preserve(lead: Leader, number: int) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
     until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
     lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
-    lead.say(f"the hung attempt is kept until {clock(until)} (hang.then: preserve): look with `safelaunch stacks "
-             f"{lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
+    lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with "
+             f"`safelaunch stacks {lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
     while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0
         if not _is_silent_still(lead, number):

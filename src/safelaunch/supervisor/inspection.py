@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import moment
 from safelaunch.adapters.noderound import Target
 from safelaunch.core.checks import ranksoftware
 from safelaunch.core.checks.compare import compare
@@ -148,7 +148,7 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     if not ranks:
         return
     text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.here.user,
-                             when=clock(lead.now))
+                             when=moment(lead.now))
     name = f"system/ticket-{node}.txt"
     lead.put(number, name, mask(text).encode(errors="replace"))
     lead.say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "

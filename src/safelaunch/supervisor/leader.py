@@ -263,6 +263,11 @@ class Leader(LeaderParts):
         """How long the live attempt's log is by now; None = another host has it."""
         return self.process.size() if self.process is not None else None
 
+    @property
+    def log_grew_t(self) -> float:
+        """When the live attempt's log has last grown (epoch s)."""
+        return self.now - max(0.0, self.now_s - self.running.grew_s)
+
     def lost_of_live(self) -> list[tuple[str, str]]:
         """Lost nodes of the live attempt, with why."""
         return [(node, why) for node, why in self.reach.lost.items() if self.live and node in self.live.nodes]

@@ -18,7 +18,7 @@ from pathlib import Path
 from safelaunch.adapters import durable
 from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Allocation, StandbyStart, current, standby
-from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.localtime import moment
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
 from safelaunch.core.decide.actions import (
@@ -55,6 +55,8 @@ from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Supersede
 from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.supervisor.state.tasks import Work
 from safelaunch.supervisor.takeover import boot
+
+SOON_S = 5.0   # a wait that is asked anew each turn has no end that people could use
 
 
 def run(lead: Leader) -> int:
@@ -156,7 +158,8 @@ def act(lead: Leader, decision: Decision) -> bool:
             endings.preserve(lead, row, action)
         case Wait():
             if row != lead.journal.last_row:
-                lead.tell(row, f"waiting until {clock(action.until)}: {action.why}", until=round(action.until, 3))
+                until = f" until {moment(action.until, lead.now)}" if action.until - lead.now > SOON_S else ""
+                lead.tell(row, f"waiting{until}: {action.why}", until=round(action.until, 3))
             if row == "frozen":
                 resuming.find_resume(lead)
             elif row == "give_up":

@@ -81,15 +81,17 @@ def judge_start(lead: Leader) -> None:
 
 
 def progress_event(lead: Leader, number: int, step: int) -> Event:
-    """The event for a step, with what counted it."""
+    """The event for a step, with what counted it, and when the log named it, where this supervisor has read that."""
+    at_t = _named_t(lead, number, step)
+    at = {} if at_t is None else {"at_t": round(at_t, 2)}
     main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
     if main is None:
-        return lead.writer.event("progress", attempt=number, step=step)
+        return lead.writer.event("progress", attempt=number, step=step, **at)
     attempt = lead.state.attempt
     known = attempt.first_step if attempt is not None and attempt.number == number else None
     first = main.first if known is None else min(known, main.first)
     return lead.writer.event("progress", attempt=number, step=step, first=first,
-                             counter="" if main.fell else main.form)
+                             counter="" if main.fell else main.form, **at)
 
 
 def ended_tail(lead: Leader, number: int) -> bytes:
@@ -120,3 +122,11 @@ def last_progress(lead: Leader, number: int, text: bytes) -> list[Event]:
 def last_epoch(lead: Leader, text: bytes) -> float | None:
     """The last epoch that it names."""
     return listening.read(lead, text, lambda cut, _: find_epoch(cut), None)
+
+
+def _named_t(lead: Leader, number: int, step: int) -> float | None:
+    attempt = lead.state.attempt
+    if lead.process is None or lead.process.number != number:
+        return None
+    is_known = attempt is not None and attempt.number == number and attempt.step == step
+    return lead.running.step_t if is_known else lead.log_grew_t

@@ -22,7 +22,7 @@ def follow(lead: Leader) -> None:
 def write(lead: Leader) -> None:
     """Hand the figures to the courier; nothing waits for them."""
     attempt = lead.state.attempt
-    tracks = lead.journal.tracks.until(lead.now, attempt.step if attempt else None)
+    account = lead.journal.books.until(lead.state, lead.now, attempt.step if attempt else None, lead.running.step_t)
     run = MeteredRun(lead.plan.name, lead.plan.run_id, str(lead.run_dir), lead.job.cluster,
-                     lead.plan.restart.max_restarts, lead.state, tracks, lead.now)
+                     lead.plan.restart.max_restarts, lead.state, account, lead.now)
     lead.shared.enqueue(PUT, metrics.FILE, metrics.render(metrics.samples(run)).encode())

@@ -266,12 +266,16 @@ def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
 
 
 def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
-    """Note the step that the log has named; the journal gets one a minute, and one that overwrites a checkpoint."""
+    """Note the step that the log has named; the journal gets the first one, one a minute, the first one after a
+    suspected hang, and one that overwrites a checkpoint.
+    """
     attempt = lead.state.attempt
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or lostprogress.overwrites(attempt, talk.step):
+    is_news = attempt.step is None or lead.running.is_suspected or lostprogress.overwrites(attempt, talk.step)
+    lead.running.has_stepped(lead.log_grew_t)
+    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
         lead.record(event)
     else:
         lead.note(event)
@@ -336,6 +340,6 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
         t=round(lead.now, 3), every_s=pulse_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
-        hang_t=hangs.would_call_t(lead),
+        hang_t=hangs.would_call_t(lead), **hangs.step_due(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
     lead.standbys.pulse.lists(urgent.eligible, ticket)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from safelaunch.core.decide import slowness
+from safelaunch.core.numbers import figure, percent
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.progress.steplines import StepLine, step_lines
 from safelaunch.core.progress.steps import latest_of
@@ -60,11 +61,11 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
         event, **to_event(level), since_step=change.step, from_s=round(change.from_s, 4),
         confidence=round(change.confidence, 5), total=total))
     if change.is_recovery:
-        lead.say(f"steps are as fast as before since step {change.step}: {change.to_s:.4g} s instead of "
-                 f"{change.from_s:.4g} s")
+        lead.say(f"steps are as fast as before since step {change.step}: {figure(change.to_s, 4)} s instead of "
+                 f"{figure(change.from_s, 4)} s")
         return
-    lead.say(f"!!! SLOWER: steps take {change.to_s:.4g} s instead of {change.from_s:.4g} s "
-             f"({100 * (change.to_s / change.from_s - 1):.2g} % longer) since step {change.step}; "
+    lead.say(f"!!! SLOWER: steps take {figure(change.to_s, 4)} s instead of {figure(change.from_s, 4)} s "
+             f"({percent(change.to_s / change.from_s - 1)} longer) since step {change.step}; "
              f"{slowness.what_follows(lead.state, lead.plan)}")
     lead.tasks.begin(Work.LOOK_AT_SPEED, slowsearch.look(lead))
 

@@ -11,6 +11,7 @@ from safelaunch.core.decide.slowness import BENCH_S
 from safelaunch.core.ledger import DISPROVED, NodeEvidence
 from safelaunch.core.ledgerlines import node_suspected
 from safelaunch.core.model import Event
+from safelaunch.core.numbers import figure
 from safelaunch.core.progress.steplines import Patterns
 from safelaunch.core.progress.steps import cut_lines
 from safelaunch.core.slow.bench import JudgedSpeed, Speed, speed_table
@@ -144,8 +145,8 @@ def judge(lead: Leader, number: int, known: LogPace) -> None:
         return
     names = [node for node, _ in search.slow]
     level_s = lead.state.pace.level_s if lead.state.pace is not None else search.to_s
-    text = (f"without {', '.join(names)} steps take {level_s:.4g} s; they took {search.from_s:.4g} s before the drop, "
-            f"and {search.to_s:.4g} s in it")
+    text = (f"without {', '.join(names)} steps take {figure(level_s, 4)} s; they took {figure(search.from_s, 4)} s "
+            f"before the drop, and {figure(search.to_s, 4)} s in it")
     events = [lead.writer.event("swap_judged", attempt=number, nodes=names, won=won, level_s=level_s,
                                 from_s=search.from_s, to_s=search.to_s)]
     if won:

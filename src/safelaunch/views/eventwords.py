@@ -11,6 +11,7 @@ from safelaunch.core.codefiles import tell_changed
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.present import tell_silence
 from safelaunch.core.model import Event
+from safelaunch.core.numbers import figure
 from safelaunch.core.progress.lines import tell_unread
 from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
@@ -143,8 +144,8 @@ def _left_out(count: int, upto: int) -> str:
 
 
 def _slower(data: Data) -> str:
-    return (f"steps take {float(data['level_s']):.4g} s instead of {float(data['from_s']):.4g} s since step "
-            f"{data['since_step']}")
+    now_s, before_s = (figure(float(data[key]), 4) for key in ("level_s", "from_s"))
+    return f"steps take {now_s} s instead of {before_s} s since step {data['since_step']}"
 
 
 def _slow_evidence(data: Data) -> str:
@@ -189,7 +190,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
     "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
     "node_excluded": _node_excluded,
-    "node_left_out": lambda data: f"{data['node']} is not excluded{_because(data)}",
+    "node_left_out": lambda data: f"{data['node']} is used all the same{_because(data)}",
     "node_readmitted": lambda data: f"{data['node']} is no longer excluded{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is cleared{_because(data)}",
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
@@ -200,12 +201,12 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "steps_unread": lambda data: (f"attempt {data['attempt']} has written {data['lines']} lines, and no step was read: "
                                   f"{tell_unread(str(data['line']), str(data['pattern']))}"),
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
-    "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
+    "step_time": lambda data: f"a step takes {figure(float(data['level_s']), 4)} s",
     "slower": _slower,
     "slow_evidence": _slow_evidence,
     "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
-                                 f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
+                                 f"{_nodes(data)}: {figure(float(data['level_s']), 4)} s a step"),
     "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
     "checkpoints_cut": lambda data: _left_out(len(data["checkpoints"]), data["upto"]) + (
         ": the loss of attempt {attempt} was no finite number from step {step} on" if data["attempt"] else

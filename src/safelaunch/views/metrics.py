@@ -12,7 +12,7 @@ from safelaunch.adapters import durable, registry, runfolder
 from safelaunch.core import metrics
 from safelaunch.core.folding import fold
 from safelaunch.core.metrics import MeteredRun, MetricSample
-from safelaunch.core.status import costs
+from safelaunch.core.report import shares
 from safelaunch.errors import RunFolderError
 from safelaunch.views import runlist, runs
 from safelaunch.views.talk import Say
@@ -50,9 +50,8 @@ def _look(dir: str, now: float, is_named: bool) -> dict[str, Any] | None:
     state = fold(events)
     if state.ended is not None and now - state.ended.t >= runlist.RECENT_S and not is_named:
         return None
-    tracks = costs.follow(events, now, state.attempt.step if state.attempt else None)
-    metered = MeteredRun(run.plan.name, run.plan.run_id, dir, run.cluster, run.plan.restart.max_restarts, state, tracks,
-                         now)
+    metered = MeteredRun(run.plan.name, run.plan.run_id, dir, run.cluster, run.plan.restart.max_restarts, state,
+                         shares.settle(events, state, now, state.attempt.step if state.attempt else None), now)
     return {"samples": metrics.samples(metered)}
 
 

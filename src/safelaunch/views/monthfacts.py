@@ -21,7 +21,6 @@ from safelaunch.core.report.month import DAY_S
 from safelaunch.core.report.tuning import FailureRate
 from safelaunch.core.secretmask import mask_all
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.status import costs
 from safelaunch.errors import RunFolderError
 from safelaunch.views import runlist, runs
 from safelaunch.views.runlist import FAULTS, in_words
@@ -81,8 +80,7 @@ def read_run(run: runfolder.Run, since_t: float, now: float) -> dict[str, Any]:
     events = run.journal().events
     state = fold(_thinned(events))
     until = state.ended.t if state.ended else now
-    tracks = costs.follow(events, until)
-    all_spans = shares.divide(tracks, shares.read_jobs(events, until), until, shares.is_in_no_queue(state))
+    tracks, all_spans, _ = shares.settle(events, state, until)
     spans = month.clip(all_spans, since_t)
     lost = month.causes_of(spans, state.attempts)
     by_attempt: dict[int | None, float] = defaultdict(float)
@@ -149,7 +147,8 @@ def _job_s(state: State, until: float) -> float:
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], since_t: float, now: float, notes: list[str]) -> dict[str, Any]:
     node_seconds = month.node_seconds(rows)
-    with_nodes, useful = sum(node_seconds.values()), node_seconds[shares.USEFUL]
+    unread = node_seconds[shares.UNREAD]   # nobody knows what was useful there
+    with_nodes, useful = sum(node_seconds.values()) - unread, node_seconds[shares.USEFUL]
     queued = sum(run["seconds"][shares.QUEUE] * run["nodes"] for run in rows)
     nodes = month.lost_by_node(rows)
     days = sum(one.days for one in nodes)
@@ -203,9 +202,8 @@ def _advise(rows: Sequence[Mapping[str, Any]], of_all: FailureRate | None,
 
 
 def _row(run: Mapping[str, Any]) -> dict[str, Any]:
-    whole = sum(run["seconds"].values())
     kept = ("name", "run_id", "run_dir", "cluster", "owner", "since_t", "until_t", "ended", "nodes", "step", "restarts",
             "seconds")
     return {**{key: run[key] for key in kept}, "failures": len(run["failures"]),
             "causes": dict(Counter(one["cause"] for one in run["failures"])),
-            "goodput": round(run["seconds"][shares.USEFUL] / whole, 4) if whole > 0 else None}
+            "goodput": None if (goodput := shares.goodput_of(run["seconds"])) is None else round(goodput, 4)}

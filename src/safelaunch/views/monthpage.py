@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from safelaunch.core.numbers import figure
 from safelaunch.core.report import drawing, shares
 from safelaunch.views.reportpage import environment, span_of, style
 
@@ -38,7 +39,7 @@ def _hours(node_seconds: float) -> str:
 
 def _days(days: float) -> str:
     """Node-days, or hours where they are few."""
-    return f"{_figure(days)} node-days" if days >= 1 else f"{days * 24:,.2g} node-hours"
+    return f"{_figure(days)} node-days" if days >= 1 else f"{figure(days * 24, 2)} node-hours"
 
 
 def _figure(number: float) -> str:

@@ -12,6 +12,7 @@ import click
 
 from safelaunch.core.ledger import Standing, describe, weight_left
 from safelaunch.core.noderates import NodeRate
+from safelaunch.core.numbers import days, figure, percent
 from safelaunch.core.plaintext import columns
 from safelaunch.views import talk, terminal
 
@@ -63,9 +64,11 @@ def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | No
     kinds = Counter(known.kind for known in one.known)
     evidence = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds.most_common())
     why = f"{last.why} ({talk.span(now - last.t)} ago)" + ("; the same cause elsewhere, too: void" if one.void else "")
-    days = "" if rate is None else "<0.01" if rate.days < 0.01 else f"{rate.days:.3g}"
-    failures = "-" if rate is None else (
-        f"{rate.failures} in {days} d, {rate.expected:.2g} expected, P {rate.probability:.2f}")
+    failures = "-" if rate is None else f"{rate.failures} in {days(rate.days)}"
+    if rate is not None and rate.failures:
+        failures += f", {figure(rate.expected, 2)} expected"
+        if rate.probability > 0.5:
+            failures += f"; {percent(rate.probability)} sure that it fails more often than others"
     cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)), failures)
     return tuple(talk.clean(cell) for cell in cells)
 

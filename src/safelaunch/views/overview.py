@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -28,10 +28,10 @@ from safelaunch.core.secretmask import mask
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.status import costs
+from safelaunch.core.status import costs, silence
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
-from safelaunch.core.status.states import judge
+from safelaunch.core.status.states import RUNNING, judge
 from safelaunch.core.timing import STALE_S
 from safelaunch.views import livecheckpoint, runs, talk
 
@@ -41,10 +41,16 @@ BRIEF_BYTES = 8 << 10
 LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
 SHOWN_DECISIONS = 3
 OWN_PATTERNS_S = 1.0     # of processor time
+STANDS_STILL = {"eta_t": None, "pace_trend": None}   # while it is silent nobody can say when it is done
 
 T = TypeVar("T")
 
 SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
+
+
+def _speech(now: float) -> Speech:
+    """Times of today without the date."""
+    return SPEECH._replace(clock=lambda t: talk.moment(t, now))
 
 
 def overview(
@@ -58,17 +64,19 @@ def overview(
     state, since_t = _fold_since(read.events)
     pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
-    judged = judge(state, word, SPEECH, now, requests,
-                   run.plan.kill_switch.grace_s, run.plan.cluster == "local")
-    step, total, tail = _steps(run, state, pulse)
-    tracks = costs.follow(read.events, now, step)
+    judged = judge(state, word, _speech(now), now, requests, run.plan.kill_switch.grace_s, run.plan.cluster == "local")
+    step, total, tail, grew_t = _steps(run, state, pulse)
+    account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
+    progress = _progress(run, judged.name, step, total, tail, account.tracks, now)
+    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t,
+                         progress["pace_s"] or progress["typical_step_time_s"], now)
     found = look(run, state)
-    hours = node_hours(read.events, _held_until(state, word, now))
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
         "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": judged.sentence,
+        "state": judged.name, "sentence": silence.with_sentence(judged.sentence, quiet, now, talk.span),
+        "silence": silence.public(quiet),
         "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
@@ -79,16 +87,15 @@ def overview(
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, **_unread(run, state, step, tail),
-        **_progress(run, judged.name, step, total, tail, tracks, now),
+        **progress, **(STANDS_STILL if quiet is not None else {}),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
-        "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
+        **_account(account),
         "relaunch_t": state.pause_until if judged.name in ("starting", "restarting") else None,
         **_nodes(state),
         "requests": [one._asdict() for one in requests], "later_jobs": _later_jobs(run),
         "preserving_until_t": state.preserving_until,
-        "node_hours": round(hours, 4),
-        "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
+        **_used(run.plan, node_hours(read.events, _held_until(state, word, now))),
         "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
                       for event in read.events if event.event == "decision"][-SHOWN_DECISIONS:],
         "pulse": pulse,
@@ -109,25 +116,27 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     events = journal.read(run.dir, LAST_STEPS).events
     state, since_t = _fold_since(events)
     pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
-    judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
+    judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
-    step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
-    tracks = costs.follow(events, now, step)
+    step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
+    tracks = costs.follow(events, now, step, silence.step_t(pulse, step, grew_t))
     figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
+    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t, pace_s, now)
     is_stale = pulse is not None and pulse["is_stale"]
-    silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
+    alarm = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
         "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
-        "state": judged.name, "sentence": f"{silence}{judged.sentence}",
+        "state": judged.name, "sentence": alarm + silence.with_sentence(judged.sentence, quiet, now, talk.span),
+        "silence": silence.public(quiet),
         "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
-        "eta_t": _eta(judged.name, step, total, pace_s, now),
+        "eta_t": None if quiet is not None else _eta(judged.name, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
-        "is_stale": is_stale,
+        "is_stale": is_stale, "values": dict(run.meta["config"].get("sweep") or {}),
     }
 
 
@@ -246,24 +255,29 @@ def _progress(
             "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None}
 
 
-def _time(
-    events: Sequence[Event], state: State, tracks: tuple[Track, ...], now: float
-) -> dict[str, float] | None:
-    """Seconds of each kind since the submission; None before the first attempt."""
-    if not tracks:
-        return None
-    until = state.ended.t if state.ended else now
-    spans = shares.divide(tracks, shares.read_jobs(events, until), until, shares.is_in_no_queue(state))
-    return {kind: round(seconds, 1) for kind, seconds in shares.totals(spans).items()}
+def _used(plan: Plan, hours: float) -> dict[str, Any]:
+    return {"node_hours": round(hours, 4),
+            "gpu_hours": round(hours * plan.gpus_per_node, 4) if plan.gpus_per_node else None}
 
 
-def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]:
-    starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
-    found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
+def _account(account: shares.Account) -> dict[str, Any]:
+    """Where the time went; nothing is known before the first attempt."""
+    has_begun = bool(account.tracks)
+    return {"lost": _lost(account.costs), "goodput": _share(account.goodput) if has_begun else None,
+            "time": {kind: round(seconds, 1) for kind, seconds in account.seconds.items()} if has_begun else None}
+
+
+def _lost(found: Costs) -> dict[str, Any]:
+    """What restarts have cost; `goodput` is what they have left, as older readers know it."""
     return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
-            "goodput": None if found.goodput is None else round(found.goodput, 4),
+            "overhead": _share(found.overhead),
+            "goodput": None if found.overhead is None else round(1 - found.overhead, 4),
             "restarts": [{**one._asdict(), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
                          for one in found.restarts]}
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -316,18 +330,21 @@ def _attempt(state: State, attempt: Attempt, of_nodes: int) -> dict[str, Any]:
 
 def _steps(
     run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
-) -> tuple[int | None, int | None, bytes]:
-    """The newest attempt's last step, their total, and the log's end: the journal is a minute old, the log a second."""
+) -> tuple[int | None, int | None, bytes, float | None]:
+    """The newest attempt's last step, their total, the log's end, and when it has last grown: the journal is a minute
+    old, the log a second.
+    """
     attempt = state.attempt
     if attempt is None:
-        return None, None, b""
-    tail = cut_lines(_tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes))
+        return None, None, b"", None
+    log = run.dir / runfolder.attempt_folder(attempt.number) / "main.log"
+    tail, grew_t = cut_lines(_tail(log, tail_bytes)), _written_t(log)
     named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
     steps = [attempt.step, named]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
-    return step, total, tail
+    return step, total, tail, grew_t
 
 
 def _unread(run: Run, state: State, step: int | None, tail: bytes) -> dict[str, Any]:
@@ -372,7 +389,14 @@ def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None
     return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
             "gen": pulse.gen, "guards": pulse.guards,
             "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
-            "step": pulse.step}
+            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "phase": pulse.phase}
+
+
+def _written_t(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:

@@ -21,7 +21,6 @@ from safelaunch.core.report import curves, shares
 from safelaunch.core.report.shares import Span
 from safelaunch.core.secretmask import HIDDEN, mask, mask_all
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Track
 from safelaunch.views import attemptlogs, talk
 from safelaunch.views.eventwords import describe
@@ -34,6 +33,7 @@ MOST_SCRIPT_BYTES = 64 << 10
 MOST_STACKS_BYTES = 16 << 20
 NO_PACE = ("the run was too short to tell start-up from steps: what lies before the first step that the journal has "
            "counts as start-up")
+NO_STEPS = "no step could be read from a log, so what was useful is not known: see progress.step in train.yaml"
 TOLERANCE = 0.05            # of a run whose train.yaml has no slow.tolerance
 
 
@@ -54,11 +54,8 @@ def gather(run: Run, now: float) -> ReportFacts:
     read = run.journal()
     state = fold(read.events)
     until = state.ended.t if state.ended else now
-    tracks = costs.follow(read.events, until)
-    jobs = shares.read_jobs(read.events, until)
-    spans = shares.divide(tracks, jobs, until, shares.is_in_no_queue(state))
-    # Of steps that the journal tells of only once an attempt nobody knows when they were made.
-    is_paced = shares.usual_pace_s(tracks) is not None or not any(track.points for track in tracks)
+    account = shares.settle(read.events, state, until)
+    tracks, spans = account.tracks, account.spans
     saved = tuple((event.t, int(event.data["step"])) for event in read.events
                   if event.event == "checkpoint" and isinstance(event.data.get("step"), int))
     figures = LogFigures(run.plan)
@@ -73,23 +70,20 @@ def gather(run: Run, now: float) -> ReportFacts:
         "ended_early": state.ended_early,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
         "restarts": state.restarts,
-        "seconds": {kind: round(seconds, 3) for kind, seconds in shares.totals(spans).items()},
-        "goodput": _goodput(spans) if is_paced else None,
-        "lost_steps": costs.count(tracks, {}, until, until).steps,
+        "seconds": {kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
+        "goodput": None if account.goodput is None else round(account.goodput, 4),
+        "lost_steps": account.costs.steps,
         "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
         "attempts": [_attempt(one) for one in state.attempts],
         "verdicts": _verdicts(run, state, read.events), "stacks": _stacks(run, state),
         "curves": _curves(figures), **_findings(run, figures),
         "events": _events(read.events), "config": _config(run), "script": _script(run),
-        "notes": [*([] if is_paced else [NO_PACE]), *map(_cut, read.problems[:8]),
+        "notes": [*([] if account.is_known else [NO_PACE]),
+                  *([NO_STEPS] if account.is_known and account.goodput is None and spans else []),
+                  *map(_cut, read.problems[:8]),
                   *dict.fromkeys(map(_cut, figures.notes))],
     }
     return ReportFacts(mask_all(public), state, tracks, spans, saved, figures)
-
-
-def _goodput(spans: Sequence[Span]) -> float | None:
-    whole = sum(span.seconds for span in spans)
-    return round(shares.totals(spans)[shares.USEFUL] / whole, 4) if whole > 0 else None
 
 
 def _attempt(one: Attempt) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from safelaunch.adapters import durable
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import GOOD_ENDS
+from safelaunch.core.numbers import figure, percent
 from safelaunch.core.report import drawing, shares
 from safelaunch.errors import UsageError
 from safelaunch.views import talk
@@ -50,7 +51,7 @@ def environment() -> Environment:
     """Everything that a template prints is escaped, and its control characters are made visible."""
     made = Environment(loader=_loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True, finalize=_plain)
-    made.filters.update(clock=lambda t: "" if t is None else talk.moment(t), span=span_of, percent=percent)
+    made.filters.update(clock=lambda t: "" if t is None else talk.moment(t), span=span_of, percent=_share)
     return made
 
 
@@ -63,9 +64,8 @@ def span_of(seconds: float) -> str:
     return f"{seconds:.1f} s" if 0 < seconds < 9.95 and seconds != int(seconds) else talk.span(seconds)
 
 
-def percent(value: float | None) -> str:
-    """A share with a tenth."""
-    return "unknown" if value is None else f"{value:.1%}"
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else percent(value)
 
 
 def _draw(facts: ReportFacts) -> dict[str, str]:
@@ -91,4 +91,4 @@ def _draw(facts: ReportFacts) -> dict[str, str]:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.3g}"
+    return figure(value)

@@ -177,7 +177,8 @@ def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(fai
     assert state.attempt is not None
     assert state.attempt.ended_t is not None
     assert action(state, seen(), plan) == Wait(
-        state.attempt.ended_t + pause_s, f"{failures} failures in a row without progress")
+        state.attempt.ended_t + pause_s, f"a pause before the next attempt, after {failures} failures in a row without "
+        "progress")
     assert isinstance(action(state, replace(seen(), now=state.attempt.ended_t + pause_s), plan), Launch)
 
 

@@ -26,7 +26,7 @@ def test_the_slow_node_is_named_with_the_command_that_keeps_it_out() -> None:
     assert (judged[0].node, judged[0].speed) == ("n2", Speed.SLOW)
     assert all(one.speed == Speed.GOOD for one in judged[1:])
     assert next_commands(judged) == ['safelaunch nodes suspect n2 --why "slow in nodes bench: matmul"']
-    assert speed_table(judged)[1].split()[:3] == ["n2", "9", "GFLOP/s"] and "10.0% slower" in speed_table(judged)[1]
+    assert speed_table(judged)[1].split()[:3] == ["n2", "9", "GFLOP/s"] and "10 % slower" in speed_table(judged)[1]
 
 
 def test_a_node_of_another_device_is_not_compared_and_not_called_good() -> None:

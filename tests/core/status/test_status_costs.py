@@ -86,12 +86,12 @@ def test_time_in_the_queue_is_told_apart() -> None:
     assert handed.restarts[0].queued_s == pytest.approx(1640 - 645)
 
 
-def test_goodput_is_the_share_of_the_time_that_was_not_lost() -> None:
-    assert costs(*SECOND, progress(760, 2, 610), now=1000.0).goodput == pytest.approx(1 - 110 / 1000)
-    assert costs(*SECOND, progress(760, 2, 610), now=9e9, ended_t=1000.0).goodput == pytest.approx(1 - 110 / 1000)
-    assert costs(*FIRST, now=1000.0).goodput == pytest.approx(1 - 360 / 1000), "down since step 600"
-    assert costs(*FIRST[:-1], now=1000.0).goodput == 1.0
-    assert costs(now=5.0).goodput is None
+def test_the_overhead_is_the_share_of_the_time_that_restarts_took() -> None:
+    assert costs(*SECOND, progress(760, 2, 610), now=1000.0).overhead == pytest.approx(110 / 1000)
+    assert costs(*SECOND, progress(760, 2, 610), now=9e9, ended_t=1000.0).overhead == pytest.approx(110 / 1000)
+    assert costs(*FIRST, now=1000.0).overhead == pytest.approx(360 / 1000), "down since step 600"
+    assert costs(*FIRST[:-1], now=1000.0).overhead == 0.0
+    assert costs(now=5.0).overhead is None
 
 
 @each(("lines", "pace_s"), [
@@ -122,7 +122,7 @@ lines = st.tuples(st.floats(0, 1e6), st.sampled_from(["attempt_started", "progre
 def test_any_journal_has_costs_that_are_no_gain(found: list[Line], now: float) -> None:
     told = costs(*found, now=now)
     assert told.seconds >= 0 and told.steps >= 0 and all(one.queued_s >= 0 for one in told.restarts)
-    assert told.goodput is None or 0 <= told.goodput <= 1
+    assert told.overhead is None or 0 <= told.overhead <= 1
 
 
 @each(("paces", "trend"), [

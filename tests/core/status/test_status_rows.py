@@ -17,8 +17,8 @@ FOUND = {"dir": "/ckpt", "path": "/ckpt/step_80", "step": 80, "age_s": 30.0, "st
          "trouble": ""}
 RESTART = {"attempt": 2, "t": 70.0, "why": "failed", "from_step": 600, "to_step": 540, "steps": 60, "seconds": 110.0,
            "queued_s": 0.0, "is_over": True}
-LOST: dict[str, Any] = {"steps": 60, "seconds": 110.0, "since_t": 60.0, "goodput": 0.89, "restarts": [RESTART]}
-NONE = {"steps": 0, "seconds": 0.0, "since_t": 60.0, "goodput": 1.0, "restarts": []}
+LOST: dict[str, Any] = {"steps": 60, "seconds": 110.0, "since_t": 60.0, "overhead": 0.11, "restarts": [RESTART]}
+NONE = {"steps": 0, "seconds": 0.0, "since_t": 60.0, "overhead": 0.0, "restarts": []}
 
 
 def seen(**changes: Any) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
         "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},
         "local_folder": None, "journal_problems": [], "lost_progress": None, "place": None, "unread": None,
+        "silence": None,
         "slower": None, "slow_search": None, "odd_figures": [], **changes}
 
 
@@ -112,13 +113,13 @@ def test_more_restarts_than_allowed_are_never_told(restarts: int, most: int, sai
 def test_restarts_are_told_with_what_each_of_the_last_three_has_cost() -> None:
     told = [text for _, text, _ in rows(seen(lost={**LOST, "restarts": [
         {**RESTART, "attempt": number} for number in (2, 3, 4, 5)]}), SPEECH)]
-    assert "110 s and 60 steps by starting again 4 times; goodput 89 % since <60>" in told
+    assert "110 s and 60 steps by starting again 4 times; restart overhead 11 %" in told
     assert sum("until step 600 was reached again" in text for text in told) == 3
     assert "<70> attempt 4 failed: 60 steps, 110 s until step 600 was reached again" in told
 
 
 @each(("changes", "said"), [
-    ({"is_over": False}, "60 steps, 110 s so far: step 600 is not reached again"),
+    ({"is_over": False}, "60 steps, 110 s so far, until step 600 is reached again"),
     ({"queued_s": 90.0}, "until step 600 was reached again, 90 s of it in the queue"),
 ])
 def test_a_restart_that_is_not_over_and_one_that_waited_say_so(changes: dict[str, Any], said: str) -> None:

@@ -11,7 +11,8 @@ from safelaunch.core.status.states import describe_end, judge
 from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
-Events = list[tuple[str, dict[str, object]]]
+Row = tuple[str, dict[str, object]]
+Events = list[Row]
 
 
 def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJob:
@@ -22,16 +23,16 @@ def state_of(*events: tuple[str, dict[str, object]]) -> State:
     return fold(Event(float(number), 1, number, "n0", kind, data) for number, (kind, data) in enumerate(events))
 
 
-SUBMITTED = ("submitted", {"job": "12"})
-STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
-ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
-FAILED = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
-PAUSE = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
+SUBMITTED: Row = ("submitted", {"job": "12"})
+STARTED: Row = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
+ATTEMPT: Row = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
+FAILED: Row = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
+PAUSE: Row = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
 CHECKING = ("decision", {"row": "check_nodes", "why": "checking n[0-1] before the attempt, 60 s at most"})
 CHECKED = ("checks_passed", {"job": "12", "nodes": ["n0", "n1"], "unknown": []})
 SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
 DONE = ("completed", {"exit_code": 0, "why": "done"})
-RUNS = [SUBMITTED, STARTED, ATTEMPT]
+RUNS: Events = [SUBMITTED, STARTED, ATTEMPT]
 UNTOLD = ("held", {"job": "12", "why": "nobody can tell"})
 HOLD, KILL, KILL_NOW = Request("hold", "bob", 5.0), Request("kill", "bob", 5.0), Request("kill-now", "bob", 5.0)
 
@@ -120,3 +121,14 @@ def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
 ])
 def test_an_exit_code_is_told_once(why: str, said: str) -> None:
     assert describe_end(Ended("gave_up", 3, why, 0.0)) == said
+
+
+def test_no_wait_is_promised_behind_the_jobs_own_end() -> None:
+    judged = judge(state_of(*RUNS), SchedulerAnswer((job()._replace(left_s=20.0),)), SPEECH, 10.0, [KILL], 60.0)
+    assert "until <30> at most (20 s left)" in judged.sentence
+
+
+@each(("until", "said"), [(60.0, "waiting until noon"), (9.0, "the next one is being prepared")])
+def test_a_pause_that_is_over_is_told_no_more(until: float, said: str) -> None:
+    pause = (PAUSE[0], {**PAUSE[1], "until": until})
+    assert said in judge(state_of(*RUNS, FAILED, pause), SchedulerAnswer((job(),)), SPEECH, 10.0).sentence

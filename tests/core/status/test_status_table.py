@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.core.status.speech import Speech
-from safelaunch.core.status.table import render
+from safelaunch.core.status.table import names_of, render
 from safelaunch.views import talk
 from tests.tables import each
 
@@ -80,3 +80,20 @@ def test_a_run_without_a_sign_of_life_is_red_whatever_its_state() -> None:
 
 def test_no_run_has_no_line() -> None:
     assert lines() == []
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
+    places = ("/a/runs/budget", "/a/runs/budget-2", "/b/runs/llama", "/c/runs/llama", "/c/runs/t5")
+    names = ("budget", "budget", "llama", "llama", "t5")
+    found = names_of([brief(name, run_dir=place) for name, place in zip(names, places, strict=True)])
+    assert found == ["budget", "budget-2", "b/runs/llama", "c/runs/llama", "t5"]
+
+
+def test_a_point_of_a_sweep_says_its_values() -> None:
+    assert "lr=1e-4 seed=2; attempt 1 is running" in lines(brief(values={"lr": "1e-4", "seed": 2}))[1]
+
+
+def test_a_silent_run_says_so_and_since_when() -> None:
+    silent = {"since_t": 7180.0, "late_t": 7200.0, "step": 205, "usual_s": 0.2, "phase": "step"}
+    (head, row) = render([brief(silence=silent, eta_t=None)], SPEECH, None, False)
+    assert row[0].split()[:4] == ["bloom", "silent", "2m", "205/4000"] and row[1] == "yellow", head

@@ -135,7 +135,7 @@ ROWS: dict[str, Category] = {
         ),
     ),
     "unknown": Category(
-        "restart", "exclude", None, "a small budget, and the first to fail is watched, lightly",
+        "restart", "exclude", None, "the next failure may say more; weak evidence against the node that failed first",
         "look at the log of the rank that ended first (safelaunch logs --rank R)", blame=Blame(),
         recurs_on_a_node=True,
         page=Page(

@@ -209,7 +209,8 @@ def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
     until = last.ended_t + pause_s
     # (simulated: test_found "a clock that is set back by two hours during a pause costs the run no two hours")
     is_due = not seen.now < until < seen.now + pause_s + SKEW_S
-    return None if is_due else Wait(until, f"{failures} failures in a row without progress")
+    return None if is_due else Wait(until, "a pause before the next attempt" + (
+        f", after {failures} failures in a row without progress" if failures > 1 else ""))
 
 
 def _unfenced(state: State, seen: Observation, plan: Plan) -> Action | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from safelaunch.core.decide.nodes import good_nodes
 from safelaunch.core.decide.patience import LEAVES_S
 from safelaunch.core.decide.seen import Observation
+from safelaunch.core.numbers import percent
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.fleet import LEAST_NODES
@@ -80,7 +81,7 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
     if not known.is_worth_it or not _has_lasted(state, state.slower, seen.now):
         return None
     longer = state.slower.to_s / state.slower.from_s - 1
-    return (f"steps take {100 * longer:.2g} % longer since step {state.slower.step}; experiment "
+    return (f"steps take {percent(longer)} longer since step {state.slower.step}; experiment "
             f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from safelaunch.core.endings import GOOD_ENDS, AttemptEnd
+from safelaunch.core.numbers import percent
 from safelaunch.core.plaintext import clean
 from safelaunch.core.report.curves import Curve, thin
 from safelaunch.core.report.shares import KINDS, START, Span
@@ -99,7 +100,7 @@ def share_bar(totals: Mapping[str, float], say_span: Say) -> str:
         width = WIDTH * totals[kind] / whole if whole > 0 else 0.0
         if width <= 0:
             continue
-        told = f"{KINDS[kind][0]}: {say_span(totals[kind])}, {totals[kind] / whole:.1%}"
+        told = f"{KINDS[kind][0]}: {say_span(totals[kind])}, {percent(totals[kind] / whole)}"
         drawn.append(_rect(round(at, 1), 0, round(max(0.5, width), 1), 40, f"k {kind}", told))
         at += width
     return _svg(40, "Where the time went", drawn)

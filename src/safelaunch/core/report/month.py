@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.categories import TABLE
-from safelaunch.core.report.shares import KINDS, QUEUE, START, USEFUL, Span
+from safelaunch.core.report.shares import KINDS, QUEUE, START, UNREAD, USEFUL, Span
 from safelaunch.core.state import Attempt
 
 FIRST = "first start"     # of time before the first attempt: it has no cause
@@ -46,7 +46,7 @@ def causes_of(spans: Sequence[Span], attempts: Sequence[Attempt]) -> list[tuple[
             before = number
         else:
             by = before
-        if span.kind != USEFUL:
+        if span.kind not in (USEFUL, UNREAD):
             found.append((span, _cause(known[by]) if by is not None else FIRST, by))
     return found
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
+from safelaunch.core.numbers import figure, percent
 from safelaunch.core.plaintext import clean, columns
 from safelaunch.core.slow.fleet import NodeScore, judge_fleet, measured_again
 from safelaunch.core.slow.pairs import BusVerdict, NodeLink
@@ -118,7 +119,7 @@ def order_of(speed: Speed) -> int:
 
 def _judge_one(report: CheckReport, scores: Mapping[Kind, NodeScore], silent: Mapping[str, str]) -> JudgedSpeed:
     failed = tuple(f"{result.title}: {result.why}" for result in report.results if result.outcome == FAILED)
-    slow = tuple(f"{kind.name}: {score.deficit:.1%} slower than the others, z {score.z:.1f}"
+    slow = tuple(f"{kind.name}: {percent(score.deficit)} slower than the others, z {score.z:.1f}"
                  for kind, score in scores.items() if score.is_slow and kind.name not in SHARED)
     reasons = failed + slow
     if failed:
@@ -158,11 +159,11 @@ def next_commands(nodes: Sequence[JudgedSpeed]) -> list[str]:
 
 
 def _bus(one: JudgedSpeed) -> str:
-    return f"{one.link.gb_s:.3g} GB/s" if one.link and one.link.gb_s is not None else "-"
+    return f"{figure(one.link.gb_s)} GB/s" if one.link and one.link.gb_s is not None else "-"
 
 
 def _rates(one: JudgedSpeed, name: str) -> str:
     """Of several paths the slowest."""
     found = [(rate, str(result.facts.get("unit", ""))) for result in one.results
              if result.name == name and result.outcome == OK and (rate := result.number("value")) is not None]
-    return f"{min(found)[0]:.4g} {min(found)[1]}" if found else ""
+    return f"{figure(min(found)[0])} {min(found)[1]}" if found else ""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.core.checks.results import OK, CheckReport, CheckResult
+from safelaunch.core.numbers import figure as in_digits
 from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.slow import ranktimes
 from safelaunch.core.slow.fleet import LEAST_NODES
@@ -109,4 +110,4 @@ def _line(found: Mapping[str, float]) -> str:
 
 
 def _say(figure: Figure, value: float) -> str:
-    return f"{value:.4g} {figure.unit}".rstrip()
+    return f"{in_digits(value, 4 if figure.unit == 's' else 2)} {figure.unit}".rstrip()

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from safelaunch.core.numbers import figure
 from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.progress.steplines import StepLine
 from safelaunch.core.records import NamedTuple
@@ -59,11 +60,11 @@ class FigureWatch(NamedTuple):
 
 def tell_odd(data: Mapping[str, Any]) -> str:
     """What the fields of an event, or of a row of `status --json`, say."""
-    value = f"{float(data['value']):.4g}"
+    value = f"{figure(float(data['value']), 4)}"
     if data["kind"] == NAN:
         return f"the loss is {value} in {LASTING} step lines in a row"
     what = {LOSS: "the loss", GRAD_NORM: "the norm of the gradients"}.get(data["kind"], data["kind"])
-    usual = f" from {float(data['usual']):.4g}" if data.get("usual") is not None else ""
+    usual = f" from {figure(float(data['usual']), 4)}" if data.get("usual") is not None else ""
     return f"{what} has leapt{usual} to {value}"
 
 

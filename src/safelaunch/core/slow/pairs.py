@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from safelaunch.core.numbers import figure
 from safelaunch.core.progress.figures import median, robust_deviation
 
 MANY, Z = 8, 3.0   # pairs that tell how much the bandwidth of healthy ones differs, and deviations of that
@@ -103,4 +104,4 @@ def _say(node: str, one: PairRate, level: float | None) -> str:
     other = one.pair.first if one.pair.second == node else one.pair.second
     if one.gb_s is None:
         return f"bus with {other}: {one.why}"
-    return f"bus with {other}: {one.gb_s:.3g} GB/s, others {level or 0:.3g}"
+    return f"bus with {other}: {figure(one.gb_s)} GB/s, others {figure(level or 0)}"

@@ -1,7 +1,8 @@
 """What restarts have cost a run, how fast it goes, and when it will be done: from the journal's times of its steps.
 
-The journal holds a step a minute, and the last one of each attempt; times between them are interpolated. Of a long
-series a reader may take fewer (adapters.journal.read).
+The journal holds the first step of each attempt, one a minute, and the last one, with the time at which the log named
+it (`at_t`); times between them are interpolated. A suspected hang tells since when there was no step, and that piece is
+interpolated by nobody. Of a long series a reader may take fewer (adapters.journal.read).
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ TREND_POINTS = 5      # minutes: an evaluation among them moves no median
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
 
 
+class QuietSpell(NamedTuple):
+    """A suspected hang: since when no step came, and the step before. `is_work`: whether its check has seen the ranks
+    work; None = it has not ended.
+    """
+
+    since_t: float
+    step: int
+    is_work: bool | None = None
+
+
 class Track(NamedTuple):
     """The steps that an attempt made and when: (epoch s, step), in order."""
 
@@ -28,12 +39,33 @@ class Track(NamedTuple):
     points: tuple[tuple[float, int], ...] = ()
     ended_t: float | None = None
     why: str = ""
-    is_own: bool = False    # it was told of no checkpoint
+    silences: tuple[QuietSpell, ...] = ()
+    is_timed: bool = False     # its last point has the time at which the log named the step
+    was_hung: bool = False     # it was ended because it hung, or that is the verdict
+    is_hook: bool = False      # before_resize: it makes no steps
+    is_own_start: bool = False     # nobody told it where to begin: its first step tells
 
     @property
     def last_step(self) -> int:
         """The highest step that it is known to have made; without any the one that it began with."""
         return max((step for _, step in self.points), default=self.resume_step)
+
+    @property
+    def has_hung(self) -> bool:
+        """Whether it made no step from a suspected hang on, and nobody saw its ranks work since."""
+        last = self.silences[-1] if self.silences else None
+        return self.was_hung or (last is not None and not last.is_work and last.step >= self.last_step)
+
+    @property
+    def passed(self) -> tuple[tuple[float, float], ...]:
+        """Hangs that passed by themselves, as of a frozen folder: from the last step before to the next one."""
+        found = []
+        for one in self.silences:
+            later = next(((t, step) for t, step in self.points if step > one.step), None)
+            if later is not None and one.is_work is False:
+                again_s = (later[1] - one.step) * (self.pace_s or 0.0)
+                found.append((one.since_t, max(one.since_t, later[0] - again_s)))
+        return tuple(found)
 
     @property
     def pace_s(self) -> float | None:
@@ -67,13 +99,13 @@ class RestartCost(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """All restarts, and the share of the time since the first attempt began that was not lost to them."""
+    """All restarts, and the share of the time since the first attempt began that was lost to them."""
 
     restarts: tuple[RestartCost, ...] = ()
     steps: int = 0
     seconds: float = 0.0
     since_t: float | None = None
-    goodput: float | None = None
+    overhead: float | None = None
 
 
 class Tracks:
@@ -91,42 +123,100 @@ class Tracks:
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue   # of another version's form
 
-    def until(self, now: float, step: int | None = None) -> tuple[Track, ...]:
-        """All of them, in order; `step` is where the living one is `now`, by its log."""
-        found = [track._replace(points=tuple(self._points[number])) for number, track in sorted(self._tracks.items())]
+    def until(self, now: float, step: int | None = None, step_t: float | None = None) -> tuple[Track, ...]:
+        """All of them, in order; `step` is where the living one is `now`, by its log, which named it at `step_t`."""
+        found = [_with_points(track, self._points[number]) for number, track in sorted(self._tracks.items())]
         if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
-            found[-1] = found[-1]._replace(points=(*found[-1].points, (now, step)))
+            at_t = now if step_t is None else min(now, step_t)
+            found[-1] = _with_points(found[-1], [*self._points[found[-1].number], (at_t, step)])
         return tuple(found)
 
 
-def follow(events: Iterable[Event], now: float, step: int | None = None) -> tuple[Track, ...]:
+def follow(events: Iterable[Event], now: float, step: int | None = None,
+           step_t: float | None = None) -> tuple[Track, ...]:
     """The attempts' tracks in order; `step` is where the living one is `now`, by its log."""
     tracks = Tracks()
     tracks.add(events)
-    return tracks.until(now, step)
+    return tracks.until(now, step, step_t)
+
+
+def _with_points(track: Track, points: Sequence[tuple[float, int]]) -> Track:
+    """With its points in order, and one where each hang that passed was over."""
+    found = track._replace(points=tuple(points))
+    ends = [(end_t, next(one.step for one in track.silences if one.since_t == since_t))
+            for since_t, end_t in found.passed] if track.silences else []
+    return found._replace(points=tuple(sorted((*points, *ends), key=lambda point: point[::-1]))) if ends else found
 
 
 def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], event: Event) -> None:
     data = event.data
-    if event.event not in ("attempt_started", "progress", "attempt_ended"):
+    if event.event not in _TOLD or (event.event == "decision" and data.get("row") != "hang"):
         return
     number = int(data["attempt"])
     if event.event == "attempt_started":
         tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0),
-                                        is_own=(data.get("resume_step"), data.get("resume_path")) == (None, None)))
+                                        is_hook=data.get("resize") is not None,
+                                        is_own_start=data.get("resume_step") is None and data.get("resume_path") is None))
         points.setdefault(number, [])
-    elif event.event == "progress" and number in points:
-        step = int(data["step"])
-        if tracks[number].is_own and data.get("first") and data.get("counter"):   # where it began by itself
-            tracks[number] = tracks[number]._replace(resume_step=int(data["first"]) - 1)
-        if not points[number] or step > points[number][-1][1]:
-            points[number].append((event.t, step))
-    elif number in tracks and tracks[number].ended_t is None:
-        tracks[number] = tracks[number]._replace(ended_t=event.t, why=str(data["how"]))
+    if number not in tracks:
+        return
+    track = tracks[number]
+    match event.event:
+        case "progress":
+            told_t = _time(data.get("at_t"), event.t)
+            if _add_point(points[number], event.t if told_t is None else told_t, int(data["step"])):
+                track = track._replace(is_timed=told_t is not None)
+            if track.is_own_start and isinstance(first := data.get("first"), int) and data.get("counter") != "":
+                track = track._replace(resume_step=max(0, first - 1))
+        case "hang_suspected":
+            track = _suspect(track, points[number], event)
+        case "decision" if track.silences:   # what its check has shown
+            told = data.get("is_work")
+            last = track.silences[-1]._replace(is_work=told if isinstance(told, bool) else None)
+            track = track._replace(silences=(*track.silences[:-1], last))
+        case "verdict":
+            track = track._replace(was_hung=track.was_hung or data.get("category") == "hang")
+        case "attempt_ended" if track.ended_t is None:
+            track = track._replace(ended_t=event.t, why=str(data["how"]),
+                                   was_hung=track.was_hung or data.get("asked") == "hung")
+    tracks[number] = track
+
+
+_TOLD = frozenset({"attempt_started", "progress", "hang_suspected", "decision", "verdict", "attempt_ended"})
+
+
+def _suspect(track: Track, points: list[tuple[float, int]], event: Event) -> Track:
+    """The track with a hang that is suspected: the event knows the last step, and since when there was none."""
+    named = event.data.get("step")
+    since_t = max(track.started_t, event.t - float(event.data.get("silent_s") or 0.0))
+    step = int(named) if named is not None else points[-1][1] if points else track.resume_step
+    if named is not None:
+        told_t = _time(event.data.get("step_t"), event.t)
+        _add_point(points, since_t if told_t is None else told_t, step)
+        since_t, track = min(since_t, points[-1][0]), track._replace(is_timed=True)
+    one = next((one for one in track.silences if one.step == step), QuietSpell(since_t, step))
+    return track._replace(silences=(*(other for other in track.silences if other.step != step),
+                                    one._replace(is_work=False if event.data.get("frozen") is True else None)))
+
+
+def _add_point(points: list[tuple[float, int]], t: float, step: int) -> bool:
+    """Add a step, if it is further than those before, or an earlier time of the last one; False = it says nothing."""
+    if points and step == points[-1][1] and t < points[-1][0]:
+        points[-1] = (max(t, points[-2][0]) if len(points) > 1 else t, step)
+        return True
+    if not points or step > points[-1][1]:
+        points.append((max(t, points[-1][0]) if points else t, step))
+        return True
+    return False
+
+
+def _time(value: object, latest: float) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and 0 < value <= latest else None
 
 
 def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t: float | None = None) -> Costs:
     """What the restarts between the attempts have cost; `starts`: when each job started. `ended_t`: the run's end."""
+    tracks = [track for track in tracks if not track.is_hook]
     if not tracks:
         return Costs()
     restarts, high = [], 0
@@ -138,8 +228,8 @@ def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t
     if ended_t is None and last.ended_t is not None:   # the next one has not begun
         seconds += max(0.0, now - last_step_t(last))
     since_t, until = tracks[0].started_t, now if ended_t is None else ended_t
-    goodput = max(0.0, 1 - seconds / (until - since_t)) if until > since_t else None
-    return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, goodput)
+    overhead = min(1.0, seconds / (until - since_t)) if until > since_t else None
+    return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, overhead)
 
 
 def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> RestartCost:
@@ -157,12 +247,13 @@ def _restart(before: Track, after: Track, high: int, starts: dict[str, float], n
 
 
 def last_step_t(track: Track) -> float:
-    """When it made its last step. The journal hears of that at its end, which a hang may have put off by half an hour.
+    """When it made its last step. An older journal hears of that at its end only, which a hang may have put off by half
+    an hour.
     """
     if not track.points:
         return track.started_t
     end_t, step = track.points[-1]
-    if len(track.points) < 2 or track.ended_t is None or track.ended_t - end_t > LEAST_PACE_S:
+    if track.is_timed or len(track.points) < 2 or track.ended_t is None or track.ended_t - end_t > LEAST_PACE_S:
         return end_t
     (before_t, before), pace_s = track.points[-2], track._replace(points=track.points[:-1]).pace_s
     return min(end_t, before_t + (step - before) * pace_s) if pace_s is not None else end_t

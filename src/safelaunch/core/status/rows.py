@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from safelaunch.core import laterjobs, via
+from safelaunch.core.model import ELSEWHERE
+from safelaunch.core.numbers import count, figure, percent
 from safelaunch.core.progress.lines import tell_unread
-from safelaunch.core.report.shares import KINDS, USEFUL
+from safelaunch.core.report.shares import KINDS, USEFUL, goodput_of
 from safelaunch.core.slow.oddfigures import NAN, tell_odd
 from safelaunch.core.status.queuereasons import in_words
+from safelaunch.core.status.silence import SILENT
 from safelaunch.core.status.speech import Speech, duration
 
 Row = tuple[str, str, str]   # label, text, style
 STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped": "yellow", "unknown": "yellow",
           "preserving": "red", "queued": "cyan", "waiting": "cyan", "stopping": "yellow", "ending": "yellow",
-          "on_hold": "yellow"}
+          "on_hold": "yellow", SILENT: "yellow"}
+FAR_S = 90 * 86400.0   # Slurm's word for a job that it has not planned is a year ahead
 SHOWN_RESTARTS = 3
 SHOWN_ODD = 3
 SHOWN_SEEN = 4     # nodes, those that differ first
@@ -30,8 +34,10 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     """What people are told, one row a thing; rows without content are left out."""
     now = seen["now_t"]
     yield "run", f"{seen['name']} ({seen['run_id']}) in {seen['run_dir']}", "bold"
-    since = f", since {speech.clock(seen['since_t'])} ({speech.span(now - seen['since_t'])})" if seen["since_t"] else ""
-    yield "state", f"{seen['state'].replace('_', ' ')}{since}", STYLES.get(seen["state"], "")
+    silence = seen["silence"]
+    since_t = seen["since_t"] if silence is None else silence["since_t"]
+    since = f", since {speech.clock(since_t)} ({speech.span(now - since_t)})" if since_t else ""
+    yield "state", f"{word_of(seen)}{since}", style_of(seen)
     yield "", seen["sentence"], "yellow" if seen["ended_early"] else ""
     yield from _alarm_rows(seen, speech)
     yield from _job_rows(seen, speech)
@@ -48,6 +54,16 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     for decision in seen["decisions"]:
         yield "decided", f"{speech.clock(decision['t'])} {decision['row'].replace('_', ' ')}: {decision['why']}", ""
     yield from (("next", line, "bold") for line in next_lines(seen))
+
+
+def word_of(one: Mapping[str, Any]) -> str:
+    """The state as people are told it: one that runs without a step is silent."""
+    return SILENT if one.get("silence") else str(one["state"]).replace("_", " ")
+
+
+def style_of(one: Mapping[str, Any]) -> str:
+    """Its style on a terminal."""
+    return STYLES.get(SILENT if one.get("silence") else one["state"], "")
 
 
 def without(shown: Sequence[Row], label: str) -> list[Row]:
@@ -71,6 +87,8 @@ def next_lines(seen: dict[str, Any]) -> list[str]:
         return [f"safelaunch resume {where}"]
     if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
         return [f"safelaunch status --watch {where}"]
+    if seen["silence"] is not None:
+        return [f"safelaunch stacks {where}", f"safelaunch logs -f {where}"]
     is_silent = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
     return [*(["safelaunch watch --once"] if is_silent else []), f"safelaunch logs -f {where}"]
 
@@ -143,7 +161,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
         reason = f" ({in_words(known['reason'])})" if known else ""
         expected = f"; Slurm expects it to start at {speech.clock(known['start_t'])}" if (
-            known and known.get("start_t")) else ""
+            known and seen["now_t"] < (known.get("start_t") or 0) < seen["now_t"] + FAR_S) else ""
         behind = "waits in the queue" if is_over else "is queued behind it"
         yield "next job", f"job {seen['successor']} {behind}{reason}{expected}", ""
     elif seen["next_cancelled"] is not None:
@@ -171,9 +189,10 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     elif seen["unread"] is not None:
         yield "step", tell_unread(**seen["unread"]), "yellow"
     if (slower := seen["slower"]) is not None and seen["ended"] is None:
-        longer = f"{100 * (slower['to_s'] / slower['from_s'] - 1):.2g} % longer"
-        yield "slower", (f"{slower['to_s']:.4g} s a step since step {slower['step']}, before {slower['from_s']:.4g} s "
-                         f"({longer}), seen at {speech.clock(slower['t'])}; {slower['follows']}"), "yellow"
+        longer = percent(slower["to_s"] / slower["from_s"] - 1)
+        yield "slower", (f"{figure(slower['to_s'], 4)} s a step since step {slower['step']}, before "
+                         f"{figure(slower['from_s'], 4)} s ({longer} longer), seen at {speech.clock(slower['t'])}; "
+                         f"{slower['follows']}"), "yellow"
     search = seen["slow_search"]
     if search is not None and search["seen_why"] and slower is not None:
         yield "nodes", f"when steps became longer: {search['seen_why']}", ""
@@ -193,8 +212,8 @@ def _size(attempt: Mapping[str, Any]) -> str:
     """What is not as usual: fewer nodes than the run wants, or a conversion for another number of them."""
     if attempt["resize"] is not None:
         return f" (before_resize, from {attempt['resize']['from']} to {attempt['resize']['to']} nodes)"
-    count, wanted = len(attempt["nodes"]), attempt["of_nodes"]
-    return f" ({count} of {wanted} nodes)" if count < wanted else ""
+    used, wanted = len(attempt["nodes"]), attempt["of_nodes"]
+    return f" ({used} of {wanted} nodes)" if used < wanted else ""
 
 
 def tell_search(search: dict[str, Any]) -> str:
@@ -207,7 +226,7 @@ def tell_search(search: dict[str, Any]) -> str:
 
 def _step(seen: dict[str, Any]) -> str:
     step, total = seen["step"], seen["step_total"]
-    return f"{step} of {total} ({100 * step / total:.3g} %)" if total else str(step)
+    return f"{step} of {total} ({percent(step / total)})" if total else str(step)
 
 
 def _figures(seen: dict[str, Any], speech: Speech) -> Iterator[str]:
@@ -224,24 +243,27 @@ def _figures(seen: dict[str, Any], speech: Speech) -> Iterator[str]:
     if seen["pace_trend"] is not None and (seen["attempt"] or {}).get("ended") is None:
         yield trend_words(seen["pace_trend"])
     if seen["throughput"] is not None:
-        yield f"{seen['throughput']['value']:.6g} {seen['throughput']['unit']}"
+        yield f"{figure(seen['throughput']['value'], 6)} {seen['throughput']['unit']}"
 
 
 def trend_words(trend: float) -> str:
     """How the pace of the last minutes compares with the half hour before."""
     if abs(trend) < STEADY:
         return "steady"
-    return f"lately {100 * abs(trend):.2g} % {'slower' if trend > 0 else 'faster'}"
+    return f"lately {percent(abs(trend))} {'slower' if trend > 0 else 'faster'}"
 
 
 def time_words(spent: dict[str, float], span: Callable[[float], str]) -> str:
     """Goodput so far, and what the rest of the time went to, the most first."""
     total_s = sum(spent.values())
     lost = sorted(((seconds, kind) for kind, seconds in spent.items() if kind != USEFUL and seconds >= 1), reverse=True)
+    goodput = goodput_of(spent)
     told = [f"{KINDS[kind][0]} {span(seconds)}" for seconds, kind in lost[:SHOWN_KINDS]]
     if len(lost) > SHOWN_KINDS:
         told.append(f"other causes {span(sum(seconds for seconds, _ in lost[SHOWN_KINDS:]))}")
-    share = f"{100 * spent[USEFUL] / total_s:.3g} % of {span(total_s)} useful"
+    if goodput is None:
+        return f"no step could be read, so what was useful of {span(total_s)} is not known: {', '.join(told)}"
+    share = f"{percent(goodput)} of {span(total_s)} useful"
     return f"{share}; the rest: {', '.join(told)}" if told else share
 
 
@@ -298,7 +320,7 @@ def _at_risk(seen: dict[str, Any], found: dict[str, Any], speech: Speech) -> str
         return "; an end now would lose no step"
     pace_s = seen["pace_s"] or seen["typical_step_time_s"]
     took = f" ({duration(found['steps_at_risk'] * pace_s, speech.span)})" if isinstance(pace_s, float) else ""
-    return f"; an end now would lose {_steps(found['steps_at_risk'])}{took}"
+    return f"; an end now would lose {count(found['steps_at_risk'], 'step')}{took}"
 
 
 def _restart_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
@@ -314,19 +336,22 @@ def _restart_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if not lost["restarts"]:
         return
     times = "once" if len(lost["restarts"]) == 1 else f"{len(lost['restarts'])} times"
-    goodput = f"; goodput {100 * lost['goodput']:.3g} % since {speech.clock(lost['since_t'])}" if (
-        lost["goodput"] is not None) else ""
-    yield "lost", f"{speech.span(lost['seconds'])} and {_steps(lost['steps'])} by starting again {times}{goodput}", ""
+    overhead = f"; restart overhead {percent(lost['overhead'])}" if lost["overhead"] is not None else ""
+    steps = f" and {count(lost['steps'], 'step')}" if lost["steps"] else ""
+    yield "lost", f"{speech.span(lost['seconds'])}{steps} by starting again {times}{overhead}", ""
     for one in lost["restarts"][-SHOWN_RESTARTS:]:
         queued = f", {speech.span(one['queued_s'])} of it in the queue" if one["queued_s"] >= 60 else ""
-        until = f"until step {one['from_step']} was reached again" if one["is_over"] else (
-            f"so far: step {one['from_step']} is not reached again")
-        yield "", (f"{speech.clock(one['t'])} attempt {one['attempt'] - 1} {one['why']}: {_steps(one['steps'])}, "
-                   f"{speech.span(one['seconds'])} {until}{queued}"), ""
+        again = f"{count(one['steps'], 'step')}, " if one["steps"] else ""
+        yield "", (f"{speech.clock(one['t'])} attempt {one['attempt'] - 1} {one['why']}: {again}"
+                   f"{speech.span(one['seconds'])} {_until(one)}{queued}"), ""
 
 
-def _steps(number: int) -> str:
-    return "1 step" if number == 1 else f"{number} steps"
+def _until(one: Mapping[str, Any]) -> str:
+    """How far a restart has come."""
+    if not one["from_step"]:
+        return "until the first step" if one["is_over"] else "so far, and no step yet"
+    step = f"step {one['from_step']}"
+    return f"until {step} was reached again" if one["is_over"] else f"so far, until {step} is reached again"
 
 
 def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
@@ -335,7 +360,8 @@ def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         until = f" until {speech.clock(one['until_t'])}" if one["until_t"] is not None else ""
         yield "excluded", f"{one['node']}{until}: {one['why']}", "yellow"
     for one in seen["left_out"]:
-        yield "suspect", f"{one['node']}, not excluded: {one['why']}", "yellow"
+        if one["why"] not in ELSEWHERE:
+            yield "suspect", f"{one['node']} is excluded from other runs, and used by this one: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
@@ -358,5 +384,5 @@ def _request_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
 
 
 def _used(seen: dict[str, Any]) -> str:
-    gpus = f", {seen['gpu_hours']:.4g} GPU-hours" if seen["gpu_hours"] is not None else ""
-    return f"{seen['node_hours']:.4g} node-hours{gpus} so far"
+    gpus = f", {figure(seen['gpu_hours'], 4)} GPU-hours" if seen["gpu_hours"] is not None else ""
+    return f"{figure(seen['node_hours'], 4)} node-hours{gpus} so far"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import jobstates
+from safelaunch.core.numbers import figure
 from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmtext import QueuedJob
 
@@ -44,5 +45,5 @@ class Speech(NamedTuple):
 def duration(seconds: float, span: Callable[[float], str]) -> str:
     """The time of a step in its own unit: "450 ms", "12.5 s", and "3 min" as `span` says it."""
     if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 100 else span(seconds)
+        return f"{figure(seconds * 1e3)} ms"
+    return f"{figure(seconds)} s" if seconds < 100 else span(seconds)

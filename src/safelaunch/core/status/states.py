@@ -39,10 +39,11 @@ def judge(
     """The state from both witnesses and what was asked for; `grace_s` is the kill switch's."""
     if state.ended is not None:
         return RunCondition(state.ended.how, describe_end(state.ended))
-    plain = _judge_jobs(state, word, speech, "this machine" if is_local else "Slurm")
+    plain = _judge_jobs(state, word, speech, now, "this machine" if is_local else "Slurm")
     attempt = state.attempt
     if plain.name == RUNNING and attempt is not None:
-        return _asked_to_end(state, attempt, speech, now, requests, grace_s) or _completing(plain, state, word)
+        return _asked_to_end(state, attempt, speech, now, requests, grace_s, _limit_t(state, word, now)) or (
+            _completing(plain, state, word))
     hold = next((request for request in requests if request.name == "hold"), None)
     if hold is not None and plain.name in ("queued", WAITING, "starting", "restarting"):
         because = f" ({state.held})" if state.held else ""
@@ -64,10 +65,10 @@ def describe_alone(job: str, exit_code: int) -> str:
     return f"job {job} has ended with exit code {exit_code}, and without a supervisor that could restart it"
 
 
-def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, by: str) -> RunCondition:
+def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, now: float, by: str) -> RunCondition:
     """From the journal's state, and what the scheduler says of the run's jobs."""
     name, job = state.name, state.job
-    told = _by_journal(state, speech)
+    told = _by_journal(state, speech, now)
     if word.jobs is None:
         return RunCondition(name, told)
     if not word.jobs:
@@ -105,7 +106,7 @@ def _waits(job: QueuedJob) -> str:
     return f"is {job.state} for Slurm"
 
 
-def _by_journal(state: State, speech: Speech) -> str:
+def _by_journal(state: State, speech: Speech, now: float) -> str:
     job, attempt = state.job, state.attempt
     where = f"job {job.id}" if job else "no job yet"
     if state.name == RUNNING and attempt is not None:
@@ -116,7 +117,8 @@ def _by_journal(state: State, speech: Speech) -> str:
     if state.name == "preserving":
         return f"the run has failed and its nodes are kept for people to look at ({where})"
     if state.name == "restarting" and attempt is not None:
-        next_one = f"; {state.pause}" if state.pause else ", the next one is being prepared"
+        is_past = state.pause_until is not None and state.pause_until <= now
+        next_one = f"; {state.pause}" if state.pause and not is_past else ", the next one is being prepared"
         return f"attempt {attempt.number} is over ({attempt.ended}){next_one} ({where})"
     if state.name == "starting":
         return f"{where} has started, {state.pause or 'the first attempt is being prepared'}"
@@ -124,9 +126,12 @@ def _by_journal(state: State, speech: Speech) -> str:
 
 
 def _asked_to_end(
-    state: State, attempt: Attempt, speech: Speech, now: float, requests: Sequence[Request], grace_s: float
+    state: State, attempt: Attempt, speech: Speech, now: float, requests: Sequence[Request], grace_s: float,
+    limit_t: float | None,
 ) -> RunCondition | None:
-    """The state of an attempt that somebody, or the supervisor, wants to end; None = nobody does."""
+    """The state of an attempt that somebody, or the supervisor, wants to end; None = nobody does. No time is promised
+    behind the job's own end, `limit_t`.
+    """
     asked = next((request for name in STOPS for request in requests if request.name == name), None)
     if asked is not None or attempt.asked_row in BY_PERSON:
         who = asked.who if asked is not None else state.kill_who or "somebody"
@@ -139,6 +144,7 @@ def _asked_to_end(
         until = attempt.end_by_t or (attempt.asked_t or since_t) + grace_s
         if asked is not None and at_checkpoint:   # whose time can be set anew
             until = max(until, asked.t + grace_s)
+        until = until if limit_t is None else min(until, limit_t)
         left = f"{speech.span(until - now)} left" if until > now else "the time is up"
         wish = "wants it to stop at its next checkpoint" if at_checkpoint else "touched kill"
         what = attempt.waits_for or ("its next checkpoint" if at_checkpoint else "it to save and end by itself")
@@ -150,6 +156,13 @@ def _asked_to_end(
     row = attempt.asked_row or ""
     why = ENDED_BY.get(row, row.replace("_", " "))
     return RunCondition(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
+
+
+def _limit_t(state: State, word: SchedulerAnswer, now: float) -> float | None:
+    """When the job's time limit ends it, as far as Slurm says."""
+    known = word.job(state.job.id if state.job else None)
+    asked_t = now if word.asked_t is None else word.asked_t
+    return None if known is None or known.left_s is None else asked_t + known.left_s
 
 
 def _completing(plain: RunCondition, state: State, word: SchedulerAnswer) -> RunCondition:

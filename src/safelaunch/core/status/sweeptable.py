@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from safelaunch.core.status.rows import STYLES
+from safelaunch.core.numbers import figure
+from safelaunch.core.status.rows import style_of, word_of
 from safelaunch.core.status.speech import Speech
 from safelaunch.core.status.table import Line, cut, join, more, most_telling, restarts_of
 
@@ -51,7 +52,7 @@ def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | 
     lines = [(cut(f"{join([head[column] for column in kept], widths)}{head[-1]}", width), "dim")] if rows else []
     for row, one in zip(cells, rows, strict=True):
         text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
-        lines.append((cut(text, width), STYLES.get(one["state"], "")))
+        lines.append((cut(text, width), style_of(one)))
     told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
     if left := len(seen["points"]) - len(rows):
         lines.append((cut(more(left), width), "dim"))
@@ -79,7 +80,7 @@ def _cells(row: dict[str, Any], varied: Sequence[str], speech: Speech) -> tuple[
     loss = row["loss"]
     cause = f"{row['category']}: {row['summary'] or ''}" if row["category"] is not None else (
         row["ended_why"] or "" if row["state"] in ("gave_up", "stopped") else "")
-    return (str(row["point"] or ""), *(row["values"].get(name, "") for name in varied), row["state"].replace("_", " "),
+    return (str(row["point"] or ""), *(row["values"].get(name, "") for name in varied), word_of(row),
             since, "" if row["step"] is None else f"{row['step']}{of}",
-            f"{loss:.4g}" if isinstance(loss, float) else str(loss or ""),
+            figure(loss, 4) if isinstance(loss, float) else str(loss or ""),
             restarts_of(row), cause)

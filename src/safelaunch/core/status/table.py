@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.rows import style_of, word_of
 from safelaunch.core.status.speech import Speech
 
 HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
@@ -14,6 +15,7 @@ _OWNER, _SAID = HEAD.index("OWNER"), len(HEAD) - 1
 _LEFT_OUT = ("ENDS IN", "RETRY", "JOB", "FOR", "DONE IN", "STEP", "OWNER")
 LEAST_SAID = 16        # columns for the sentence; below that it goes on a line of its own
 MOST_NAME, NARROW_NAME, NARROW = 28, 14, 100
+MOST_PARTS = 4         # of a path that stands for a name
 _SHORT = (("min", "m"), ("h", "h"), ("d", "d"), ("s", "s"))
 _GAP = "  "
 
@@ -50,7 +52,8 @@ def most_telling(rows: Sequence[dict[str, Any]], most: int | None) -> Sequence[d
 
 def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool) -> list[Line]:
     most = NARROW_NAME if width is not None and width < NARROW else MOST_NAME
-    cells = [cells_of(one, speech, most) for one in briefs]
+    names = names_of(briefs)
+    cells = [cells_of({**one, "name": name}, speech, most) for one, name in zip(briefs, names, strict=True)]
     kept = [column for column in range(_SAID) if column != _OWNER or with_owner]
     kept = [column for column in kept if any(row[column] for row in cells)]
     wide = {column: max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept}
@@ -62,7 +65,7 @@ def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None,
     lines = [(cut(join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
     for row, one in zip(cells, briefs, strict=True):
         head, said = join([row[column] for column in kept], widths), row[_SAID]
-        style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
+        style = "red" if one["is_stale"] else style_of(one)
         if width is None or width - lead >= LEAST_SAID:
             lines.append((f"{head}{cut(said, None if width is None else width - lead)}".rstrip(), style))
         else:
@@ -72,16 +75,28 @@ def _render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None,
     return lines
 
 
+def names_of(briefs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The runs' names; of several with one name the ends of their folders' paths, as long as tells them apart."""
+    found = [str(one["name"]) for one in briefs]
+    for parts in range(1, MOST_PARTS + 1):
+        many = {name for name, number in Counter(found).items() if number > 1}
+        found = ["/".join(one["run_dir"].split("/")[-parts:]) if name in many else name
+                 for one, name in zip(briefs, found, strict=True)]
+    return found
+
+
 def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tuple[str, ...]:
     """One run's cells below HEAD."""
     now, step = one["now_t"], one["step"]
-    since = _short(speech, now - one["since_t"]) if one["since_t"] is not None else ""
+    since_t = one["silence"]["since_t"] if one.get("silence") else one["since_t"]
+    since = _short(speech, now - since_t) if since_t is not None else ""
+    values = " ".join(f"{name}={value}" for name, value in (one.get("values") or {}).items())
     done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""
     ends_in = _short(speech, one["job_ends_t"] - now) if one["job_ends_t"] is not None else ""
     of = f"/{one['step_total']}" if step is not None and one["step_total"] else ""
-    return (cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
+    return (cut(one["name"], most), one["owner"], word_of(one), since,
             "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts_of(one),
-            one["sentence"])
+            f"{values}; {one['sentence']}" if values else one["sentence"])
 
 
 def restarts_of(one: Mapping[str, Any]) -> str:

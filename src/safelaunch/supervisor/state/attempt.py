@@ -60,6 +60,8 @@ class RunningAttempt:
         self.size = 0                       # of its log
         self.heard = HeardLog()             # what of it was listened to
         self.grew_s = self.exit_s = self.killed_s = self.launched_s = now_s
+        self.step_t: float | None = None    # when its log named the last step (epoch s)
+        self.is_suspected = False           # of a hang, since that step
         self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
         self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
         self.counted = Counted()            # what the log counts (supervisor.lostprogress)
@@ -82,6 +84,7 @@ class RunningAttempt:
         """It runs."""
         self.process, self.size, self.heard, self.step_start = process, 0, HeardLog(0, b"", Unread()), None
         self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
+        self.step_t, self.is_suspected = None, False
 
     def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
         """A supervisor before this one has launched it; None: its process is elsewhere, or gone."""
@@ -142,6 +145,14 @@ class RunningAttempt:
         """The log is so long now."""
         if size != self.size:
             self.size, self.grew_s = size, now_s
+
+    def has_stepped(self, t: float) -> None:
+        """The log has named a new step then."""
+        self.step_t, self.is_suspected = t, False
+
+    def falls_silent(self) -> None:
+        """No step comes: the ranks are checked."""
+        self.is_suspected = True
 
     def has_ended_log(self, size: int) -> None:
         """The length of an ended attempt's log, which is no sign of life."""

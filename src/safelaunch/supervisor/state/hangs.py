@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.late import StepDue, next_due
 from safelaunch.core.hangs.proof import ALL_LOOKS_S, Examination, conclude, counts_at_s
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.plan import HangPlan
@@ -87,9 +88,18 @@ class HangWatch:
         """Whether the log says nothing for longer than it should."""
         return self._rhythm is not None and now_s > hang.deadline_s(self._rhythm)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the last check has seen a rank work, or the phase that takes longer than a step."""
+        return self.rhythm.is_guess or self.rhythm.alive_s > self.rhythm.since_s
+
     def is_about(self, number: int) -> bool:
         """Whether it is this attempt that is followed."""
         return self._rhythm is not None and self._of == number
+
+    def due(self) -> StepDue | None:
+        """When the next step is late; None = nobody knows."""
+        return None if self._rhythm is None else next_due(self._rhythm)
 
     def calls_in_s(self, now_s: float) -> float | None:
         """Seconds until the attempt would be called hung; None = nothing is followed."""

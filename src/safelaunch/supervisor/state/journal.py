@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from safelaunch.adapters import journal
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
+from safelaunch.core.report.shares import Books
 from safelaunch.core.state import State
-from safelaunch.core.status.costs import Tracks
 
 
 class LeaderJournal:
@@ -22,7 +22,7 @@ class LeaderJournal:
         self.gen = self.claim_number = 0
         self.claimed_s = now_s                  # before the last claim was published
         self.last_row = ""                      # of core.decide
-        self.tracks = Tracks()                  # of the attempts, by the lines that are written
+        self.books = Books()                    # where the time went, by the lines that are written
 
     def sees_claims_up_to(self, number: int) -> None:
         """Others have published claims up to this number."""
@@ -39,8 +39,8 @@ class LeaderJournal:
     def opens(self, history: Sequence[Event], writer: journal.Writer) -> None:
         """All that earlier supervisors have written, and this one's own file."""
         self.history, self.state, self.writer = tuple(history), fold(history), writer
-        self.tracks = Tracks()
-        self.tracks.add(history)
+        self.books = Books()
+        self.books.add(history)
 
     def records(self, events: Sequence[Event], noted: Sequence[Event], deadline_s: float) -> None:
         """Write the events, behind those that were noted, with one fsync that is awaited for so long; fold them into
@@ -48,7 +48,7 @@ class LeaderJournal:
         """
         self.writer.write(*noted, *events, deadline_s=deadline_s)
         self.state = fold(events, self.state)
-        self.tracks.add((*noted, *events))
+        self.books.add((*noted, *events))
 
     def notes(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
