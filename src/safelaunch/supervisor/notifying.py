@@ -27,8 +27,9 @@ HELD_TERM_S = 20.0        # ... and holds the next one: nobody else would tell, 
 
 
 def follow(lead: Leader) -> None:
-    """Begin to tell what waits."""
-    if _targets(lead) and lead.course.phase in TELLS_IN and not lead.standbys.is_contested and (
+    """Begin to tell what waits. Where Slurm ends the job the standby is silent because it ends, too."""
+    may_lead = not lead.standbys.is_contested or lead.ending is not None
+    if _targets(lead) and lead.course.phase in TELLS_IN and may_lead and (
             due(lead.state.notices, lead.plan.notify.when, lead.now)):
         lead.tasks.begin(Work.NOTIFY, _tell(lead))
 
