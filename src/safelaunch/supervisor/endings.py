@@ -85,6 +85,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
     yield from _hold_back(lead, action.pause_s)
+    if action.held and lead.state.held is not None:   # no supervisor comes before a person does
+        yield from notifying.last_words(lead, notifying.HELD_TERM_S)
     metering.write(lead)   # the last figures until the next job starts must not say that it runs
     if lead.reach.lost:
         yield from tell_followers(lead, None)

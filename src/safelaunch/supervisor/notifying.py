@@ -23,21 +23,23 @@ POLL_S = 0.1
 RETRY_S = (30.0, 300.0)   # before the second and third try
 LAST_WORDS_S = 25.0       # for which the run's end waits: a delivery's deadline and a moment
 TERM_S = 5.0              # the same where Slurm ends the job
+HELD_TERM_S = 20.0        # ... and holds the next one: nobody else would tell, and KillWait is 30 s
 
 
 def follow(lead: Leader) -> None:
-    """Begin to tell what waits."""
-    if _targets(lead) and lead.course.phase in TELLS_IN and not lead.standbys.is_contested and (
+    """Begin to tell what waits. Where Slurm ends the job the standby is silent because it ends, too."""
+    may_lead = not lead.standbys.is_contested or lead.ending is not None
+    if _targets(lead) and lead.course.phase in TELLS_IN and may_lead and (
             due(lead.state.notices, lead.plan.notify.when, lead.now)):
         lead.tasks.begin(Work.NOTIFY, _tell(lead))
 
 
-def last_words(lead: Leader) -> Step:
-    """Wait until the run's end is told, for a short time."""
+def last_words(lead: Leader, after_term_s: float = TERM_S) -> Step:
+    """Wait until the run's end, or its hold, is told, for a short time."""
     until_s = lead.now_s + LAST_WORDS_S
     while _targets(lead) and due(lead.state.notices, lead.plan.notify.when, lead.now) and lead.now_s < until_s:
         if lead.term_s is not None:
-            until_s = min(until_s, lead.term_s + TERM_S)
+            until_s = min(until_s, lead.term_s + after_term_s)
         yield POLL_S
 
 
