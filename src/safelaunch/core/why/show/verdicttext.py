@@ -167,7 +167,8 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     rule = find_rule(verdict.rule or "", log.rules)
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
-    is_known = is_followed and verdict.category in ENDS_OF_JOBS   # by the journal: there is nothing to look for
+    # By the journal, or while nothing has ended yet: there is nothing to look for.
+    is_known = is_followed and (verdict.category in ENDS_OF_JOBS or verdict.action == "none")
     asks_site = rule is not None and rule.ask_site   # the page's checks are of adapters, not of names
     yield from _listed("you", [*filter(None, (do,)), *(() if is_known or asks_site else page.check[:SHOWN_CHECKS])])
     for line in next_lines:
