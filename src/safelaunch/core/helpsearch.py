@@ -65,7 +65,7 @@ class Entry(NamedTuple):
     text: str
 
 
-class _Word(NamedTuple):
+class _Asked(NamedTuple):
     """A word that was asked for, as it is, and as it is called here."""
 
     own: re.Pattern[str]
@@ -118,14 +118,14 @@ def _split(asked: Sequence[str]) -> list[str]:
     return [word for word in words if word not in _STOP and not word.isdigit()] or words
 
 
-def _word(word: str) -> _Word:
+def _word(word: str) -> _Asked:
     stem = re.sub("(?<=..)ies$", "y", re.sub("(?<=...)(?<!s)s$", "", word) if not word.endswith("ies") else word)
     others = SYNONYMS.get(word, SYNONYMS.get(stem, ()))
-    return _Word(re.compile(rf"(?<![a-z0-9]){re.escape(stem)}"),
+    return _Asked(re.compile(rf"(?<![a-z0-9]){re.escape(stem)}"),
                  re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, others))})") if others else None)
 
 
-def _score(entry: Entry, word: _Word) -> float:
+def _score(entry: Entry, word: _Asked) -> float:
     best = 0.0
     for pattern, share in ((word.own, 1.0), (word.other, _BY_SYNONYM)):
         if pattern is None:
