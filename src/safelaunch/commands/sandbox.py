@@ -52,20 +52,25 @@ def up(
     nodes: int, cpus: int, gpus: int, memory_mb: int, accounting: bool, netns: bool, preemption: bool,
     quirks: Sequence[str], cgroup: bool, name: str, folder: Path | None, settings: Sequence[str], as_json: bool,
 ) -> None:
-    """Start a sandbox and print the line that makes this shell use it."""
+    """Start a sandbox and print the line that makes this shell use it.
+
+    On its nodes the names n0, n1, … resolve: to 127.0.0.1, with --netns to an address of each node's own.
+    """
     conf = dict(map(_parse_setting, settings))
     began = time.monotonic()
     sandbox = Sandbox.up(
         folder or sites.room(registry.ROOT, quirks) / name, nodes, name=name, cpus=cpus, gpus=gpus,
         memory_mb=memory_mb, conf=conf, accounting=accounting, netns=netns, preemption=preemption, site=quirks,
-        cgroup=cgroup,
+        cgroup=cgroup, names=True,
     )  # fmt: skip
     took_s = time.monotonic() - began
     login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), places=())
     first = f"Log in:      {_by_root(shlex.join(login.enter(['bash'])))}\n" if netns else ""
+    names = "" if daemons.knows_names(sandbox.dir) else (
+        "Names:       n0, n1, … do not resolve on the nodes; with --netns they do\n")
     click.echo(
         f"Sandbox '{name}' is up: {nodes} nodes (n0 … n{nodes - 1}) in {sandbox.dir}, started in {took_s:.1f} s.\n"
-        f"{first}"
+        f"{first}{names}"
         f'Use it:      eval "$(safelaunch sandbox env {name})"\n'
         f"Jobs as:     {_by_user(USERS[0], f'srun -N{nodes} hostname')}   (or {USERS[1]}, both in group {TEAM})\n"
         f"End it:      safelaunch sandbox down {name}",

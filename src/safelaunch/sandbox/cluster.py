@@ -3,7 +3,7 @@
 Every daemon has a machine of its own, a UTS namespace. So `hostname -s` on a node prints the node's name, and all
 processes of a node can be told from all others. Ports, munge key, logs and state lie in the sandbox's folder. All
 machines share the filesystem with /tmp, and the process table. Without `netns` they share the loopback device, too.
-Then node names do not resolve, and a node's address is 127.0.0.1.
+Then a node's address is 127.0.0.1, and node names resolve only where `names` asks for it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class Sandbox:
     def up(
         cls, dir: Path, nodes: int = 4, *, name: str | None = None, cpus: int = 8, gpus: int = 8,
         memory_mb: int = 2000, conf: Mapping[str, str] | None = None, accounting: bool = False, netns: bool = False,
-        preemption: bool = False, site: Sequence[str] = (), cgroup: bool = False,
+        preemption: bool = False, site: Sequence[str] = (), cgroup: bool = False, names: bool = False,
     ) -> Sandbox:
         """A new sandbox in `dir`, every node idle; its daemons outlive this process. `conf` overrides slurm.conf.
 
         With `accounting`, sacct knows the jobs (slurmdbd on MariaDB). With `netns`, every machine has an address of its
         own and a cable that `crash(node, cut=True)` cuts. With `preemption`, jobs in partition `high` take the nodes of
         those in `low` (cancelled) and `low-requeue`. `site`: words of sites.QUIRKS, ways in which its nodes differ.
+        With `names`, nodes find each other by name on the loopback device, too (drills go without: such sites exist).
         With `cgroup`, the kernel holds each job to its memory and its devices, and keeps its processes together (cgroup
         v1). SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
         """
@@ -63,7 +64,7 @@ class Sandbox:
         sandbox = cls._of(entry)
         try:
             with closing(held):
-                daemons.lay_out(entry, conf or {}, site)
+                daemons.lay_out(entry, conf or {}, site, names=names)
                 daemons.start(folder, (daemons.MUNGE,), held)   # munged lives as long as the sandbox does
             sandbox._start_all(entry)
         except SandboxError as failed:

@@ -29,6 +29,7 @@ PACKAGES = {
 }  # fmt: skip
 ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core", "sacctmgr": "slurm-client"}
 NETWORK_PACKAGES = {"ip": "iproute2", "sysctl": "procps"}
+NAMES = "names"   # a file there: nodes have the sandbox's /etc/hosts
 START_TIMEOUT_S = 60.0
 NVIDIA_MAJOR = 195  # the kernel's Documentation/admin-guide/devices.txt
 
@@ -77,7 +78,7 @@ def check_root() -> None:
 def machine(folder: Path, name: str) -> Namespace:
     """The machine of this name: a node, `ctl`, `munge`, `login` or `db`."""
     net = network.pin_of(folder, name)
-    has_hosts = (net or name == CONTROLLER) and (folder / "hosts").exists()
+    has_hosts = (net or name == CONTROLLER or (folder / NAMES).exists()) and (folder / "hosts").exists()
     hosts = ((folder / "hosts", Path("/etc/hosts")),) if has_hosts else ()
     if name in (CONTROLLER, MUNGE, LOGIN, DATABASE):
         return Namespace(folder / "ns" / name, net, (), hosts)
@@ -90,8 +91,12 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(folder / "slurm.conf")}
 
 
-def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequence[str] = ()) -> None:
-    """Make every file and machine of the sandbox; nothing runs yet."""
+def lay_out(
+    entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequence[str] = (), *, names: bool = False,
+) -> None:
+    """Make every file and machine of the sandbox; nothing runs yet. `names`: nodes know each other's, also without a
+    network of their own.
+    """
     folder, nodes = Path(entry.dir), conf.node_names(entry.nodes)
     for sub in ("ns", "run", "log", "spool", "munge", "gpu", "work"):
         (folder / sub).mkdir(mode=0o755)
@@ -121,8 +126,11 @@ def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequen
     elif can_cover() and sites.UNKNOWN_HOSTS not in site:
         # slurmctld asks for the host of each srun whose job ends. Debian's asks eleven times for a name that does not
         # resolve, a second apart, and answers nobody meanwhile (22.05, 24.11, 26.05: "attempt number").
-        names = "".join(f"127.0.0.1 {name}\n" for name in (LOGIN, *nodes))
-        (folder / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n{names}")
+        known = "".join(f"127.0.0.1 {name}\n" for name in (LOGIN, *nodes))
+        (folder / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n{known}")
+        if names:
+            share_mounts(folder / "work")
+            (folder / NAMES).touch()
     if site:
         share_mounts(folder / "work")
         sites.lay_out(folder, site, nodes)
@@ -177,6 +185,11 @@ def last_words(folder: Path, lines: int = 12) -> str:
         if wrong:
             found.append("\n  ".join([f"{path.name}:", *wrong]))
     return "\n".join(found)
+
+
+def knows_names(folder: Path) -> bool:
+    """Whether the names of nodes resolve on the nodes of a sandbox."""
+    return network.pin_of(folder, LOGIN) is not None or (folder / NAMES).exists()
 
 
 def wait_for_file(path: Path, timeout_s: float) -> None:
