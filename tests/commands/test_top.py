@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static, TabbedContent
 from textual.worker import WorkerCancelled
 
 from safelaunch.adapters import registry, runfolder
 from safelaunch.cli import run
-from safelaunch.commands.topscreen import TABS, Question, TopScreen
+from safelaunch.commands.topscreen import TABS, KeyList, Question, TopScreen
 from tests.handmade import Made, make_running
 from tests.localruns import SubmitLocal
 
@@ -154,6 +155,47 @@ def test_nothing_is_done_without_a_yes(made: Made) -> None:
                 await pilot.press(answer)
                 await asks(pilot, False)
         assert not list((made.dir / "control").iterdir())
+
+    on_screen(check)
+
+
+def test_log_and_events_stay_at_the_newest_line_unless_a_person_scrolls_up(made: Made) -> None:
+    made.log(1, b"".join(b"[n0:0]:step %d loss 0.5\n" % step for step in range(200)))
+
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("2")
+        await shows(pilot, "log", "step 199")
+        scroll = pilot.app.query_one("#text-log", Static).parent
+        assert isinstance(scroll, VerticalScroll) and isinstance(pilot.app, TopScreen)
+        for _ in range(2400):
+            if scroll.scroll_offset.y and scroll.is_vertical_scroll_end:
+                break
+            await pilot.pause(0.05)
+        else:
+            raise AssertionError("the oldest lines are on the screen")
+        scroll.scroll_home(animate=False)
+        await pilot.pause()
+        made.log(1, b"".join(b"[n0:0]:step %d loss 0.5\n" % step for step in range(300)))
+        pilot.app.look_at_pane()
+        await shows(pilot, "log", "step 299")
+        await pilot.pause()
+        assert scroll.scroll_offset.y == 0
+
+    on_screen(check)
+
+
+def test_the_keys_are_shown_and_a_stop_says_what_it_would_lose(made: Made) -> None:
+    async def check(pilot: Pilot[None]) -> None:
+        await lists(pilot, 1)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, KeyList)
+        await pilot.press("escape")
+        await pilot.press("k")
+        await asks(pilot, True)
+        said = str(pilot.app.screen.query_one(Static).render())
+        assert "End bloom for good?" in said and "resume.dir is not set" in said
 
     on_screen(check)
 

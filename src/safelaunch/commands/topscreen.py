@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import work
@@ -27,7 +27,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands.release import release
 from safelaunch.commands.status import every, plain
 from safelaunch.core.plaintext import clean_lines
-from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.rows import STYLES, tell_loss
 from safelaunch.core.status.table import HEAD, cells_of
 from safelaunch.errors import SafelaunchError
 from safelaunch.views import holding, runlist, runs, sharedqueue, stopping, talk
@@ -45,6 +45,7 @@ LOG_LINES, EVENTS = 300, 200
 LOG_PARTS = 4            # of a MiB each: lines can have millions of letters
 LINE_CHARS = 2000        # the screen is laid out anew every PANE_S
 TABS = {"status": "Status", "log": "Log", "events": "Events", "nodes": "Nodes", "why": "Why", "stacks": "Stacks"}
+NEWEST_LAST = ("log", "events")   # panes that stay at their end, unless a person has scrolled up
 VERBS = ("why", "stacks")   # panes that a verb fills, when they are opened or refreshed by hand
 
 
@@ -63,6 +64,22 @@ class Question(ModalScreen[bool]):
         yield Vertical(Static(Text(f"{self._text}\n\ny: yes    n: no")), id="question")
 
 
+class KeyList(ModalScreen[None]):
+    """What the keys do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q,question_mark", "dismiss", "close")]
+
+    def compose(self) -> ComposeResult:
+        """One line for each."""
+        keys = [("up, down", "choose a run"), ("1 … 6", f"open a pane: {', '.join(TABS.values())}"),
+                ("tab", "go to the panes, where up, down, page up, page down and end scroll"),
+                ("r", "look again; in Why and Stacks: ask"), ("k", "ask the run to save and end"),
+                ("K", "kill it at once"), ("h", "hold it, or let it go on"), ("g", "give back nodes that it keeps"),
+                ("?", "these keys"), ("q", "quit")]
+        lines = [*(f"{key:<10}{what}" for key, what in keys), "", "escape: close"]
+        yield Vertical(Static(Text("\n".join(lines))), id="question")
+
+
 class TopScreen(App[None]):
     """The table above, the panes below."""
 
@@ -71,12 +88,13 @@ class TopScreen(App[None]):
     CSS = """
     #runs { height: 1fr; min-height: 4; }
     #panes { height: 2fr; }
-    #question { width: 70; height: auto; padding: 1 2; border: round $warning; background: $surface; }
-    Question { align: center middle; }
+    #question { width: 74; height: auto; padding: 1 2; border: round $warning; background: $surface; }
+    Question, KeyList { align: center middle; }
     #note { height: 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit"), Binding("r", "refresh", "refresh"),
+        Binding("q", "quit", "quit"), Binding("question_mark", "show_keys", "keys", key_display="?"),
+        Binding("r", "refresh", "refresh"),
         *(Binding(str(number), f"pane('{name}')", show=False) for number, name in enumerate(TABS, 1)),
         Binding("k", "stop('kill')", "stop"), Binding("K", "stop('kill-now')", "kill now"),
         Binding("h", "hold", "hold or resume"), Binding("g", "release", "give nodes back"),
@@ -160,7 +178,11 @@ class TopScreen(App[None]):
 
     def _fill(self, pane: str, text: str) -> None:
         for one in self.query(f"#text-{pane}").results(Static):   # none, where the screen is being closed
+            scroll = one.parent
+            at_end = pane in NEWEST_LAST and isinstance(scroll, VerticalScroll) and scroll.is_vertical_scroll_end
             one.update(Text(text))
+            if at_end and isinstance(scroll, VerticalScroll):
+                self.call_after_refresh(scroll.scroll_end, animate=False)
 
     def _note(self, text: str) -> None:
         for one in self.query("#note").results(Static):
@@ -174,6 +196,8 @@ class TopScreen(App[None]):
         if chosen is None or chosen == self._marked:
             return
         self._marked = chosen
+        for pane in NEWEST_LAST:
+            self._fill(pane, "…")   # short: it is at its end
         for pane in VERBS:
             self._fill(pane, "r: look")
         self.look_at_pane()
@@ -195,8 +219,21 @@ class TopScreen(App[None]):
 
     def action_stop(self, name: str) -> None:
         """End the run for good."""
-        how = "It is asked to save and to end." if name == "kill" else "It is killed at once, without a checkpoint."
-        self._ask_and("End {} for good? " + how, lambda run: _said(lambda say: stopping.stop(run.dir, name, None, say)))
+        folder = self._chosen()[1]
+        if folder is not None:
+            self._ask_to_stop(folder, name)
+
+    @work(thread=True, exclusive=True, group="ask")
+    def _ask_to_stop(self, folder: str, name: str) -> None:
+        """With what would be lost, which takes a look at the checkpoints."""
+        how = ("It is asked to save and to end; if it cannot save:" if name == "kill" else
+               "It is killed at once, without a checkpoint:")
+        try:
+            loss = tell_loss(_overview(runs.load(folder)), SPEECH)
+        except SafelaunchError as error:
+            loss = error.message
+        self.call_from_thread(self._ask_and, f"End {{}} for good? {how} {loss.replace('{', '{{').replace('}', '}}')}.",
+                              lambda run: _said(lambda say: stopping.stop(run.dir, name, None, say)), folder)
 
     def action_hold(self) -> None:
         """Start no new attempt, or go on."""
@@ -206,8 +243,12 @@ class TopScreen(App[None]):
         """Give back nodes that are kept."""
         self._ask_and("Give back the nodes that {} keeps for inspection?", release)
 
-    def _ask_and(self, question: str, act: Callable[[Run], str]) -> None:
-        folder = self._chosen()[1]
+    def action_show_keys(self) -> None:
+        """Show what the keys do."""
+        self.push_screen(KeyList())
+
+    def _ask_and(self, question: str, act: Callable[[Run], str], folder: str | None = None) -> None:
+        folder = folder or self._chosen()[1]
         if folder is None:
             return
 
@@ -237,8 +278,12 @@ def _hold_or_resume(run: Run) -> str:
     return (holding.resume(run) if (run.dir / "control" / "hold").exists() else holding.hold(run, "")).sentence
 
 
+def _overview(run: Run) -> dict[str, Any]:
+    return overview(run, runs.ask_scheduler(run, with_times=True), time.time())
+
+
 def _status(run: Run) -> str:
-    return plain(overview(run, runs.ask_scheduler(run, with_times=True), time.time()))
+    return plain(_overview(run))
 
 
 def _log(run: Run) -> str:
