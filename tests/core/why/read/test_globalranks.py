@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from safelaunch.core.why.findings import Finding, Line, Log, Progress
+from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.read.globalranks import by_launcher, to_global
-from tests.core.why.judged import judge_text
+from tests.core.why.judged import judge_text, read_text
 from tests.tables import each
 
 NODES = ("n4", "n7", "n9")
@@ -21,6 +22,14 @@ def test_a_rank_has_its_number_in_the_training(host: str | None, rank: int | Non
               last=(Line(0, 0, 1, "x", host, rank),))
     found = to_global(log, NODES, 8)
     assert (found.findings[0].rank, found.progress[0].rank, found.last[0].rank) == (number, number, number)
+
+
+@each(("per_node", "rank"), [(2, None), (1, 1)], ids=["a task has two ranks", "a task is a rank"])
+def test_the_number_of_sruns_task_is_a_ranks_only_where_a_task_is_one(per_node: int, rank: int | None) -> None:
+    log = read_text("srun: error: n7: task 1: Out Of Memory\n")
+    verdict = judge_log(to_global(log, NODES, per_node))
+    assert (verdict.category, verdict.host, verdict.rank) == ("host_oom", "n7", rank)
+    assert verdict.summary.startswith("task 1 on n7 was ended: host memory was exhausted")
 
 
 SUMMARY = """\

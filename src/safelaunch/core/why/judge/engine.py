@@ -17,7 +17,7 @@ from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weigh.counterevidence import SURE_END, doubt, is_past, trace_course
-from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, FindingGroup, cite, gather, moment, place_of
+from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, FindingGroup, cite, culprit_rank, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
@@ -219,8 +219,7 @@ def _first_exit(groups: Sequence[FindingGroup]) -> tuple[str | None, int | None]
     """Host and number of the task whose end srun reports first: it reports them in the order in which they end."""
     for group in groups:
         if group.rule.id in EXIT_REPORTS and group.hosts:
-            named = group.first.groups.get("rank", "")
-            return group.hosts[0], int(named) if named.isdigit() else None
+            return group.hosts[0], culprit_rank(group.rule, group.first)
     return None, None
 
 

@@ -14,13 +14,15 @@ from typing import TypeVar
 from safelaunch.core.why.findings import Finding, Line, Log, Progress
 
 Layout = tuple[Sequence[str], int]   # the nodes in order, and how many ranks each has
+OF_TASK = "of_task"   # a group: the line's task has several ranks
 Spoken = TypeVar("Spoken", Finding, Line, Progress)
 
 
 def to_global(log: Log, nodes: Sequence[str], per_node: int) -> Log:
     """The log with each rank's number in the training: node's place × ranks of a node + its number there."""
     place = {node: number for number, node in enumerate(nodes)}
-    return replace(log, findings=_all(log.findings, place, per_node), progress=_all(log.progress, place, per_node),
+    findings = _of_tasks(log.findings) if per_node > 1 else log.findings
+    return replace(log, findings=_all(findings, place, per_node), progress=_all(log.progress, place, per_node),
                    last=_all(log.last, place, per_node))
 
 
@@ -45,8 +47,13 @@ def by_launcher(log: Log) -> Log:
         start = first.get(_short(one.host), 0)
         return one._replace(rank=one.rank + start) if one.rank is not None and one.rank < start else one
 
-    return replace(log, findings=tuple(map(renumber, log.findings)), progress=tuple(map(renumber, log.progress)),
-                   last=tuple(map(renumber, log.last)))
+    return replace(log, findings=tuple(map(renumber, _of_tasks(log.findings))),
+                   progress=tuple(map(renumber, log.progress)), last=tuple(map(renumber, log.last)))
+
+
+def _of_tasks(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings where a task of srun's is a launcher, with ranks of its own: its number is no rank's."""
+    return tuple(one._replace(groups={**one.groups, OF_TASK: ""}) if "task" in one.groups else one for one in findings)
 
 
 def _first_ranks(findings: Iterable[Finding]) -> dict[str, int]:

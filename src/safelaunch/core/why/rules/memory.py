@@ -38,10 +38,10 @@ RULES = (
     ),
     Rule(
         "memory.slurm_task_oom", "host_oom", (b"Out Of Memory", b"OUT_OF_ME"),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Out Of Memory|\bOUT_OF_ME",
-        "cause", "node", 0.93, summary="task {rank} on {host} was ended: host memory was exhausted",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: Out Of Memory|\bOUT_OF_ME",
+        "cause", "node", 0.93, summary="task {task} on {host} was ended: host memory was exhausted",
         explain="srun saw that the OOM killer ended this task.", do=_LESS, source="srun, task exit report",
-        host_group="host", rank_group="rank", order=2,
+        host_group="host", rank_group="task", order=2,
         sample="srun: error: n3: task 5: Out Of Memory", counter_sample="task 5: memory is fine",
     ),
     Rule(
@@ -140,10 +140,10 @@ RULES = (
     ),
     Rule(
         "memory.srun_killed", "host_oom", (b": Killed",),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Killed", "symptom", "rank",
-        0.42, summary="task {rank} on {host} was killed",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: Killed", "symptom", "rank",
+        0.42, summary="task {task} on {host} was killed",
         explain="srun saw SIGKILL: the OOM killer, or srun's own end of the step.", source="srun, task exit report",
-        host_group="host", rank_group="rank",
+        host_group="host", rank_group="task",
         sample="srun: error: n3: tasks 0-3: Killed", counter_sample="srun: n3: tasks 0-3: Kill is pending",
     ),
     Rule(

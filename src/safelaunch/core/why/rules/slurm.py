@@ -123,33 +123,33 @@ RULES = (
     ),
     Rule(
         "slurm.task_exit", "user_code", (b"Exited with exit code",),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Exited with exit code "
-        rb"(?P<code>\d+)", "teardown", "rank", 0.25, summary="task {rank} on {host} ended with exit code {code}",
-        explain="Its own lines say why.", source=_SRUN, host_group="host", rank_group="rank",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: Exited with exit code "
+        rb"(?P<code>\d+)", "teardown", "rank", 0.25, summary="task {task} on {host} ended with exit code {code}",
+        explain="Its own lines say why.", source=_SRUN, host_group="host", rank_group="task",
         sample="srun: error: n3: task 5: Exited with exit code 1", counter_sample="srun: n3: task 5 exited with code 0",
     ),
     Rule(
         "slurm.task_signal", "native_crash",
         (b": Segmentation fault", b": Bus error", b": Floating point exception", b": Illegal instruction"),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: (?P<what>Segmentation "
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: (?P<what>Segmentation "
         rb"fault|Bus error|Floating point exception|Illegal instruction)", "cause", "rank", 0.75,
-        summary="task {rank} on {host}: {what}", explain="The process died of a signal of its own making.",
+        summary="task {task} on {host}: {what}", explain="The process died of a signal of its own making.",
         do="Enable core dumps or faulthandler (python -X faulthandler).", source=_SRUN, host_group="host",
-        rank_group="rank", order=1,
+        rank_group="task", order=1,
         sample="srun: error: n3: task 5: Segmentation fault (core dumped)",
         counter_sample="srun: n3: task 5: no segmentation fault, no bus error",
     ),
     Rule(
         "slurm.task_aborted", "native_crash", (b": Aborted",),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Aborted", "symptom", "rank",
-        0.35, summary="task {rank} on {host} aborted",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: Aborted", "symptom", "rank",
+        0.35, summary="task {task} on {host} aborted",
         explain="An uncaught C++ exception or a failed check; its words stand above.", source=_SRUN, host_group="host",
-        rank_group="rank",
+        rank_group="task",
         sample="srun: error: n3: task 5: Aborted (core dumped)", counter_sample="task 5 was Aborted",
     ),
     Rule(
         "slurm.task_terminated", "cancelled", (b": Terminated",),
-        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Terminated", "teardown",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<task>\d{1,7})[\d,\-]{0,300}: Terminated", "teardown",
         "nobody", 0.2, summary="tasks were ended by SIGTERM", explain="srun ends the step.", source=_SRUN,
         sample="srun: error: n3: tasks 0-7: Terminated", counter_sample="srun: n3: tasks 0-7: Completed",
     ),

@@ -10,6 +10,7 @@ from safelaunch.core.categories import advice
 from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.why.fingerprint import generalize
 from safelaunch.core.why.order.episodes import Episode, Moment, is_excused, is_perhaps_late, order_of
+from safelaunch.core.why.read.globalranks import OF_TASK
 from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
 from safelaunch.core.why.weigh.exceptions import read_exception
@@ -157,6 +158,8 @@ def culprit_host(rule: Rule, found: Finding) -> str | None:
 
 def culprit_rank(rule: Rule, found: Finding) -> int | None:
     """The rank that a line blames."""
+    if OF_TASK in found.groups:
+        return None
     named = found.groups.get(rule.rank_group or "local")   # of torchrun's own lines: the local rank
     if named and named.isdigit():
         return int(named)
