@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
 
-from safelaunch.cli import VERBS, run
+from safelaunch.cli import ALIASES, VERBS, run
 from safelaunch.commands import help as pages
+from safelaunch.core import helpsearch
 from safelaunch.views import talk
+from tests.tables import each
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -37,9 +41,48 @@ def test_every_page_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split() == sorted(path.stem for path in DOCS.glob("*.md"))
 
 
-def test_a_word_that_is_neither_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["help", "hang"]) == 2
-    assert "no verb or page 'hang'. Did you mean 'hangs'?" in capsys.readouterr().err
+# What people ask, in their own words → one of the places that answers it, among the first five.
+ASKED = [
+    ("hang", "page hangs"), ("restart", "key restart.max_restarts"), ("max_restarts", "key restart.max_restarts"),
+    ("ls", "verb status"), ("cancel", "verb stop"), ("kill", "verb stop"), ("tail", "verb logs"),
+    ("e-mail", "verb notify"), ("email", "key notify.to"), ("walltime", "message slurm.time_limit"),
+    ("retry", "key restart.max_restarts"),
+    ("retries", "key restart.max_restarts"), ("elastic", "key min_nodes"), ("straggler", "page slow"),
+    ("telemetry", "page metrics"), ("conda modules", "key setup"), ("salloc", "page launchers"),
+    ("wandb", "page trackers"), ("docker", "key container.image"), ("exclude a node", "key suspects.exclude"),
+    ("array job", "page sweeps"), ("disk space", "message storage"), ("exit codes", "verb wait"),
+    ("NCCL start", "page howto"), ("ImportError", "message env.cannot_import"),
+]
+
+
+@each(("asked", "place"), ASKED, called=lambda row: row[0])
+def test_what_people_ask_is_found_in_their_own_words(asked: str, place: str) -> None:
+    found = helpsearch.search(pages.entries(VERBS), asked.split())
+    assert place in [f"{one.kind} {one.name}" for one in found[:5]]
+
+
+def test_places_are_shown_with_their_heading_and_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "max_restarts", "budget"]) == 0
+    shown = capsys.readouterr().out
+    assert "key     restart.max_restarts\n        Restarts in all before the run gives up. (default: 30)\n" in shown
+    assert "page    " in shown and " › " in shown and "safelaunch help PAGE" in shown
+
+
+def test_what_is_nowhere_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "xyzzyq"]) == 2
+    assert "no verb, page, key or message about 'xyzzyq'" in capsys.readouterr().err
+
+
+@each(("typed", "meant"), [("ls", "status"), ("list", "status"), ("cancel", "stop"), ("kill", "stop"), ("tail", "logs"),
+                           ("sbatch", "submit"), ("ssh", "shell"), ("statsu", "status")])
+def test_another_programs_name_for_a_verb_is_understood(typed: str, meant: str) -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        assert run([typed]) == 2
+    assert f"Did you mean '{meant}'?" in said.getvalue()
+
+
+def test_every_other_name_of_a_verb_is_no_verb_itself() -> None:
+    assert not ALIASES.keys() & VERBS.keys()
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "help"])
@@ -56,7 +99,8 @@ def test_where_no_documents_are_installed_verbs_still_have_their_help(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "FOLDERS", ())
     assert run(["help", "why"]) == 0 and "Usage: safelaunch why" in capsys.readouterr().out
-    assert run(["help", "hangs"]) == 2
+    assert run(["help", "--page", "hangs"]) == 2
+    assert run(["help", "hangs"]) == 0 and "key     hang.no_progress" in capsys.readouterr().out
 
 
 def test_every_verb_has_a_man_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

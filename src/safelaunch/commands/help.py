@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from safelaunch import __version__
 from safelaunch.commands.completion import Verbs
+from safelaunch.core import helpsearch
+from safelaunch.core.helpsearch import Entry
 from safelaunch.errors import UsageError
 from safelaunch.views import talk
 
 PACKAGE = Path(__file__).parent.parent
 # In an installed package, and in a checkout.
 FOLDERS = (PACKAGE / "docs", PACKAGE.parent.parent / "docs")
+MOST_WORDS = 80   # letters of the line that a rule of `why` knows
 WIDTH = 100   # of a page on a wide terminal
 
 
@@ -41,6 +45,43 @@ def show_page(topic: str) -> bool:
         console.print(Markdown(text, hyperlinks=False))   # they lead to files that a terminal cannot open
     click.echo_via_pager(laid_out.get())
     return True
+
+
+def search(words: Sequence[str], verbs: Mapping[str, tuple[str, str]]) -> bool:
+    """Print where these words stand; False: nowhere."""
+    found = helpsearch.search(entries(verbs), words)
+    if not found:
+        return False
+    click.echo(f"Found for '{talk.clean(' '.join(words))}':")
+    for one in found:
+        where = f" › {one.heading}" if one.heading and one.heading != one.name else ""
+        click.echo(f"\n{one.kind:<8}{one.name}{where}")
+        text = helpsearch.shown(one, words)
+        if text != one.heading:
+            click.echo(textwrap.fill(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8))
+    click.echo("\nRead on: safelaunch help PAGE, safelaunch VERB --help, safelaunch why --explain MESSAGE")
+    return True
+
+
+def entries(verbs: Mapping[str, tuple[str, str]]) -> Iterator[Entry]:
+    """All places that can be found."""
+    from safelaunch.core.categories import TABLE  # who reads a page does not wait for them
+    from safelaunch.core.config.keys import KEYS
+    from safelaunch.core.why.rulebook import RULES
+
+    yield from (Entry(helpsearch.VERB, name, "", line) for name, (_, line) in verbs.items())
+    for name, key in KEYS.items():
+        written = key.default if isinstance(key.default, str) else ", ".join(key.default or ())
+        default = f" (default: {written})" if written else ""
+        yield Entry(helpsearch.KEY, name, "", f"{key.doc}{default}")
+    for name, path in pages().items():
+        yield from helpsearch.read_page(name, path.read_text())
+    for name, row in TABLE.items():
+        yield Entry(helpsearch.MESSAGE, name, "", f"{row.because} {row.to_do}")
+    for rule in RULES:
+        if rule.explain or rule.do:
+            line = rule.sample.rpartition("\n")[2][:MOST_WORDS]
+            yield Entry(helpsearch.MESSAGE, rule.id, line, f"{rule.explain} {rule.do}".strip())
 
 
 def write_man_pages(verbs: Mapping[str, tuple[str, str]], folder: str) -> None:
