@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
     "stacks": ("safelaunch.commands.stacks", "Show what all ranks of a job do, and who holds the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
+    "progress": ("safelaunch.commands.progress", "Show which steps are read in a log, and try a pattern for them"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
@@ -57,6 +58,19 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 HELP = ("-h", "--help", "help")
+# What other programs call it.
+ALIASES = {
+    **dict.fromkeys(("ls", "list", "ps", "jobs", "queue", "squeue", "show", "info", "sacct"), "status"),
+    **dict.fromkeys(("cancel", "kill", "scancel", "abort", "end", "terminate", "quit"), "stop"),
+    **dict.fromkeys(("tail", "cat", "log", "output", "follow"), "logs"),
+    **dict.fromkeys(("run", "launch", "start", "sbatch", "srun"), "submit"),
+    **dict.fromkeys(("validate", "verify", "lint", "plan"), "check"), **dict.fromkeys(("new", "create"), "init"),
+    **dict.fromkeys(("ssh", "exec", "enter", "login"), "shell"), **dict.fromkeys(("history", "journal"), "events"),
+    **dict.fromkeys(("diagnose", "explain", "reason"), "why"), **dict.fromkeys(("dashboard", "ui", "tui"), "top"),
+    **dict.fromkeys(("continue", "unpause", "unhold"), "resume"), **dict.fromkeys(("email", "mail"), "notify"),
+    **dict.fromkeys(("bt", "backtrace", "pystack", "trace"), "stacks"), "ckpt": "checkpoints", "steps": "progress",
+    "pause": "hold", "monitor": "watch", "exclude": "nodes", "drain": "nodes", "rm": "clean", "delete": "clean",
+}
 
 
 def _help() -> str:
@@ -68,7 +82,8 @@ def _help() -> str:
         "  restarts it from its last checkpoint.\n\n"
         f"Verbs:\n{rows}\n\n"
         "  safelaunch VERB --help    what a verb takes\n"
-        "  safelaunch help TOPIC     a page of the documents\n"
+        "  safelaunch help PAGE      a page of the documents\n"
+        "  safelaunch help WORDS     search pages, keys, verbs and messages\n"
         "  safelaunch help --pages   the names of all pages\n"
         "  safelaunch help --man DIR man pages of all verbs\n"
         "  safelaunch --version\n"
@@ -131,14 +146,15 @@ def run(argv: list[str]) -> int:
 def _refuse(kind: str, word: str, known: Iterable[str], where: str) -> int:
     import difflib
 
-    near = difflib.get_close_matches(word, known, n=1)
+    called = ALIASES.get(word, "")
+    near = [called] if called in [*known] else difflib.get_close_matches(word, known, n=1)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     sys.stderr.write(f"safelaunch: no {kind} '{clean(word)}'.{guess} See {where}\n")
     return 2
 
 
 def _run_help(words: list[str]) -> int:
-    """`help VERB`, `help TOPIC`, `help --page TOPIC`, `help --pages`, `help --man FOLDER`."""
+    """`help VERB`, `help PAGE`, `help --page PAGE`, `help WORDS`, `help --pages`, `help --man FOLDER`."""
     from safelaunch.commands import help as pages
 
     if words[0] == "--man":
@@ -152,16 +168,20 @@ def _run_help(words: list[str]) -> int:
         sys.stdout.write("".join(f"{name}\n" for name in pages.pages()))
         return 0
     topic = words[-1]
-    if words[0] in VERBS:
+    if words == [topic] and topic in VERBS:
         code = _run_verb(words[0], ["--help"])
         if topic in pages.pages():
             sys.stdout.write(f"\nThe page about it: safelaunch help --page {topic}\n")
         return code
-    if pages.show_page(topic):
+    if words[0] == "--page" or words == [topic]:
+        if pages.show_page(topic):
+            return 0
+        if words[0] == "--page":
+            return _refuse("page", topic, pages.pages(), "safelaunch help --pages")
+    if pages.search(words, VERBS):
         return 0
-    if words[0] == "--page":
-        return _refuse("page", topic, pages.pages(), "safelaunch help --pages")
-    return _refuse("verb or page", topic, [*VERBS, *pages.pages()], "safelaunch --help, safelaunch help --pages")
+    return _refuse("verb, page, key or message about", " ".join(words), [*VERBS, *pages.pages()],
+                   "safelaunch --help, safelaunch help --pages")
 
 
 def _run_verb(verb: str, rest: list[str]) -> int:

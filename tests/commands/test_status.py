@@ -585,3 +585,33 @@ def test_a_real_run_is_seen_running_with_its_step_and_its_successor(
     assert jobs == {drill.job: "RUNNING", seen["successor"]: "PENDING"}
     drill.as_user("stop", "--now", str(drill.run_dir))
     drill.wait_end()
+
+
+def test_a_log_without_a_step_that_is_read_is_said_with_its_line(bloom: Made) -> None:
+    bloom.running()
+    bloom.log(1, b"".join(b"[n0:0]:thing %d, loss 0.%d\n" % (number, number) for number in range(20)))
+    word = SchedulerAnswer((job(),))
+    assert overview(bloom.run, word, bloom.now)["unread"] is None, "20 lines are a start"
+    bloom.event("steps_unread", attempt=1, lines=20, line="thing 19, loss 0.19", pattern="auto")
+    seen = overview(bloom.run, word, bloom.now)
+    assert seen["unread"] == {"line": "thing 19, loss 0.19", "pattern": "auto"}
+    said = plain(seen)
+    assert "none of the log's lines names one; last line: 'thing 19, loss 0.19'" in said
+    assert "safelaunch progress LOG --pattern" in said
+    bloom.log(1, b"[n0:0]:step 7 loss 0.5\n")
+    assert overview(bloom.run, word, bloom.now)["unread"] is None
+
+
+def test_a_hundred_lines_without_a_step_need_no_supervisor_to_be_said(bloom: Made) -> None:
+    bloom.running()
+    bloom.log(1, b"".join(b"[n0:0]:thing %d, loss 0.%d token=abcdef0123456789abcdef\n" % (n, n) for n in range(100)))
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    assert seen["unread"]["line"].startswith("[n0:0]:thing 99, loss 0.99") and "0123456789" not in str(seen["unread"])
+
+
+def test_an_epochs_fraction_is_shown_where_no_step_is_named(bloom: Made) -> None:
+    bloom.running()
+    bloom.log(1, b"{'loss': 0.5, 'grad_norm': 1.1, 'learning_rate': 1e-05, 'epoch': 0.12}\n" * 200)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    assert (seen["place"], seen["unread"]) == ("epoch 0.12", None)
+    assert "epoch 0.12: the log names no step" in plain(seen)

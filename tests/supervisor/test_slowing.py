@@ -47,7 +47,7 @@ class Lead:
         self.plan = plan
 
     def reads(self, text: bytes, attempt: int = 1) -> None:
-        slowing.follow(self, attempt, text, listen(text))   # type: ignore[arg-type]
+        slowing.follow(self, attempt, text, 0, listen(text))   # type: ignore[arg-type]
 
     def told(self) -> list[str]:
         return [event.event for event in self.events if event.event != "step_time"]

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.progress.steps import Named, end_of_number, last_steps, named_steps
+from safelaunch.core.progress.epochs import Named, line_begin
+from safelaunch.core.progress.steps import end_of_number, last_steps, named_steps
 
 MOST_FORMS, MOST_SOURCES = 16, 2   # ranks count alike: two of each form tell all; stages of a start crowd nobody out
 BEGUN = 20
@@ -29,7 +30,7 @@ NO_TRAINING = re.compile(
 
 
 class Step(NamedTuple):
-    """A step that a line counts: who prints it, and how."""
+    """A step that a line counts: who prints it, and how; "" = within epochs: no checkpoint's name has to count so."""
 
     source: str
     form: str
@@ -58,7 +59,7 @@ def count(known: tuple[Counter, ...], text: bytes, pattern: str, resume_step: in
         if before is not None:
             counters[key] = _go_on(before, step.number, resume_step)
         elif _has_room([form for _, form in counters], step.form):
-            below = int(resume_step is not None and step.number < resume_step)
+            below = int(resume_step is not None and bool(step.form) and step.number < resume_step)
             counters[key] = Counter(*key, step.number, step.number, 1, below)
     return tuple(counters.values())
 
@@ -79,7 +80,7 @@ def _has_room(forms: Sequence[str], form: str) -> bool:
 
 def _go_on(before: Counter, number: int, resume_step: int | None) -> Counter:
     if number > before.last:
-        below = before.below + (resume_step is not None and number < resume_step)
+        below = before.below + (resume_step is not None and bool(before.form) and number < resume_step)
         return before._replace(last=number, grown=before.grown + 1, below=below)
     return before._replace(fell=True) if is_anew(before.last, number) else before
 
@@ -91,7 +92,7 @@ def is_anew(highest: float, number: float) -> bool:
 
 def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
     for one in named:
-        begin = max(text.rfind(b"\n", 0, one.start + 1), text.rfind(b"\r", 0, one.start + 1)) + 1
+        begin = line_begin(text, one.start)
         end = text.find(b"\n", one.start + 1)
         line = text[begin:end if end >= 0 else len(text)]
         prefix = _PREFIX.match(line)
@@ -99,11 +100,13 @@ def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
             prefix = None   # "[step 100/400] loss": the step itself
         source = prefix[1].strip().decode(errors="replace") if prefix else ""
         words = line[prefix.end() if prefix else 0:]
-        at = _place(words, one.step, max(0, one.start - begin - (len(line) - len(words))))
-        before, after = words[max(0, at - _NEAR_BYTES):at], words[at + len(str(one.step)):][:_NEAR_BYTES]
+        shown = one.step if one.number is None else one.number
+        at = _place(words, shown, max(0, one.start - begin - (len(line) - len(words))))
+        before, after = words[max(0, at - _NEAR_BYTES):at], words[at + len(str(shown)):][:_NEAR_BYTES]
         if NO_TRAINING.search(before) or NO_TRAINING.search(after[:24]):
             continue
-        yield Step(source, _form(before, after, words, pattern), one.step)
+        form = _form(before, after, words, pattern)
+        yield Step(source, form if one.number is None or form.startswith(BAR) else "", one.step)
 
 
 def _place(words: bytes, step: int, start: int) -> int:

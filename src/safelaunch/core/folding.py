@@ -330,6 +330,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "steps_unread": lambda state, event: _change_attempt(state, event, unread=str(event.data["line"])),
     "standby_started": lambda state, event: replace(state, standby=str(event.data["node"])),
     "standby_lost": lambda state, event: replace(state, standby=None),
     "via_chosen": lambda state, event: replace(state, via=str(event.data["via"])),

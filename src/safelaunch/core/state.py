@@ -82,6 +82,7 @@ class Attempt:
     end_by_t: float | None = None       # until when it has time
     waits_for: str | None = None        # and for what: core.decide.patience
     resize: Resize | None = None        # it runs before_resize, for this
+    unread: str | None = None           # a line of its log, of which none has named a step for a while
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
     reach: TrainingReach | None = None          # how far its training came, as its log says; None = that is not known
     link: Mapping[str, Any] | None = None   # with which its script goes on (core.decide.links)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.core.progress.lines import MOST_UNREAD, START_S, UNREAD_S, Talk, leave_unread, tell_unread
 from safelaunch.core.progress.steplines import Patterns
 from safelaunch.core.progress.steps import AUTO, cut_lines
+from safelaunch.core.secretmask import mask
 from safelaunch.supervisor.leader import Leader
 
 LISTEN_S = 0.1   # of processor time for one read; 64 KiB of a usual log take 3 ms
@@ -43,3 +45,20 @@ def read_figures(lead: Leader, text: bytes, look: Callable[[bytes, Patterns], T]
                  "log; both are read as auto")
     lead.follows(plan._replace(step_time_pattern=AUTO, loss_pattern=AUTO))
     return read_figures(lead, text, look, nothing)
+
+
+def note_unread(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
+    """Tell once that no line of an attempt's log names a step, so that nobody waits for what is never seen."""
+    attempt = lead.state.attempt
+    if talk.mark or attempt is None or attempt.step is not None or attempt.unread is not None:
+        lead.running.names_no_step(None)
+        return
+    if (known := lead.running.heard.unread) is None:
+        return
+    known = leave_unread(known, cut_lines(text))
+    lead.running.names_no_step(known)
+    ran_s = lead.now_s - lead.running.launched_s
+    if known.lines and (ran_s >= UNREAD_S or (known.lines >= MOST_UNREAD and ran_s >= START_S)):
+        lead.record(lead.writer.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),
+                                      pattern=lead.plan.step_pattern))
+        lead.say(f"step: {tell_unread(mask(known.line), lead.plan.step_pattern)}")

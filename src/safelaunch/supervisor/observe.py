@@ -22,6 +22,7 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.turn import TurnFacts
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
+from safelaunch.core.progress.steps import carry_on
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
@@ -231,15 +232,18 @@ def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
     if lead.running.size <= start:
         return None
     start = max(start, lead.running.size - CHUNK_BYTES)
-    text = process.read(start, lead.running.size - start)
-    talk = listening.read(lead, text, partial(_parse, lead, process.number), Talk())
-    slowing.follow(lead, process.number, text, talk)
+    known = lead.running.heard.known
+    text = known + process.read(start, lead.running.size - start)
+    talk = listening.read(lead, text, partial(_parse, lead, process.number, len(known)), Talk())
+    slowing.follow(lead, process.number, text, len(known), talk)
+    listening.note_unread(lead, process.number, text[len(known):], talk)
     return talk
 
 
-def _parse(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
+def _parse(lead: Leader, number: int, since: int, text: bytes, pattern: str) -> Talk:
     lostprogress.take_in(lead, number, text, pattern)
-    return listen(text, pattern)
+    lead.running.is_read_on(carry_on(text, pattern))
+    return listen(text, pattern, since)
 
 
 def read_last_lines(lead: Leader, process: AttemptProcess) -> None:

@@ -5,6 +5,8 @@ That is: steps that take longer for good, losses that are no numbers or leap, gr
 
 from __future__ import annotations
 
+from functools import partial
+
 from safelaunch.core.decide import slowness
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.progress.steplines import StepLine, step_lines
@@ -22,8 +24,8 @@ JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that start
 MOST_TEXT = 300      # of a line of the log that the journal quotes
 
 
-def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
-    """Take in new lines of the log, which say `talk`."""
+def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> None:
+    """Take in new lines of the log, from `since` on, which say `talk`."""
     if not lead.plan.slow.is_on:
         return
     known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
@@ -32,7 +34,7 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
         lead.running.goes_so_fast(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
-    lines, phase = listening.read_figures(lead, text, step_lines, nothing)
+    lines, phase = listening.read_figures(lead, text, partial(step_lines, since=since), nothing)
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
     lead.running.goes_so_fast(known)
     for change in changes:

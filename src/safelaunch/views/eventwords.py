@@ -9,6 +9,7 @@ from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.model import Event
+from safelaunch.core.progress.lines import tell_unread
 from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
@@ -192,6 +193,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
                                          f"{', '.join(map(str, data['outputs']))}"),
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "steps_unread": lambda data: (f"attempt {data['attempt']} has written {data['lines']} lines, and no step was read: "
+                                  f"{tell_unread(str(data['line']), str(data['pattern']))}"),
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,

@@ -18,10 +18,12 @@ from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.figures import measure
+from safelaunch.core.progress.lines import MOST_UNREAD, Unread, leave_unread, place_in
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
 from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.report import shares
+from safelaunch.core.secretmask import mask
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
@@ -75,7 +77,8 @@ def overview(
         "attempt": _attempt(state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
-        "step": step, "step_total": total, **_progress(run, judged.name, step, total, tail, tracks, now),
+        "step": step, "step_total": total, **_unread(run, state, step, tail),
+        **_progress(run, judged.name, step, total, tail, tracks, now),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
         "lost": _lost(state, tracks, now), "time": _time(read.events, state, tracks, now),
@@ -316,6 +319,16 @@ def _steps(
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
     return step, total, tail
+
+
+def _unread(run: Run, state: State, step: int | None, tail: bytes) -> dict[str, Any]:
+    """Where no step is read: how far the log says to be in other words; else a line of those that name none."""
+    place = place_in(tail) if step is None and run.plan.step_pattern == AUTO else ""
+    if step is not None or place or state.attempt is None or state.attempt.resize is not None:
+        return {"place": place or None, "unread": None}
+    found = leave_unread(Unread(), tail)
+    line = state.attempt.unread if found.lines < MOST_UNREAD else mask(found.line)
+    return {"place": None, "unread": None if line is None else {"line": line, "pattern": run.plan.step_pattern}}
 
 
 def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:

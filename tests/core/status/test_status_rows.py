@@ -34,7 +34,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "requests": [], "preserving_until_t": None, "node_hours": 1.0, "gpu_hours": None, "decisions": [],
         "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
         "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},
-        "local_folder": None, "journal_problems": [], "lost_progress": None,
+        "local_folder": None, "journal_problems": [], "lost_progress": None, "place": None, "unread": None,
         "slower": None, "slow_search": None, "odd_figures": [], **changes}
 
 

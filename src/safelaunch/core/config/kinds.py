@@ -340,13 +340,18 @@ class StepPattern:
     def read(self, node: Node) -> str:
         """The pattern's text."""
         text = read_line(node, "auto or a regular expression")
-        try:
-            groups = 1 if text == "auto" else re.compile(text).groups
-        except (re.error, RecursionError, OverflowError) as error:
-            raise WrongValue(f"not a regular expression: {error}") from error
-        if groups != 1:
-            raise WrongValue(f'expected exactly one group, such as "step (\\d+)", got {groups}')
+        check_step_pattern(text)
         return text
+
+
+def check_step_pattern(text: str) -> None:
+    """Raise WrongValue where it is neither `auto` nor a regular expression with one group."""
+    try:
+        groups = 1 if text == "auto" else re.compile(text).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise WrongValue(f"not a regular expression: {error}") from error
+    if groups != 1:
+        raise WrongValue(f'expected exactly one group, such as "step (\\d+)", got {groups}')
 
 
 class ResumeArgs:

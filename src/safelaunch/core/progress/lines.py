@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from safelaunch.core.progress.steps import Named, last_steps
+from safelaunch.core.progress.epochs import line_at, line_begin
+from safelaunch.core.progress.shapes import has_figure, has_number, is_training
+from safelaunch.core.progress.steps import last_steps
 from safelaunch.core.records import NamedTuple
 
 # What a training says when it does something that takes longer than a step, and when that is over. Only words from the
@@ -43,6 +45,9 @@ _RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)")
 # torch/distributed/distributed_c10d.py): that rank goes no further. Its process may stay, by a thread that never ends.
 _RAISED = re.compile(rb"\[rank\d{1,7}\]: Traceback \(most recent call last\):")
 _EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,12}(?:\.\d{1,18})?)")   # Transformers without a bar: nothing else
+# rich's bar without columns for numbers: "Training... ━━━━━━╸━━━━━  47% 0:00:05"
+_SHARE = re.compile(rb"(?m)(?:^|\r)(?P<what>[^\r\n%\xe2]{0,80})"
+                    rb"(?:\xe2[\x94-\x97][\x80-\xbf]){3,200} {1,4}(?P<share>\d{1,3})%")
 
 
 class Talk(NamedTuple):
@@ -58,27 +63,57 @@ class Talk(NamedTuple):
     has_raised: bool = False
 
 
-def listen(chunk: bytes, pattern: str = "auto") -> Talk:
-    """What new lines of the log say; `pattern` as in train.yaml's progress.step."""
-    steps = last_steps(chunk, pattern, is_wanted=lambda named: not _RESUMING.search(_line_at(chunk, named.start)))
+class Unread(NamedTuple):
+    """What a log holds that names no step: so many lines, and the one that comes nearest to a step's."""
+
+    lines: int = 0
+    line: str = ""
+
+
+MOST_UNREAD, UNREAD_S = 100, 300.0   # lines, or seconds with some, after which it is told that none names a step
+START_S = 60.0                       # a start may write hundreds of lines
+SHOWN_CHARS = 160
+
+
+def leave_unread(known: Unread, text: bytes) -> Unread:
+    """With more lines that name no step: the last one with a figure of a training, else with a number, is shown."""
+    lines = [line.strip() for line in text.replace(b"\r", b"\n").split(b"\n") if line.strip()]
+    near = max((known.line.encode(), *lines), key=lambda line: (has_figure(line), has_number(line), line in lines))
+    last = next((line for line in reversed(lines) if (has_figure(line), has_number(line)) == (
+        has_figure(near), has_number(near))), near)
+    return Unread(known.lines + len(lines), last.decode(errors="replace")[:SHOWN_CHARS])
+
+
+def tell_unread(line: str, pattern: str) -> str:
+    """What to do where the log names no step that is read."""
+    whose = ("none of the log's lines names one" if pattern == "auto" else
+             f"progress.step {pattern!r} matches none of the log's lines")
+    return (f"{whose}; last line: {line!r}; set progress.step, see safelaunch help train-yaml; try it with "
+            "safelaunch progress LOG --pattern '…'")
+
+
+def listen(chunk: bytes, pattern: str = "auto", since: int = 0) -> Talk:
+    """What new lines of the log say; `pattern` as in train.yaml's progress.step. Those before `since` have been heard:
+    they tell how the others count (core.progress.steps.carry_on). A match may begin with the end of the line before.
+    """
+    steps = last_steps(chunk, pattern, is_wanted=lambda named: named.start >= since - 1 and not _RESUMING.search(
+        line_at(chunk, line_begin(chunk, named.start))))
     step = max((named.step for named in steps), default=None)
-    mark = "" if step is None else str(step)
-    if step is None and pattern == "auto" and b"epoch" in chunk:
-        epochs = _EPOCH.findall(chunk)
-        mark = f"epoch {epochs[-1].decode()}" if epochs else ""
-    has_raised = b"]: Traceback" in chunk and _RAISED.search(chunk) is not None
-    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark, has_raised)
+    new = chunk[since:]
+    has_raised = b"]: Traceback" in new and _RAISED.search(new) is not None
+    mark = place_in(new) if step is None and pattern == "auto" else "" if step is None else str(step)
+    # From the line on that names the last step first: "saving checkpoint at iteration 1000" names one, too.
+    first = next((named.start for named in steps if named.step == step), since)
+    return Talk(step, signs_in(chunk[max(since, chunk.rfind(b"\n", 0, first + 1) + 1):]), mark, has_raised)
 
 
-def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:
-    """Where the line begins that names the last step first: "saving checkpoint at iteration 1000" names one, too."""
-    first = next((named.start for named in steps if named.step == step), 0)
-    return chunk.rfind(b"\n", 0, first + 1) + 1
-
-
-def _line_at(chunk: bytes, start: int) -> bytes:
-    begin = max(chunk.rfind(b"\n", 0, start + 1), chunk.rfind(b"\r", 0, start + 1)) + 1
-    return chunk[begin:max(start, chunk.find(b"\n", start + 1))]
+def place_in(text: bytes) -> str:
+    """How far a training is where its lines name no step: "epoch 0.12", "47 %"; "" = they do not say."""
+    epochs = _EPOCH.findall(text) if b"epoch" in text else []
+    if epochs:
+        return f"epoch {epochs[-1].decode()}"
+    shares = [match["share"] for match in _SHARE.finditer(text) if is_training(match["what"])] if b"%" in text else []
+    return f"{shares[-1].decode()} %" if shares else ""
 
 
 def signs_in(text: bytes) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from safelaunch.core.counters import NO_TRAINING, is_anew
-from safelaunch.core.progress.steps import AUTO, BAR_LINE, COUNT, count_of, is_training, named_steps, total_behind
+from safelaunch.core.progress.shapes import BAR_LINE, COUNT, count_of, is_training
+from safelaunch.core.progress.steps import AUTO, named_steps, total_behind
 from safelaunch.core.state import TrainingReach
 
 HEAD_BYTES, TAIL_BYTES = 16 << 10, 64 << 10   # of a log, in which that is looked for: 40 ms

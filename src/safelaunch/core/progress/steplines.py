@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from safelaunch.core.progress.epochs import line_begin
 from safelaunch.core.progress.figures import grad_norm_in, loss_in, seconds_in
 from safelaunch.core.progress.lines import signs_in
 from safelaunch.core.progress.steps import last_steps
@@ -32,14 +33,16 @@ class StepLine(NamedTuple):
     text: str
 
 
-def step_lines(text: bytes, patterns: Patterns) -> tuple[list[StepLine], str]:
-    """The newest step lines of a piece of a log, in order, and the phase that its end has named."""
+def step_lines(text: bytes, patterns: Patterns, since: int = 0) -> tuple[list[StepLine], str]:
+    """The newest step lines of a piece of a log, in order, and the phase that its end has named; `since` as of
+    core.progress.lines.listen.
+    """
     spans: dict[int, tuple[int, int]] = {}   # by where a line begins: its end, and the last step that it names
-    for named in last_steps(text, patterns.step, most=MOST_LINES):
-        begin = max(text.rfind(b"\n", 0, named.start + 1), text.rfind(b"\r", 0, named.start + 1)) + 1
+    for named in last_steps(text, patterns.step, most=MOST_LINES, is_wanted=lambda named: named.start >= since - 1):
+        begin = line_begin(text, named.start)
         ends = [end for end in (text.find(b"\n", named.start + 1), text.find(b"\r", named.start + 1)) if end >= 0]
         spans[begin] = (min(ends, default=len(text)), named.step)
-    found, behind = [], 0
+    found, behind = [], since
     for begin, (end, step) in spans.items():
         line = text[begin:end]
         between = text[behind:begin]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from safelaunch.core import via
+from safelaunch.core.progress.lines import tell_unread
 from safelaunch.core.report.shares import KINDS, USEFUL
 from safelaunch.core.slow.oddfigures import NAN, tell_odd
 from safelaunch.core.status.queuereasons import in_words
@@ -161,6 +162,10 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{_size(attempt)}{at}{end}{why}", ""
     if seen["step"] is not None:
         yield "step", ", ".join([_step(seen), *_figures(seen, speech)]), ""
+    elif seen["place"] is not None:
+        yield "step", ", ".join([f"{seen['place']}: the log names no step", *_figures(seen, speech)]), ""
+    elif seen["unread"] is not None:
+        yield "step", tell_unread(**seen["unread"]), "yellow"
     if (slower := seen["slower"]) is not None and seen["ended"] is None:
         longer = f"{100 * (slower['to_s'] / slower['from_s'] - 1):.2g} % longer"
         yield "slower", (f"{slower['to_s']:.4g} s a step since step {slower['step']}, before {slower['from_s']:.4g} s "
@@ -266,6 +271,18 @@ def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     for one in found["skipped"][:1]:
         more = f" ({len(found['skipped'])} in all are left out)" if len(found["skipped"]) > 1 else ""
         yield "skipped", f"{one['path']}: {one['reason']}{more}", "yellow"
+
+
+def tell_loss(seen: dict[str, Any], speech: Speech) -> str:
+    """What a kill at this moment would lose: "12 steps (3 min)", or why that is not known."""
+    found = seen["checkpoint"]
+    if found is None:
+        return "resume.dir is not set, so nobody knows which checkpoint is complete"
+    if found["steps_at_risk"] is None:
+        return f"the newest complete checkpoint is not known{': ' if found['trouble'] else ''}{found['trouble'] or ''}"
+    newest = "there is no complete checkpoint" if found["path"] is None else "the newest complete checkpoint is of " + (
+        f"step {found['step']}" if found["step"] is not None else found["path"])
+    return f"{newest}{_at_risk(seen, found, speech).replace('; an end now', '; a kill now')}"
 
 
 def _at_risk(seen: dict[str, Any], found: dict[str, Any], speech: Speech) -> str:

@@ -10,6 +10,7 @@ from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
 from safelaunch.core.hangs.stepstart import Waiter
 from safelaunch.core.model import Exit
+from safelaunch.core.progress.lines import Unread
 from safelaunch.core.slow.oddfigures import FigureWatch
 from safelaunch.core.slow.pace import LogPace
 from safelaunch.core.why.findings import OutsideEvidence
@@ -40,13 +41,24 @@ class Counted(NamedTuple):
     is_settled: bool = False
 
 
+class HeardLog(NamedTuple):
+    """So much of a log was listened to. `known`: lines of it that tell how what follows counts (core.progress.epochs).
+    `unread`: its lines, as long as none has named a step.
+    """
+
+    size: int = 0
+    known: bytes = b""
+    unread: Unread | None = None
+
+
 class RunningAttempt:
     """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
         self.live: Live | None = None
         self.process: AttemptProcess | None = None
-        self.size = self.heard_bytes = 0    # of its log: all, and how much was listened to
+        self.size = 0                       # of its log
+        self.heard = HeardLog()             # what of it was listened to
         self.grew_s = self.exit_s = self.killed_s = self.launched_s = now_s
         self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
         self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
@@ -68,7 +80,7 @@ class RunningAttempt:
 
     def is_launched(self, process: AttemptProcess, now_s: float) -> None:
         """It runs."""
-        self.process, self.size, self.heard_bytes, self.step_start = process, 0, 0, None
+        self.process, self.size, self.heard, self.step_start = process, 0, HeardLog(0, b"", Unread()), None
         self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
 
     def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
@@ -137,13 +149,21 @@ class RunningAttempt:
 
     def is_listened_to(self) -> int:
         """The byte from which the log is new; all of it counts as read now."""
-        start, self.heard_bytes = self.heard_bytes, self.size
+        start, self.heard = self.heard.size, self.heard._replace(size=self.size)
         return start
 
     def stood_still(self, now_s: float, is_long: bool) -> None:
         """This process stood still, so that nobody read the log; perhaps the whole job did."""
         self.grew_s = now_s
         self.was_stopped = self.was_stopped or is_long
+
+    def is_read_on(self, lines: bytes) -> None:
+        """What follows is read behind these lines."""
+        self.heard = self.heard._replace(known=lines)
+
+    def names_no_step(self, unread: Unread | None) -> None:
+        """So far; None: it has named one, or the lines are told."""
+        self.heard = self.heard._replace(unread=unread)
 
     def is_counted(self, counted: Counted) -> None:
         """What its log counts."""

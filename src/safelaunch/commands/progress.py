@@ -1,0 +1,69 @@
+"""safelaunch progress: which steps are read in a log, and by which lines; to try a pattern for progress.step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from safelaunch.core.plaintext import clean
+from safelaunch.core.status.speech import duration
+from safelaunch.views import runs, steplook, talk, terminal
+
+NONE_READ = 1
+LABEL_WIDTH = 11
+
+
+@click.command()
+@click.argument("which", metavar="[LOG | RUN]", required=False, shell_complete=runs.complete_run)
+@click.option("--pattern", metavar="REGEX", help="As progress.step: a regular expression whose one group is the step.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
+def command(which: str | None, pattern: str | None, as_json: bool) -> int:
+    """Show which steps are read in a log: of a file, of "-" (standard input), or of a run's newest attempt.
+
+    Exit code 1: no line names a step that is read.
+    """
+    seen = steplook.look(steplook.find(which, pattern))
+    if as_json:
+        talk.emit_json(seen)
+    else:
+        for label, text, style in _rows(seen):
+            click.echo(f"{label.ljust(LABEL_WIDTH)}{terminal.coloured(clean(text), style)}")
+    return 0 if seen["last"] is not None else NONE_READ
+
+
+def _rows(seen: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    own = seen["pattern"] != "auto"
+    yield "log", f"{seen['log']}, {_lines(seen['lines'])}", ""
+    yield "pattern", f"{seen['pattern']}{'' if own else ': the lines of known trainers'}", ""
+    if seen["last"] is None:
+        yield "read", "no line names a step that is read", "red"
+        if seen["place"]:
+            yield "progress", f"{seen['place']}, which tells a hang; the log names no step", ""
+    else:
+        yield "read", f"{_lines(seen['read'])} name a step", "green"
+        for label in ("first", "last"):
+            of = f" of {seen['total']}" if label == "last" and seen["total"] else ""
+            yield label, "step {step}{of}, in line {line}: {text}".format(**seen[label], of=of), ""
+    yield "step time", _step_time(seen), ""
+    if seen["loss"] is not None:
+        yield "loss", str(seen["loss"]), ""
+    others = seen["unread"]
+    yield "not read", _lines(others["lines"]) + (", the last of them:" if others["last"] else ""), ""
+    yield from (("", text, "dim") for text in others["last"])
+    if seen["last"] is None and others["nearest"]:
+        yield "nearest", others["nearest"], ""
+        yield "next", r"try a pattern with one group for the step, such as --pattern 'batch (\d+)'", "bold"
+    elif seen["last"] is not None and own:
+        yield "next", f"in train.yaml: progress: {{step: '{seen['pattern']}'}}", "bold"
+
+
+def _step_time(seen: dict[str, Any]) -> str:
+    if seen["step_time_s"] is None:
+        return "no line names one: the times between steps are measured"
+    return f"{duration(seen['step_time_s'], talk.span)} (median {duration(seen['typical_step_time_s'], talk.span)})"
+
+
+def _lines(number: int) -> str:
+    return "1 line" if number == 1 else f"{number} lines"
