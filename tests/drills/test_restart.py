@@ -38,7 +38,7 @@ def test_resume_step_holds_for_each_attempt_until_the_training_is_behind_it_agai
     assert [one.resume_step for one in run.state().attempts] == [10, 10], run.story()
     assert set(kept) <= {path.name for path in (tmp_path / "ckpt").iterdir()}
     assert run.wait_end().how == "completed", run.story()
-    assert {step for step in run.losses()} >= set(range(11, 41))
+    assert set(run.losses()) >= set(range(11, 41))
 
 
 def test_a_step_without_a_complete_checkpoint_is_refused_with_the_list(

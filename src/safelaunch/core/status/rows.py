@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from safelaunch.core import laterjobs, via
+from safelaunch.core import via
 from safelaunch.core.report.shares import KINDS, USEFUL
 from safelaunch.core.slow.oddfigures import NAN, tell_odd
 from safelaunch.core.status.queuereasons import in_words
@@ -150,7 +150,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     elif seen["via"] is not None:
         yield "next job", f"{via.sentence(seen['via'])} (restart.via: {seen['via']})", ""
     if seen["later_jobs"]:
-        yield "later jobs", f"{laterjobs.tell(seen['later_jobs'])} (safelaunch change)", ""
+        yield "later jobs", f"{', '.join(f'{key} {value}' for key, value in seen['later_jobs'].items())} (safelaunch change)", ""
 
 
 def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
