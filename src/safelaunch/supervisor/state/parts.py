@@ -158,7 +158,7 @@ class LeaderParts:
         return self.next.successor
 
     def follows(self, plan: Plan) -> None:
-        """The run's plan, as this leader uses it: with the partition that its job is in, which may have been changed."""
+        """The run's plan, as this leader uses it: with the partition of its job, which may have been changed."""
         self.plan = plan._replace(sbatch=in_partition(plan.sbatch, self.job.env.get("SLURM_JOB_PARTITION", "")))
 
     @property
