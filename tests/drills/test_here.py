@@ -35,7 +35,7 @@ def test_it_restarts_from_its_checkpoint_in_the_foreground_and_queues_no_job(
     sandbox: Sandbox, installation: Installation
 ) -> None:
     last, said = type_there(sandbox, installation,
-                            "--steps 40 --step-time 0.02 --save-every 10 --die-at 25 --die-rank 1")
+                            "--steps 40 --step-time 0.02 --save-every 10 --die-at 25 --die-rank 1 --lockstep sync")
 
     assert last == ["exit 0", "mine|RUNNING"], said   # no next job, and the shell's job has its name again
     assert "not used: slurm.time\n" in said and "no next job goes on behind it" in said

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import ownership, runfolder
+from safelaunch.adapters import laterjobs, ownership, runfolder
 from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import takeover
 from safelaunch.supervisor.leader import Leader, Superseded
 from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.nextjob import NextJob
 from tests.handmade import Made, make_run
 
 MALLORY = 60002
@@ -39,11 +40,13 @@ def leader(made: Made, tmp_path: Path) -> Any:
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
         shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),
-        patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
+        next=NextJob(), patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
 
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
+    laterjobs.write(leader.run_dir, {"time": "2:00:00"})
     assert Leader.is_sure_of_folder(leader) and not leader.said
+    assert leader.next.later == {"time": "2:00:00"}   # what the next submission is to have
     leader.shared.ask = lambda ask, _: ChildAnswer(late=True)
     assert not Leader.is_sure_of_folder(leader)
 

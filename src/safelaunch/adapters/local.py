@@ -50,7 +50,8 @@ def _start(run_dir: Path, output: str, env: Mapping[str, str], cwd: str, shell: 
 
 def follow_log(run_dir: Path) -> Started:
     """`safelaunch logs -f`, out of reach of this terminal's Ctrl-C."""
-    return subprocess.Popen([sys.executable, "-m", "safelaunch", "logs", "-f", str(run_dir)], start_new_session=True)
+    return subprocess.Popen([sys.executable, "-m", "safelaunch", "logs", "-f", "-n", "1000000", str(run_dir)],
+                            start_new_session=True)
 
 
 def wait(process: Started, within_s: float) -> None:

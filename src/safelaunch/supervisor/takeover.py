@@ -22,7 +22,6 @@ from safelaunch.core.decide.cancel import Canceller, CancelWitness, Witnesses
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.unwritten import Adopt, AfterAdopting, ThisJob
 from safelaunch.core.endings import AttemptEnd, JobEnd
-from safelaunch.core.laterjobs import in_partition
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.core.via import HERE
 from safelaunch.errors import RunFolderError
@@ -56,8 +55,7 @@ def boot(lead: Leader) -> None:
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    plan = plans.make(meta["config"], meta["run_id"])   # a person may have changed the partition of later jobs
-    lead.follows(plan._replace(sbatch=in_partition(plan.sbatch, lead.job.env.get("SLURM_JOB_PARTITION", ""))))
+    lead.follows(plans.make(meta["config"], meta["run_id"]))
     lead.world.reads_by(undump(meta.get("rules")))
     lead.journal.sees_claims_up_to(claims)
     lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))

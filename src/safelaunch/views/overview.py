@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safelaunch.adapters import journal, laterjobs, runfolder, sharedfile
+from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
@@ -105,10 +106,13 @@ def overview(
 
 
 def _later_jobs(run: Run) -> dict[str, str]:
-    try:
-        return laterjobs.read(run.dir)
-    except OSError:   # closed to this reader
+    if not (run.dir / "later-jobs.json").exists():
         return {}
+    from safelaunch.adapters import laterjobs  # few runs have any
+
+    with contextlib.suppress(OSError):   # closed to this reader
+        return laterjobs.read(run.dir)
+    return {}
 
 
 def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:

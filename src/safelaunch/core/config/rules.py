@@ -152,6 +152,10 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     quiet = {"format": "auto", "pattern": None, "args": ""}
     written = [key for key in quiet if resume[key] != quiet[key] and origins[f"resume.{key}"].layer in mine]
     faults: list[Fault] = []
+    kill_switch = config["kill_switch"]
+    if kill_switch["save_signal"] is not None and kill_switch["save_signal"] == kill_switch["signal"]:
+        faults.append(("kill_switch.save_signal", ("kill_switch.signal",), "must differ from kill_switch.signal, which "
+                       "ends the training"))
     if resume["dir"] is None and written:
         faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
     if resume["step"] is not None and resume["dir"] is None:

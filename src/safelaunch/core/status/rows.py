@@ -169,7 +169,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     elif seen["via"] is not None:
         yield "next job", f"{via.sentence(seen['via'])} (restart.via: {seen['via']})", ""
     if seen["later_jobs"]:
-        yield "later jobs", f"{laterjobs.tell(seen['later_jobs'])} (safelaunch change)", ""
+        yield "later jobs", ", ".join(f"{key} {value}" for key, value in seen["later_jobs"].items()), ""
 
 
 def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core.decide.phase import phase_of
 from safelaunch.core.decide.seen import Live, Observation
+from safelaunch.core.laterjobs import in_partition
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 from safelaunch.core.via import HERE
@@ -157,8 +158,8 @@ class LeaderParts:
         return self.next.successor
 
     def follows(self, plan: Plan) -> None:
-        """The run's plan, as this leader uses it."""
-        self.plan = plan
+        """The run's plan, as this leader uses it: with the partition of its job, which may have been changed."""
+        self.plan = plan._replace(sbatch=in_partition(plan.sbatch, self.job.env.get("SLURM_JOB_PARTITION", "")))
 
     @property
     def now(self) -> float:
