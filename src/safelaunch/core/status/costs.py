@@ -156,7 +156,7 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
     if event.event == "attempt_started":
         tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0),
                                         is_hook=data.get("resize") is not None,
-                                        is_own_start=data.get("resume_step") is None))
+                                        is_own_start=(data.get("resume_step"), data.get("resume_path")) == (None, None)))
         points.setdefault(number, [])
     if number not in tracks:
         return
@@ -166,7 +166,7 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
             told_t = _time(data.get("at_t"), event.t)
             if _add_point(points[number], event.t if told_t is None else told_t, int(data["step"])):
                 track = track._replace(is_timed=told_t is not None)
-            if track.is_own_start and isinstance(first := data.get("first"), int):
+            if track.is_own_start and isinstance(first := data.get("first"), int) and data.get("counter") != "":
                 track = track._replace(resume_step=max(0, first - 1))
         case "hang_suspected":
             track = _suspect(track, points[number], event)
