@@ -178,7 +178,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
     where = f" on {nodefold.fold(found.suspects)}" if found.suspects else ""
-    lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}")
+    lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
         lead.hangs.postpones_check(lead.now_s)

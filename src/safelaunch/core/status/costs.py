@@ -156,8 +156,8 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
     if event.event == "attempt_started":
         tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0),
                                         is_hook=data.get("resize") is not None,
-                                        is_own_start=all(data.get(key) is None for key in (
-                                            "resume_step", "resume_path"))))
+                                        is_own_start=(data.get("resume_step") is None
+                                                      and data.get("resume_path") is None)))
         points.setdefault(number, [])
     if number not in tracks:
         return
