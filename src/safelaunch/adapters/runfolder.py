@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import journal, modes, sharedfile
+from safelaunch.adapters import journal, modes, openfolder, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
@@ -137,14 +137,15 @@ def is_orphaned(run_dir: Path, job: str) -> bool:
 
 def request(run_dir: Path, name: str, note: str) -> bool:
     """Touch a control file in the run's own name; a new one holds `note`, for its readers. Whether it is new."""
-    try:
-        descriptor = os.open(run_dir / "control" / name,
-                             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
-    except FileExistsError:
-        return False
-    with os.fdopen(descriptor, "w") as file:
-        modes.open_to_group(descriptor, run_dir / "control")
-        file.write(note + "\n")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with openfolder.inside(run_dir, "control") as control:
+        try:
+            descriptor = os.open(name, flags, modes.FILE, dir_fd=control)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "w") as file:
+            modes.open_to_group(descriptor, control)
+            file.write(note + "\n")
     return True
 
 
