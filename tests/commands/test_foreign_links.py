@@ -62,9 +62,10 @@ def what_is_in(folder: Path) -> list[tuple[str, int, int]]:
 
 def type_verb(*words: str) -> tuple[int, str]:
     """Its exit code, and what it says."""
-    said = io.StringIO()
+    raw = io.BytesIO()
+    said = io.TextIOWrapper(raw, write_through=True)
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-        return run(list(words)), said.getvalue()
+        return run(list(words)), raw.getvalue().decode()
 
 
 def control_leads_away(place: Path) -> str:

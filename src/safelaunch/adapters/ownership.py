@@ -58,7 +58,8 @@ def close_run(run_dir: Path) -> bool:
     """Take back what a `chmod -R g+w` gave others on one's own run; True where there was something to take back."""
     try:
         with openfolder.named(run_dir) as run:
-            return any([_close(run, name) for name in (".", *RUN_FOLDERS, *RUN_FILES)])
+            closed = [name for name in (".", *RUN_FOLDERS, *RUN_FILES) if _close(run, name)]
+            return closed != []
     except (FileNotFoundError, OddFile):   # why_not_own_run says why
         return False
 

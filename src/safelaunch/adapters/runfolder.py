@@ -7,6 +7,7 @@ import grp
 import json
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 FOLLOWED = "followed"   # another run waits for this one's end
 REQUESTS = (*STOPS, "hold", "release", "extend", FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
+MOST_NAME = 64
+_NAME = re.compile(f"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_NAME - 1}}}")   # core.config.keys.NAME_PATTERN, slow to import
 
 
 class Run(NamedTuple):
@@ -41,19 +44,21 @@ class Run(NamedTuple):
         return str(self.meta.get("cluster_name") or "")
 
     def journal(self) -> Journal:
-        """All writers' events, merged."""
-        return journal.read(self.dir)
+        """All writers' events, merged, to be shown: a file that refuses is among the problems."""
+        return journal.read(self.dir, partly=True)
 
-    def state(self) -> State:
-        """The state computed from the journal; it keeps only the last progress line."""
+    def state(self, partly: bool = False) -> State:
+        """The state computed from the journal; it keeps only the last progress line. `partly`: also where a file of the
+        journal refuses, for what is only shown.
+        """
         from safelaunch.core.folding import fold  # not what submit needs
 
-        return fold(journal.read(self.dir, steps_kept=1).events)
+        return fold(journal.read(self.dir, steps_kept=1, partly=partly).events)
 
     @property
     def log_files(self) -> list[Path]:
         """main.log of each attempt, in order; none that is a link or a pipe."""
-        return sorted(filter(sharedfile.is_file, (self.dir / "attempts").glob("[0-9]*/main.log")))
+        return list(filter(sharedfile.is_file, sharedfile.listing(self.dir / "attempts", "[0-9]*/main.log")))
 
 
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
@@ -65,6 +70,9 @@ def load(run_dir: Path) -> Run:
         meta = sharedfile.read_json(run_dir / "run.json")
         if "\\u0000" in json.dumps([meta["config"], meta["run_id"]]):   # no path and no argument can hold it
             raise ValueError("a NUL in it")
+        for key, name in (("name", meta["config"]["name"]), ("run_id", meta["run_id"])):   # both become parts of paths
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"its {key} is none: {name[:MOST_NAME]!r}")
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error

@@ -53,7 +53,7 @@ def command(
     choice = LogChoice(runs.load(which), attempt, rank, host, grep)
     if since is not None:
         choice = choice._replace(begin=Since(choice.run, parse_since(since, time.time()), talk.say).start)
-    state = choice.run.state()
+    state = choice.run.state(partly=True)
     if follow:
         most = FOLLOW_LINES if lines is None and since is None else lines
         _write(follow_logs(choice, most, talk.say), fold, is_live=True)

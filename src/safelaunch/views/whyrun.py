@@ -43,7 +43,7 @@ def find(which: str | None, attempt: int | None) -> Subject:
 
 def of_run(run: Run, number: int | None) -> Subject:
     """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
-    state, journal = run.state(), run.journal().events
+    state, journal = run.state(partly=True), run.journal().events
     chosen = _choose(state.attempts, number)
     if chosen is None:
         raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{_how_far(state)}",
