@@ -18,7 +18,7 @@ GROUP_CONTROL = 0o3770   # members make files there; sticky: none deletes anothe
 
 def is_shared(folder: Path | int) -> bool:
     """Whether a folder, or the one of a descriptor, passes on a group that may read it. Raises OSError."""
-    mode = os.stat(folder).st_mode
+    mode = os.stat(folder).st_mode   # noqa: PTH116 - a descriptor has no Path
     return bool(mode & stat.S_ISGID and mode & stat.S_IRGRP)
 
 
@@ -30,8 +30,8 @@ def make_folder(folder: Path) -> None:
 
 
 def set_mode(path: Path | str, mode: int, group: int = -1, *, folder: int | None = None) -> None:
-    """Give a file or folder of this very name a mode, and a group; `folder` is the dir_fd of its folder. Raises OSError,
-    also for a link: whoever may write beside it could aim a chmod by path at any file of ours.
+    """Give a file or folder of this very name a mode, and a group; `folder` is the dir_fd of its folder. Raises
+    OSError, also for a link: whoever may write beside it could aim a chmod by path at any file of ours.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
     try:

@@ -1,7 +1,7 @@
-"""Opening a folder where other people can write: what is done in it is done by the descriptor, whatever its name becomes.
+"""Opening a folder where other people can write: what is done in it is done by the descriptor, not by its name.
 
-A run folder can be another user's, and a verb on it may make, rename and delete names in its `control`. A link there, or
-on the way to it, would aim the verb at a run of whoever types it; an administrator could be aimed at anybody's.
+A run folder can be another user's, and a verb on it may make, rename and delete names in its `control`. A link there,
+or on the way to it, would aim the verb at a run of whoever types it; an administrator could be aimed at anybody's.
 """
 
 from __future__ import annotations
