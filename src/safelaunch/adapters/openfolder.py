@@ -44,7 +44,7 @@ def inside(run_dir: Path, name: str) -> Iterator[int]:
                 raise OddFile(errno.ELOOP, f"{_whose(status)} has put something in place of the folder",
                               str(run_dir / name))
             if status.st_uid != of_run.st_uid:
-                raise OddFile(errno.ELOOP, f"the run is {_whose(of_run)}'s, and this folder in it {_whose(status)}'s",
+                raise OddFile(errno.ELOOP, f"it belongs to {_whose(status)}, and the run to {_whose(of_run)}",
                               str(run_dir / name))
             yield folder
         finally:

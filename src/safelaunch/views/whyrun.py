@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,13 +52,15 @@ def of_run(run: Run, number: int | None) -> Subject:
                          hint=f"how it is doing: safelaunch status {run.dir}")
     folder = run.dir / runfolder.attempt_folder(chosen.number)
     log = folder / "main.log"
-    paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
+    there = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
+    paths = tuple(path for path in there if os.access(path, os.R_OK))
+    closed = tuple(f"{path} cannot be read: {os.strerror(errno.EACCES)}" for path in there if path not in paths)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
-        follows, _tell_end(chosen), outside,
+        follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder))
 
