@@ -67,7 +67,8 @@ def test_all_but_the_closed_part_is_shown(place: Path) -> None:
 WHOLE = {("checkpoints", "checkpoints"), ("journal/000002-n0-1.jsonl", "checkpoints")}
 # Where nothing else would show that something is missing.
 SAID = {("attempts/0002", "report"), ("attempts/0002", "why"), ("attempts/0002/stacks", "report"),
-        ("attempts/0002/stacks", "why"), ("attempts/0002/main.log", "why"), ("journal/000002-n0-1.jsonl", "events"),
+        ("attempts/0002/stacks", "why"), ("attempts/0002/main.log", "why"),
+        ("attempts/0002/main.log", "logs"), ("journal/000002-n0-1.jsonl", "events"),
         ("journal/000002-n0-1.jsonl", "status"), ("journal/000002-n0-1.jsonl", "report")}
 
 

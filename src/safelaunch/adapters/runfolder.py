@@ -57,7 +57,15 @@ class Run(NamedTuple):
 
     @property
     def log_files(self) -> list[Path]:
-        """main.log of each attempt, in order; none that is a link or a pipe."""
+        """main.log of each attempt, in order; none that is a link or a pipe, and none of `closed_logs`."""
+        return [path for path in self._logs() if os.access(path, os.R_OK)]
+
+    @property
+    def closed_logs(self) -> list[Path]:
+        """Those that this user may not read."""
+        return [path for path in self._logs() if not os.access(path, os.R_OK)]
+
+    def _logs(self) -> list[Path]:
         return list(filter(sharedfile.is_file, sharedfile.listing(self.dir / "attempts", "[0-9]*/main.log")))
 
 
