@@ -152,3 +152,29 @@ def scenarios_of(path: Path) -> set[str]:
             if isinstance(key, ast.Constant) and isinstance(key.value, str)}
     return keys | {node.name.removeprefix("test_").replace("_", " ") for node in nodes
                    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+BY_PATH = frozenset({"chmod", "chown", "copystat", "copymode", "copy2", "copytree"})
+# A device node of a sandbox, in a folder of root's alone; to open it would need its driver.
+BY_PATH_ALLOWED = {"safelaunch.sandbox.daemons": 1}
+
+
+def changes_by_path(tree: ast.AST) -> list[str]:
+    """Calls that give whatever bears a name a mode or an owner; os.fchmod and os.fchown do so for what is open."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls)
+    of_shutil = [ast.unparse(node.func) for node in ast.walk(tree)
+                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "shutil.copy"]
+    return [*(name for name in names if name in BY_PATH), *of_shutil]
+
+
+def test_no_mode_and_no_owner_is_changed_by_path() -> None:
+    """Whoever may write beside a file can put a link in its place: the change would be one of any file of ours."""
+    found = {name: len(calls) for name, tree in modules().items() if (calls := changes_by_path(tree))}
+    assert found == BY_PATH_ALLOWED, "use modes.set_mode, os.fchmod, or durable.put(…, for_all=True)"
+
+
+def test_each_way_to_change_a_mode_by_path_is_found() -> None:
+    text = "path.chmod(0o644)\nos.chmod(path, 1)\nchown(path, 1, 1)\nshutil.copystat(a, b)\nshutil.copy(a, b)\nd.copy()"
+    assert sorted(changes_by_path(ast.parse(text))) == ["chmod", "chmod", "chown", "copystat", "shutil.copy"]
+    assert changes_by_path(ast.parse("os.fchmod(1, 0o600)\nos.fchown(1, 2, 3)\nos.lchown(a, 1, 1)")) == []

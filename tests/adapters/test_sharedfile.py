@@ -168,7 +168,11 @@ OTHERS = {
     ),
     "opened to be written, through no link": (
         "adapters/courier.py:_append", "adapters/joboutput.py:_append", "adapters/ledger.py:_append",
-        "adapters/runmaking.py:_take_over",
+        "adapters/runfolder.py:request", "adapters/runmaking.py:_take_over",
+    ),
+    "opened as a dir_fd, or to change its mode, through no link": (
+        "adapters/modes.py:set_mode", "adapters/openfolder.py:_walk", "adapters/openfolder.py:inside",
+        "adapters/ownership.py:_close",
     ),
     "checkpoints, whose links count; a pipe that a person has named as a log": (
         "adapters/checkpoints.py:_OpenFile.__init__", "adapters/logs/logfiles.py:_open_stream",

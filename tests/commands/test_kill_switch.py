@@ -138,7 +138,8 @@ def test_stopping_anothers_run_touches_nothing_that_its_run_json_names(
     mine = make_run(tmp_path / "mine")
     theirs = make_run(tmp_path / "theirs", YAML + f"kill_switch: {{file: {mine.dir}/control/kill}}\n")
     theirs.running()
-    os.chown(theirs.dir, MALLORY, MALLORY)
+    for folder in (theirs.dir, theirs.dir / "control"):
+        os.chown(folder, MALLORY, MALLORY)
     run(["stop", str(theirs.dir)])
     assert asked(mine) == {}
     assert (theirs.dir / "control" / "kill").exists()

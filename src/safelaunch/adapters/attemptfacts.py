@@ -5,11 +5,12 @@ Supervisors wrote it: it may be torn, of another version, or another user's. Wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import sharedfile
+from safelaunch.adapters.runfolder import FOLDERS, MOST_NAME, attempt_folder
 from safelaunch.core.hangs.present import LastLook
 from safelaunch.core.hangs.stacktext import tell_left
 from safelaunch.core.why.evidence import Stacks, stacks_of
@@ -71,7 +72,7 @@ def read_look(folder: Path) -> LastLook | None:
 
 def _newest_look(folder: Path) -> Path:
     """Raises ValueError where there is none."""
-    return max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
+    return max(sharedfile.listing(folder / "stacks", "*/verdict.json"), key=lambda path: path.parent.name)
 
 
 def _is_still(verdict: Mapping[str, Any]) -> bool:
@@ -110,12 +111,20 @@ def read_leftovers(folder: Path) -> tuple[str, ...]:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return (*lines, *(f"a text for the administrators: {path}"
-                      for path in sorted((folder / "system").glob("ticket-*.txt"))[:MOST_LEFT]))
+                      for path in sharedfile.listing(folder / "system", "ticket-*.txt")[:MOST_LEFT]))
 
 
 def kernel_logs(folder: Path) -> tuple[Path, ...]:
     """Kernel lines of the nodes, in files that are named after them."""
-    return tuple(sorted(filter(sharedfile.is_file, (folder / "system").glob("*.log"))))
+    return tuple(filter(sharedfile.is_file, sharedfile.listing(folder / "system", "*.log")))
+
+
+def closed_parts(run_dir: Path, numbers: Iterable[int]) -> tuple[str, ...]:
+    """A line for each folder of a run and of these attempts that cannot be read: the rest is shown all the same."""
+    names = [*FOLDERS, *(f"{attempt_folder(number)}{sub}" for number in numbers for sub in ("", "/system", "/stacks"))]
+    found = ((name, sharedfile.why_closed(run_dir / name)) for name in names)
+    closed = [f"{name[:MOST_NAME]} cannot be read: {why}" for name, why in found if why is not None]
+    return tuple(line for line in closed if not any(line.startswith(f"{other.partition(' ')[0]}/") for other in closed))
 
 
 def tell_exits(exits: Sequence[TaskExit]) -> str:

@@ -47,9 +47,11 @@ def write(descriptor: int, data: bytes, sync: Sync = os.fsync) -> None:
     sync(descriptor)
 
 
-def put(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync) -> None:
-    """Write `data` to a draft beside `path` and rename it; raises OSError, and `path` is as before then."""
-    write_draft(path, data, mode, sync).replace(path)
+def put(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync, *, for_all: bool = False) -> None:
+    """Write `data` to a draft beside `path` and rename it; raises OSError, and `path` is as before then. `for_all`: it
+    has this mode whatever the umask.
+    """
+    write_draft(path, data, mode, sync, for_all=for_all).replace(path)
 
 
 def publish(path: Path, data: bytes, is_ours: Callable[[Path, bytes], bool] = sharedfile.holds,
@@ -79,7 +81,9 @@ def link(draft: Path, path: Path, is_ours: Callable[[], bool]) -> bool:
     return True
 
 
-def write_draft(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync) -> Path:
+def write_draft(
+    path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os.fsync, *, for_all: bool = False
+) -> Path:
     """Write `data` durably to a draft beside `path`; its group may read it (modes). OSError: there is no draft then."""
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
@@ -87,6 +91,8 @@ def write_draft(path: Path, data: bytes, mode: int = modes.FILE, sync: Sync = os
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         modes.open_to_group(descriptor, draft.parent)
+        if for_all:   # not by path, once it has its name: somebody may have put a link to another file there by then
+            os.fchmod(descriptor, mode)
         write(descriptor, data, sync)
     except OSError:
         with contextlib.suppress(OSError):

@@ -90,16 +90,19 @@ class Writer:
         return self._folder.append(self.name, b"".join(map(text.render, events)), deadline_s)
 
 
-def read(run_dir: Path, steps_kept: int | None = None, with_course: bool = False) -> Journal:
+def read(
+    run_dir: Path, steps_kept: int | None = None, with_course: bool = False, partly: bool = False
+) -> Journal:
     """The run's journal, merged. It blocks where the folder does: call it in a child or for a person.
 
     `steps_kept`: of consecutive progress lines only the last so many are parsed. They are most of a long run's journal,
     and the state keeps only the last one. `with_course`: also the first COURSE_FIRST of them, and each COURSE_EVERY-th.
+    `partly`: a file that this user may not read is only a problem, for people who look at the rest.
     """
-    files, odd = _read_files(run_dir)
+    files, odd = _read_files(run_dir, partly)
     merged = text.merge(files if steps_kept is None else {
         name: _thin(content, steps_kept, with_course) for name, content in files.items()})
-    return merged._replace(problems=(*merged.problems, *(f"journal/{name}: no regular file" for name in odd)))
+    return merged._replace(problems=(*merged.problems, *(f"journal/{name}: {why}" for name, why in odd)))
 
 
 def mentions(run_dir: Path, words: bytes) -> bool:
@@ -107,18 +110,22 @@ def mentions(run_dir: Path, words: bytes) -> bool:
     return any(words in content for content in _read_files(run_dir)[0].values())
 
 
-def _read_files(run_dir: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Each writer's lines, and the names of files that only look like a writer's.
+def _read_files(run_dir: Path, partly: bool = False) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """Each writer's lines, and the names of files that only look like a writer's, with the reason.
 
-    Raises OSError: a file that cannot be read is not an empty one.
+    Raises OSError: a file that cannot be read is not an empty one; `partly`: where it is closed it is odd.
     """
     files: dict[str, bytes] = {}
-    odd = []
+    odd: list[tuple[str, str]] = []
     for path in sorted((run_dir / "journal").glob("*.jsonl")):
         try:
             files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES)
         except sharedfile.OddFile:
-            odd.append(path.name)
+            odd.append((path.name, "no regular file"))
+        except PermissionError as error:
+            if not partly:
+                raise
+            odd.append((path.name, f"cannot be read: {error.strerror}"))
     return files, odd
 
 

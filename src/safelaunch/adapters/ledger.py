@@ -141,7 +141,7 @@ def _make(folder: Path) -> None:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(0o700, exist_ok=True)
     if folder.parent.stat().st_mode & stat.S_ISGID:
-        folder.chmod(modes.GROUP_CONTROL)
+        modes.set_mode(folder, modes.GROUP_CONTROL)
 
 
 def _name(t: float) -> str:

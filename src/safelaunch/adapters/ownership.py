@@ -6,12 +6,14 @@ place; what it holds would then run in the owner's name.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
 
+from safelaunch.adapters import openfolder
 from safelaunch.adapters.runfolder import OWN_FOLDER, name_of
+from safelaunch.adapters.sharedfile import OddFile
 from safelaunch.errors import RunFolderError
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -54,15 +56,29 @@ def others_may_write(run_dir: Path) -> bool:
 
 def close_run(run_dir: Path) -> bool:
     """Take back what a `chmod -R g+w` gave others on one's own run; True where there was something to take back."""
-    closed = False
-    for path in (run_dir, *(run_dir / name for name in (*RUN_FOLDERS, *RUN_FILES))):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.lstat() if path.name in RUN_FILES else path.stat()
-            is_link = stat.S_ISLNK(status.st_mode)
-            if not is_link and status.st_uid == os.geteuid() and status.st_mode & OTHERS_WRITE:
-                path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS_WRITE)
-                closed = True
-    return closed
+    try:
+        with openfolder.named(run_dir) as run:
+            closed = [name for name in (".", *RUN_FOLDERS, *RUN_FILES) if _close(run, name)]
+            return closed != []
+    except (FileNotFoundError, OddFile):   # why_not_own_run says why
+        return False
+
+
+def _close(run: int, name: str) -> bool:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=run)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):   # none, a link, a socket
+            return False
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or not status.st_mode & OTHERS_WRITE:
+            return False
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & ~OTHERS_WRITE)
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def require(run_dir: Path) -> None:

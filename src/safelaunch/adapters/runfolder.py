@@ -7,12 +7,13 @@ import grp
 import json
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import journal, modes, sharedfile
+from safelaunch.adapters import journal, modes, openfolder, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import RESTARTS, STOPS, Request
@@ -27,6 +28,8 @@ FOLLOWED = "followed"   # another run waits for this one's end
 SAVE = "save"   # the training takes it, by removing the file (views.saving)
 REQUESTS = (*STOPS, *RESTARTS, "hold", "release", "extend", SAVE, FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
+MOST_NAME = 64
+_NAME = re.compile(f"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_NAME - 1}}}")   # core.config.keys.NAME_PATTERN, slow to import
 
 
 class Run(NamedTuple):
@@ -42,19 +45,29 @@ class Run(NamedTuple):
         return str(self.meta.get("cluster_name") or "")
 
     def journal(self) -> Journal:
-        """All writers' events, merged."""
-        return journal.read(self.dir)
+        """All writers' events, merged, to be shown: a file that refuses is among the problems."""
+        return journal.read(self.dir, partly=True)
 
-    def state(self) -> State:
-        """The state computed from the journal; it keeps only the last progress line."""
+    def state(self, partly: bool = False) -> State:
+        """The state computed from the journal; it keeps only the last progress line. `partly`: also where a file of the
+        journal refuses, for what is only shown.
+        """
         from safelaunch.core.folding import fold  # not what submit needs
 
-        return fold(journal.read(self.dir, steps_kept=1).events)
+        return fold(journal.read(self.dir, steps_kept=1, partly=partly).events)
 
     @property
     def log_files(self) -> list[Path]:
-        """main.log of each attempt, in order; none that is a link or a pipe."""
-        return sorted(filter(sharedfile.is_file, (self.dir / "attempts").glob("[0-9]*/main.log")))
+        """main.log of each attempt, in order; none that is a link or a pipe, and none of `closed_logs`."""
+        return [path for path in self._logs() if os.access(path, os.R_OK)]
+
+    @property
+    def closed_logs(self) -> list[Path]:
+        """Those that this user may not read."""
+        return [path for path in self._logs() if not os.access(path, os.R_OK)]
+
+    def _logs(self) -> list[Path]:
+        return list(filter(sharedfile.is_file, sharedfile.listing(self.dir / "attempts", "[0-9]*/main.log")))
 
 
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
@@ -66,6 +79,9 @@ def load(run_dir: Path) -> Run:
         meta = sharedfile.read_json(run_dir / "run.json")
         if "\\u0000" in json.dumps([meta["config"], meta["run_id"]]):   # no path and no argument can hold it
             raise ValueError("a NUL in it")
+        for key, name in (("name", meta["config"]["name"]), ("run_id", meta["run_id"])):   # both become parts of paths
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"its {key} is none: {name[:MOST_NAME]!r}")
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
@@ -138,14 +154,15 @@ def is_orphaned(run_dir: Path, job: str) -> bool:
 
 def request(run_dir: Path, name: str, note: str) -> bool:
     """Touch a control file in the run's own name; a new one holds `note`, for its readers. Whether it is new."""
-    try:
-        descriptor = os.open(run_dir / "control" / name,
-                             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
-    except FileExistsError:
-        return False
-    with os.fdopen(descriptor, "w") as file:
-        modes.open_to_group(descriptor, run_dir / "control")
-        file.write(note + "\n")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with openfolder.inside(run_dir, "control") as control:
+        try:
+            descriptor = os.open(name, flags, modes.FILE, dir_fd=control)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "w") as file:
+            modes.open_to_group(descriptor, control)
+            file.write(note + "\n")
     return True
 
 

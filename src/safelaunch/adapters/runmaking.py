@@ -13,14 +13,14 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import durable, modes, sharedfile
-from safelaunch.adapters.runfolder import FOLDERS, FOLLOWED, OWN_FOLDER, Run, closed_to
+from safelaunch.adapters import durable, modes, openfolder, sharedfile
+from safelaunch.adapters.runfolder import FOLDERS, FOLLOWED, OWN_FOLDER, Run, closed_to, name_of
 from safelaunch.core.plan import Plan
 from safelaunch.errors import RunFolderError
 
 DRAFT = ".run.json"
 BEGUN = ".begun"   # who makes the folder, until run.json is there
-_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", f"control/{FOLLOWED}", DRAFT)
+_BEFORE_RUN_JSON = ("job.sbatch", "submit.env", DRAFT)
 
 
 class Mark(contextlib.AbstractContextManager["Mark"]):
@@ -50,8 +50,8 @@ class Mark(contextlib.AbstractContextManager["Mark"]):
         made.append(mark)
         if not is_new:
             _refuse_run(run_dir)   # made since the last look
-        for name in _BEFORE_RUN_JSON if is_taken else ():
-            (run_dir / name).unlink(missing_ok=True)
+        if is_taken:
+            _delete_begun(run_dir)
 
     def _name(self, path: Path, text: bytes, run_dir: Path, made: list[Path]) -> None:
         if self._draft is not None and _is_named(self._draft, path, text):
@@ -100,6 +100,8 @@ def create(
         own, sync = mark or closing.enter_context(Mark()), closing.enter_context(durable.SyncLater())
         _refuse_run(run_dir)
         is_new = _make_run_dir(run_dir, made)
+        with _owned(run_dir):   # before anything in it is changed
+            pass
         parents = [path for path in made if path != run_dir]
         own.put(run_dir, made, is_new)
         _make_folders(run_dir, plan, parents, made)   # under the mark: who is refused deletes none of another's run
@@ -126,7 +128,7 @@ def _nothing_half_made(run_dir: Path, made: list[Path]) -> Iterator[None]:
         raise
     except OSError as error:
         _unmake(made)
-        closed = isinstance(error, PermissionError)
+        closed = isinstance(error, (PermissionError, sharedfile.OddFile))
         raise RunFolderError(f"cannot make the run folder {run_dir}: {error.strerror or error}"
                              f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
                              hint=OWN_FOLDER if closed else "choose another run_dir, or free some space") from error
@@ -140,9 +142,29 @@ def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
 def unmake(run_dir: Path) -> None:
     """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out", _mark_draft(run_dir),
-            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON, BEGUN)),
+            *(run_dir / name for name in ("run.json", *_BEFORE_RUN_JSON, BEGUN, f"control/{FOLLOWED}")),
             *(run_dir / name for name in (*FOLDERS, "control"))]
     _unmake([run_dir, *reversed(made)])
+
+
+@contextlib.contextmanager
+def _owned(run_dir: Path) -> Iterator[int]:
+    """The run's folder, as a dir_fd, once it is known to be this user's. Raises RunFolderError where it is another's,
+    and OddFile for another's link to it.
+    """
+    with openfolder.named(run_dir) as folder:
+        owner = os.fstat(folder).st_uid
+        if owner != os.geteuid():
+            raise RunFolderError(f"{run_dir} belongs to {name_of(owner)}; nothing was submitted", hint=OWN_FOLDER)
+        yield folder
+
+
+def _delete_begun(run_dir: Path) -> None:
+    """Delete what a submission that was killed has left."""
+    for name in _BEFORE_RUN_JSON:
+        (run_dir / name).unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError), openfolder.inside(run_dir, "control") as control:
+        os.unlink(FOLLOWED, dir_fd=control)
 
 
 def _mark_draft(run_dir: Path) -> Path:
@@ -205,13 +227,15 @@ def _make_run_dir(run_dir: Path, made: list[Path]) -> bool:
 
 def _make_folders(run_dir: Path, plan: Plan, parents: list[Path], made: list[Path]) -> None:
     """`parents`: those of the run's folder that were not there before."""
-    run_dir.chmod(modes.FOLDER)   # an existing one may be open, or pass on a foreign group
-    for name in (*FOLDERS, "control"):
-        folder = run_dir / name
-        folder.mkdir(modes.FOLDER, exist_ok=True)
-        made.append(folder)
-    if plan.kill_switch.group is not None:
-        _share(run_dir, parents, plan.kill_switch.group)
+    with _owned(run_dir) as run:
+        modes.set_mode(".", modes.FOLDER, folder=run)   # an existing one may be open, or pass on a foreign group
+        for name in (*FOLDERS, "control"):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, modes.FOLDER, dir_fd=run)
+            with openfolder.inside(run_dir, name):   # raises for a link, and for another's
+                made.append(run_dir / name)
+        if plan.kill_switch.group is not None:
+            _share(run_dir, run, parents, plan.kill_switch.group)
 
 
 def _make(folder: Path, made: list[Path]) -> bool:
@@ -230,7 +254,7 @@ def _unmake(made: list[Path]) -> None:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
+def _share(run_dir: Path, run: int, made_parents: list[Path], group: str) -> None:
     """Open the control folder to a group for writing and the rest for reading; make sure that its members can reach it.
 
     The setgid bit passes the group on to all that is made later, by the job as well. The sticky bit keeps a member from
@@ -240,13 +264,12 @@ def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
-    folders = {**dict.fromkeys(made_parents, 0o750),
-               **dict.fromkeys((run_dir, *(run_dir / name for name in FOLDERS)), modes.GROUP_FOLDER),
-               run_dir / "control": modes.GROUP_CONTROL}
     try:
-        for path, mode in folders.items():
-            os.chown(path, -1, gid)
-            path.chmod(mode)
+        for path in made_parents:
+            modes.set_mode(path, 0o750, gid)
+        for name in (".", *FOLDERS):
+            modes.set_mode(name, modes.GROUP_FOLDER, gid, folder=run)
+        modes.set_mode("control", modes.GROUP_CONTROL, gid, folder=run)
     except PermissionError:
         raise RunFolderError(f"kill_switch.group: you are not in the group {group!r}",
                              hint="name a group that `id` shows, or leave kill_switch.group out") from None

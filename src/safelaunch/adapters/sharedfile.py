@@ -29,6 +29,25 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def listing(folder: Path, pattern: str) -> tuple[Path, ...]:
+    """What matches below a folder, sorted; what refuses to be listed holds nothing (`why_closed` says why)."""
+    try:
+        return tuple(sorted(folder.glob(pattern)))
+    except OSError:   # closed, or a name that is too long
+        return ()
+
+
+def why_closed(folder: Path) -> str | None:
+    """Why a folder that is there cannot be listed, as "Permission denied"; None = it can, or there is none."""
+    try:
+        next(folder.iterdir(), None)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
 def open_file(path: str | os.PathLike[str]) -> int:
     """A descriptor to read the regular file of this very name; raises OSError, OddFile where it is none."""
     return _open(path, os.O_NOFOLLOW)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters import modes
 from safelaunch.node.standin import links
 from safelaunch.node.standin.ownjob import FACTS, NAMES
 
@@ -35,7 +36,7 @@ def put(local: Path, own: Mapping[str, Any]) -> None:
             if not stub.exists():
                 python, main = shlex.quote(sys.executable), shlex.quote(str(MAIN))
                 stub.write_text(_STUB.format(python=python, main=main, name=name))
-                stub.chmod(0o700)
+                modes.set_mode(stub, 0o700)
         (local / TEXT).write_text(str(own.get("text", "")), errors="surrogateescape")
         draft = folder / f"{FACTS}.{os.getpid()}"
         draft.write_text(json.dumps({**own, "text": ""}))

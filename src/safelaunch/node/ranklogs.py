@@ -176,7 +176,11 @@ def _make_empty(folder: str) -> None:
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
     if parent & stat.S_ISGID and parent & stat.S_IRGRP:
-        os.chmod(folder, GROUP_FOLDER)
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(opened, GROUP_FOLDER)
+        finally:
+            os.close(opened)
 
 
 def _append(folder: str, name: str, data: bytes) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DUMP_S = 3.0          # a dump takes 10 to 50 ms
 NATIVE_S = 10.0       # reading the symbols of torch takes a second (measured)
+DRAFT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 FIND_S = 0.5          # to look at one program file
 MOST_THREADS = 256
 MORE_TRIES = 3        # for a torn dump: 10 ms each
@@ -114,9 +115,12 @@ def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]
         return ""
     draft = "%s.%d" % (target, os.getpid())
     try:
-        shutil.copyfile(source, draft)
-        os.chmod(draft, 0o700)
-        shutil.copystat(source, draft)
+        with open(source, "rb") as program, open(os.open(draft, DRAFT, 0o700), "wb") as copy:
+            shutil.copyfileobj(program, copy)
+            copy.flush()
+            status = os.fstat(program.fileno())
+            os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))   # as _is_copy_of compares
+            os.fchmod(copy.fileno(), 0o700)   # whatever the umask
         os.replace(draft, target)
     finally:
         with contextlib.suppress(OSError):   # on a full disk half a copy would keep the rest of it from the training

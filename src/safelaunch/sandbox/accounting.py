@@ -57,9 +57,9 @@ def lay_out(entry: RegisteredSandbox, enter: list[str], host: str, address: str)
     conf = folder / "slurmdbd.conf"
     conf.touch(mode=0o600)  # slurmdbd refuses one that others can read
     conf.write_text(render_slurmdbd_conf(entry, host, address))
+    (folder / "db").mkdir(mode=0o700)
     for sub in ("data", "tmp"):
-        (folder / "db" / sub).mkdir(parents=True)
-    (folder / "db").chmod(0o700)
+        (folder / "db" / sub).mkdir()
     # root enters through the socket and without a password (the plugin unix_socket); nobody else is known. With
     # MariaDB's client 11.8.9, slurmdbd 26.05 does not get over a database that is missing. It makes it, and the query
     # after that fails ("Number of columns in result (=1)" exceeds 0).

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import filelock
 
-from safelaunch.adapters import durable, ownership
+from safelaunch.adapters import durable, modes, ownership
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import ports
 
@@ -148,6 +148,6 @@ def _publish(path: Path, text: str) -> None:
 def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     _trust(folder)
-    folder.chmod(0o755)
+    modes.set_mode(folder, 0o755)
     if any(folder.iterdir()):
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")

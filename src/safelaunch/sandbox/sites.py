@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from safelaunch.adapters import modes
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Pairs
@@ -265,7 +266,7 @@ def _lay_out_disks(quirk: Quirk, folder: Path, node: str) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
-    path.chmod(0o755)
+    modes.set_mode(path, 0o755)
 
 
 # --- what nodes see -----------------------------------------------------------------------------------------------

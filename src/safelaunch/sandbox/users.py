@@ -8,6 +8,7 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
+from safelaunch.adapters import modes
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import registry
 from safelaunch.sandbox.command import run_command
@@ -83,8 +84,7 @@ def account_of(name: str, homes: Path) -> UserAccount:
 
 def close_to_others(folder: Path) -> None:
     """Let nobody but root and the sandbox's users pass: munged itself starts only in a folder that all may pass."""
-    os.chown(folder, -1, grp.getgrnam(TEAM).gr_gid)
-    folder.chmod(0o750)
+    modes.set_mode(folder, 0o750, grp.getgrnam(TEAM).gr_gid)
 
 
 def make_homes(homes: Path) -> None:
@@ -93,4 +93,4 @@ def make_homes(homes: Path) -> None:
     for name in USERS:
         entry = pwd.getpwnam(name)
         (homes / name).mkdir(mode=0o750)
-        os.chown(homes / name, entry.pw_uid, entry.pw_gid)
+        os.lchown(homes / name, entry.pw_uid, entry.pw_gid)

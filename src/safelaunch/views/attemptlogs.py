@@ -71,7 +71,7 @@ def find_logs(run: Run, state: State) -> list[AttemptLog]:
     known = {attempt.number: attempt for attempt in state.attempts}
     found = []
     for path in run.log_files:
-        if path.parent.name.isdigit():
+        if path.parent.name.isdecimal():
             number = int(path.parent.name)
             earlier = max((one for one in known if one < number), default=None)
             found.append(AttemptLog(number, path, known.get(number), known[earlier] if earlier is not None else None))

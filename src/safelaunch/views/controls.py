@@ -1,4 +1,8 @@
-"""The files of control/, by which people control a run, also another user's; and the claims of verbs."""
+"""The files of control/, by which people control a run, also another user's; and the claims of verbs.
+
+Each function takes RUN/control/NAME, opens RUN and control so that no link of somebody else is followed, and then acts
+by the folder's descriptor only (adapters.openfolder).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import modes, runfolder
+from safelaunch.adapters import modes, openfolder, runfolder
 from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
@@ -28,25 +32,27 @@ class Touched:
     is_new: bool
 
 
-def touch(path: Path, note: str = "") -> Touched:
-    """The file's request, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError."""
-    return Touched(*_in_child(lambda: _touch(path, note), path))
+def touch(path: Path, note: str = "", *, is_elsewhere: bool = False) -> Touched:
+    """The file's request, whoever made it first; a new one contains `note`, for `cat`. `is_elsewhere`: it is an own
+    run's kill_switch.file, in a folder of any name. Raises RunFolderError.
+    """
+    return Touched(*_in_child(lambda folder: _touch(folder, path.name, note), path, is_elsewhere))
 
 
 def renew(path: Path, t: float) -> Touched:
     """The request made anew, with the time `t` (epoch s) and as mine; raises RunFolderError when it cannot be made."""
-    return Touched(*_in_child(lambda: _renew(path, t), path))
+    return Touched(*_in_child(lambda folder: _renew(folder, path.name, t), path))
 
 
 def look(path: Path) -> Touched | None:
     """The request that is there; None = there is none. Raises RunFolderError."""
-    found = _in_child(lambda: _look(path), path)
+    found = _in_child(lambda folder: _look(folder, path.name), path)
     return None if found is None else Touched(*found)
 
 
 def remove(path: Path) -> Touched | None:
     """The request that was there and is taken back now; None = there was none. Raises RunFolderError."""
-    found = _in_child(lambda: _remove(path), path)
+    found = _in_child(lambda folder: _remove(folder, path.name), path)
     return None if found is None else Touched(*found)
 
 
@@ -60,8 +66,14 @@ def is_mine(run: Run) -> bool:
     return runfolder.name_of(os.getuid()) == runs.owner_of(run.dir)
 
 
-def _in_child(act: Callable[[], Any], path: Path) -> Any:
-    answer = run_in_child(act, runs.FOLDER_DEADLINE_S)
+def _in_child(act: Callable[[int], Any], path: Path, is_elsewhere: bool = False) -> Any:
+    """What `act` makes of the descriptor of the path's folder."""
+    def do() -> Any:
+        folder = path.parent
+        with openfolder.named(folder) if is_elsewhere else openfolder.inside(folder.parent, folder.name) as opened:
+            return act(opened)
+
+    answer = run_in_child(do, runs.FOLDER_DEADLINE_S)
     if answer.late:
         raise RunFolderError(f"{path.parent} does not answer for {runs.FOLDER_DEADLINE_S:.0f} s: no request was made",
                              hint="its filesystem is frozen; try again, or end the job by scancel")
@@ -72,56 +84,59 @@ def _in_child(act: Callable[[], Any], path: Path) -> Any:
     return answer.value
 
 
-def _touch(path: Path, note: str) -> tuple[str, float, bool]:
+def _touch(folder: int, name: str, note: str) -> tuple[str, float, bool]:
     """(who, when, is_new) of the file; runs in a child. Never opens what another user may have put there."""
     is_new = True
     try:
-        _make(path, note)
+        os.close(_make(folder, name, note))
     except FileExistsError:
         is_new = False
-    return _facts(path, is_new)
+    return _facts(folder, name, is_new)
 
 
-def _renew(path: Path, t: float) -> tuple[str, float, bool]:
+def _renew(folder: int, name: str, t: float) -> tuple[str, float, bool]:
     """A new file under the old one's name: another member's may not let us change its time."""
-    is_new = not os.path.lexists(path)
-    draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    draft.unlink(missing_ok=True)   # of a dead process with this pid
-    _make(draft, "")
-    try:
-        os.utime(draft, (t, t))
-        draft.replace(path)
-    except OSError:
-        draft.unlink()
-        raise
-    return _facts(path, is_new)
-
-
-def _look(path: Path) -> tuple[str, float, bool] | None:
+    is_new = _look(folder, name) is None
+    draft = f".{name}.{os.uname().nodename}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
-        return _facts(path, False)
+        os.unlink(draft, dir_fd=folder)   # of a dead process with this pid
+    made = _make(folder, draft, "")
+    try:
+        os.utime(made, (t, t))
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(draft, dir_fd=folder)
+        raise
+    finally:
+        os.close(made)
+    return _facts(folder, name, is_new)
+
+
+def _look(folder: int, name: str) -> tuple[str, float, bool] | None:
+    with contextlib.suppress(FileNotFoundError):
+        return _facts(folder, name, False)
     return None
 
 
-def _facts(path: Path, is_new: bool) -> tuple[str, float, bool]:
-    status = path.lstat()
+def _facts(folder: int, name: str, is_new: bool) -> tuple[str, float, bool]:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return runfolder.name_of(status.st_uid), status.st_mtime, is_new
 
 
-def _remove(path: Path) -> tuple[str, float, bool] | None:
-    found = _look(path)
-    path.unlink(missing_ok=True)
+def _remove(folder: int, name: str) -> tuple[str, float, bool] | None:
+    found = _look(folder, name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
     return found
 
 
-def _make(path: Path, note: str) -> None:
-    mode = 0o660 if modes.is_shared(path.parent) else modes.FILE   # every member of the group may repeat it
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        if note:
-            os.write(descriptor, f"{note}\n".encode(errors="replace"))
-    finally:
-        os.close(descriptor)
+def _make(folder: int, name: str, note: str) -> int:
+    """A descriptor of the new file."""
+    mode = 0o660 if modes.is_shared(folder) else modes.FILE   # every member of the group may repeat it
+    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    if note:
+        os.write(made, f"{note}\n".encode(errors="replace"))
+    return made
 
 
 def _who_may(path: Path) -> str:
@@ -131,8 +146,9 @@ def _who_may(path: Path) -> str:
     except OSError:
         return f"only {_owner_above(path.parent)}, and the group of kill_switch.group where one is set, may"
     owner = runfolder.name_of(status.st_uid)
-    if status.st_mode & stat.S_ISVTX and (found := _look(path)) is not None:
-        return f"only {owner if found[0] == owner else f'{found[0]}, who made it, and {owner}'} may change it"
+    if status.st_mode & stat.S_ISVTX and os.path.lexists(path):
+        maker = runfolder.name_of(path.lstat().st_uid)
+        return f"only {owner if maker == owner else f'{maker}, who made it, and {owner}'} may change it"
     if status.st_mode & stat.S_IWGRP:
         return f"only {owner} and the members of the group {runfolder.group_of(status.st_gid)} may"
     return f"only {owner} may"

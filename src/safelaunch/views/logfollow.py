@@ -106,7 +106,8 @@ def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogP
     """The last `lines` lines and all new ones, until the run (or the named attempt) has ended; the end is reported.
     While nothing is new an empty part comes now and then.
     """
-    watch, follower, state = runs.JournalWatch(choice.run.dir, steps_kept=1), Follower(choice, lines), State()
+    watch = runs.JournalWatch(choice.run.dir, steps_kept=1, partly=True)
+    follower, state = Follower(choice, lines), State()
     look_s, ended_s = 0.0, None
     while True:
         now_s = time.monotonic()

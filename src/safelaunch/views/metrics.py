@@ -59,8 +59,7 @@ def store(folder: str, text: str) -> Path:
     """Replace this user's file in a folder of node_exporter's textfile collector; raises RunFolderError."""
     path = Path(folder) / f"safelaunch-{runfolder.name_of(os.getuid())}.prom"
     try:
-        durable.put(path, text.encode(), FILE_MODE)
-        path.chmod(FILE_MODE)   # whatever the umask
+        durable.put(path, text.encode(), FILE_MODE, for_all=True)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written: {error.strerror}",
                              hint="--textfile names a folder that you can write to") from error

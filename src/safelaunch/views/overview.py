@@ -61,7 +61,7 @@ def overview(
     """The run's object. Slurm's answer `word` must be older than the journal, so that a run that ends in between is no
     contradiction. `look` finds the newest checkpoint.
     """
-    read = journal.read(run.dir, LAST_STEPS, with_course=True)
+    read = journal.read(run.dir, LAST_STEPS, with_course=True, partly=True)
     state, since_t = _fold_since(read.events)
     pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
@@ -117,7 +117,7 @@ def _later_jobs(run: Run) -> dict[str, str]:
 
 def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
-    events = journal.read(run.dir, LAST_STEPS).events
+    events = journal.read(run.dir, LAST_STEPS, partly=True).events
     state, since_t = _fold_since(events)
     pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,

@@ -98,8 +98,7 @@ def _order(
 
 
 def _is_on_hold(run: Run) -> bool:
-    hold = run.dir / "control" / "hold"
-    return runs.ask(hold.exists, str(hold))
+    return controls.look(run.dir / "control" / "hold") is not None
 
 
 def _is_held(job: QueuedJob) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder, sharedfile
+from safelaunch.adapters import attemptfacts, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold, story
 from safelaunch.core.folding import fold
@@ -81,6 +81,7 @@ def gather(run: Run, now: float) -> ReportFacts:
         "notes": [*([] if account.is_known else [NO_PACE]),
                   *([NO_STEPS] if account.is_known and account.goodput is None and spans else []),
                   *map(_cut, read.problems[:8]),
+                  *attemptfacts.closed_parts(run.dir, [one.number for one in state.attempts[-MOST_CARDS:]]),
                   *dict.fromkeys(map(_cut, figures.notes))],
     }
     return ReportFacts(mask_all(public), state, tracks, spans, saved, figures)
@@ -115,7 +116,7 @@ def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
     checks = []
     for one in state.attempts:
         folder = run.dir / runfolder.attempt_folder(one.number) / "stacks"
-        for path in sorted(folder.glob("*/verdict.json"))[-3:]:
+        for path in sharedfile.listing(folder, "*/verdict.json")[-3:]:
             found = _read(path)
             verdict = _dict(found.get("verdict"))
             checks.append({"attempt": one.number, "t": _time_of(path.parent.name), "kind": _cut(verdict.get("kind")),

@@ -46,10 +46,10 @@ COMPLETION_S = 1.0         # somebody has pressed a key
 
 
 class JournalWatch:
-    """A journal that is read again only when a file of it has changed; `steps_kept` as in adapters.journal.read."""
+    """A journal that is read again only when a file of it has changed; `steps_kept`, `partly` as in journal.read."""
 
-    def __init__(self, run_dir: Path, steps_kept: int | None = None) -> None:
-        self._dir, self._steps_kept = run_dir, steps_kept
+    def __init__(self, run_dir: Path, steps_kept: int | None = None, partly: bool = False) -> None:
+        self._dir, self._steps_kept, self._partly = run_dir, steps_kept, partly
         self._seen: dict[str, int] | None = None
 
     def poll(self) -> Journal | None:
@@ -58,7 +58,7 @@ class JournalWatch:
         if sizes == self._seen:
             return None
         self._seen = sizes   # taken before the reading: what is appended meanwhile is seen by the next call
-        return journal.read(self._dir, self._steps_kept)
+        return journal.read(self._dir, self._steps_kept, partly=self._partly)
 
 
 def run_argument(function: _Command) -> _Command:

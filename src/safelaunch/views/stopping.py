@@ -77,14 +77,15 @@ def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:
     control/kill in any case.
     """
     is_own = runs.ask(lambda: ownership.why_not_own_run(run.dir) or "", str(run.dir)) == ""
-    path = Path(run.plan.kill_file) if name == "kill" and is_own else run.dir / "control" / name
+    path, kill_file = run.dir / "control" / name, Path(run.plan.kill_file)
+    is_elsewhere = name == "kill" and is_own and kill_file != Path(run.plan.run_dir) / "control" / "kill"
     kill_switch = run.plan.kill_switch
     if name == "checkpoint" and run.plan.resume.dir is None:
         raise UsageError("its checkpoints are unknown: it has no resume.dir",
                          hint=f"safelaunch stop {run.dir} sends {kill_switch.signal} to a training that handles it, "
                               f"and gives it {talk.span(kill_switch.grace_s)} to save")
     if within_s is None:
-        return controls.touch(path)
+        return controls.touch(kill_file, is_elsewhere=True) if is_elsewhere else controls.touch(path)
     return controls.renew(path, time.time() + within_s - kill_switch.grace_s)
 
 

@@ -49,7 +49,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
     lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
              *(f"{node}: {why}" for node, why in bad_nodes), *after.lines,
              f"stacks: {looked[0].said}; {looked[1]}" if looked else "", *attemptfacts.read_leftovers(folder),
-             *_tell_cores(run, attempt, folder, known.exits)]
+             *_tell_cores(run, attempt, folder, known.exits), *attemptfacts.closed_parts(run.dir, [attempt.number])]
     evidence = replace(
         known, states=(jobstates.COMPLETED,) if attempt.ended == AttemptEnd.COMPLETED else facts.states,
         bad_nodes=bad_nodes, failed_checks=after.failed, running=attempt.ended is None and not facts.states)

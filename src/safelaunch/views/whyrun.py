@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,14 +47,16 @@ def find(which: str | None, attempt: int | None) -> Subject:
 
 def of_run(run: Run, number: int | None) -> Subject:
     """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
-    state, journal = run.state(), run.journal().events
+    state, journal = run.state(partly=True), run.journal().events
     chosen = _choose(state.attempts, number)
     if chosen is None:
         raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{_how_far(state)}",
                          hint=f"how it is doing: safelaunch status {run.dir}")
     folder = run.dir / runfolder.attempt_folder(chosen.number)
     log = folder / "main.log"
-    paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
+    there = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
+    paths = tuple(path for path in there if os.access(path, os.R_OK))
+    closed = tuple(f"{path} cannot be read: {os.strerror(errno.EACCES)}" for path in there if path not in paths)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
     outside = (*outside, *(describe(event) for event in journal
@@ -64,7 +68,7 @@ def of_run(run: Run, number: int | None) -> Subject:
         follows = IF_STILL
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
-        follows, _tell_end(chosen), outside,
+        follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
         present)
