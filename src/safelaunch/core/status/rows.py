@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from safelaunch.core import laterjobs, via
+from safelaunch.core import via
 from safelaunch.core.model import ELSEWHERE
 from safelaunch.core.numbers import count, figure, percent
 from safelaunch.core.progress.lines import tell_unread
