@@ -76,7 +76,7 @@ def test_a_file_made_from_a_script_still_passes_once_its_resume_is_uncommented(s
     keys, _, rest = rest.partition("\n\n")
     text = f"{head}resume:\n{keys.replace('#   ', '  ')}\n\n{rest}"
     layers = [*([below] if draft.script else []), ConfigLayer("file", "train.yaml", text)]
-    assert resolve(layers, [], {}).config["resume"]["dir"] == "checkpoints"
+    assert resolve(layers, [], {}).config["resume"]["dir"] == ("ckpt" if "--save ckpt" in script else "checkpoints")
 
 
 def test_an_existing_file_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
