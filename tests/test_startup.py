@@ -19,11 +19,11 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (281, 40),
+    "safelaunch.loop": (293, 40),
     "safelaunch.commands.submit": (90, 1),
-    "safelaunch.commands.status": (85, 7),
-    "safelaunch.commands.logs": (98, 13),
-    "safelaunch.commands.why": (105, 14),
+    "safelaunch.commands.status": (91, 7),
+    "safelaunch.commands.logs": (99, 13),
+    "safelaunch.commands.why": (112, 14),
 }
 COUNT = """
 import importlib, json, sys

@@ -16,8 +16,8 @@ from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import slurmends
 from safelaunch.views import attemptlogs, loglines
+from safelaunch.views.livepulse import read_pulse
 from safelaunch.views.logfollow import Stream
-from safelaunch.views.overview import read_pulse
 from tests.handmade import make_run
 
 

@@ -1,8 +1,7 @@
 """Events of a journal ▸ the run's state.
 
 Folding the events a second time onto their own state changes nothing. Any prefix of a journal folds to a state that the
-next supervisor can go on from. Events of a kind that this version does not know are skipped, odd values in known ones
-too.
+next supervisor can go on from. Events of an unknown kind are skipped, odd values in known ones too.
 """
 
 from __future__ import annotations

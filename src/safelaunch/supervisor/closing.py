@@ -91,12 +91,16 @@ def close_attempt(lead: Leader) -> None:
     lead.record(*events, noted=steps, is_awaited=False)
     _put_exit(lead, live, how, code)
     vanished.save_tail(lead, tail)
-    summary = lead.state.attempt.summary if lead.state.attempt else None
-    lead.say(f"attempt {live.number} {word}{f': {summary}' if summary else ''}")
+    _say_end(lead, live.number, word)
     resuming.find_resume(lead)   # while these are written
     fall_back(lead)
     keep_resume_args(lead, lead.resume.newest)
     lead.record(*checkpoint_events(lead, live.number), is_awaited=False)
+
+
+def _say_end(lead: Leader, number: int, word: str) -> None:
+    summary = lead.state.attempt.summary if lead.state.attempt else None
+    lead.say(f"attempt {number} {word}{f': {summary}' if summary else ''}")
 
 
 def _tell_let_pass(lead: Leader) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
@@ -22,8 +21,6 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import MOST_UNREAD, Unread, leave_unread, place_in
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
-from safelaunch.core.pulse import FILE as PULSE_FILE
-from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.report import shares
 from safelaunch.core.secretmask import mask
 from safelaunch.core.slurmtext import QueuedJob
@@ -33,8 +30,8 @@ from safelaunch.core.status import costs, silence
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import RUNNING, judge
-from safelaunch.core.timing import STALE_S
 from safelaunch.views import livecheckpoint, runs, talk
+from safelaunch.views.livepulse import read_pulse
 
 VERSION = 1
 TAIL_BYTES = 64 << 10
@@ -372,28 +369,6 @@ def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
 def _number(value: float | None) -> float | str | None:
     """The number, or "nan", "inf", "-inf" as words: JSON has none for them."""
     return value if value is None or math.isfinite(value) else str(value)
-
-
-def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
-    """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
-    alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
-    no alarm.
-    """
-    try:
-        with os.fdopen(sharedfile.open_file(run_dir / PULSE_FILE), "rb") as file:
-            written_t = os.fstat(file.fileno()).st_mtime
-            pulse = parse_pulse(sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES)))
-    except (OSError, ValueError):
-        return None
-    if pulse is None or pulse.t is None:
-        return None
-    age_s = max(0.0, now - max(written_t, pulse.t))
-    job = state.job
-    expected = state.ended is None and job is not None and job.started_t is not None
-    return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
-            "gen": pulse.gen, "guards": pulse.guards,
-            "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
-            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "phase": pulse.phase}
 
 
 def _written_t(path: Path) -> float | None:

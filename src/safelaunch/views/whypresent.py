@@ -14,7 +14,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
 from safelaunch.core.state import Attempt, State
-from safelaunch.views import overview
+from safelaunch.views.livepulse import read_pulse
 
 TAIL_BYTES = 64 << 10
 PATTERNS_S = 1.0     # of processor time
@@ -27,7 +27,7 @@ def of_run(run: Run, state: State, journal: Sequence[Event], now: float) -> Pres
         return None
     folder = run.dir / runfolder.attempt_folder(attempt.number)
     tail, grew_t = _end_of(folder / "main.log")
-    pulse = overview.read_pulse(run.dir, state, now)
+    pulse = read_pulse(run.dir, state, now)
     is_its = pulse is not None and pulse["attempt"] == attempt.number
     known = [attempt.step, _step_in(tail, run), pulse["step"] if pulse is not None and is_its else None]
     suspected = _last_silence(attempt, journal)
