@@ -853,8 +853,9 @@ def test_a_pulse_that_moves_keeps_the_job(orphan: Callable[..., Path], tmp_path:
     assert not called.exists()
 
 
-@pytest.mark.parametrize("env", [{"SLURM_LOCALID": "1"}, {"SAFELAUNCH_LOCAL": "1"}, {"SLURM_NODEID": "3"}],
-                         ids=["another task of the node", "no Slurm", "a node whose turn comes later"])
+@pytest.mark.parametrize("env", [{"SLURM_LOCALID": "1"}, {"SAFELAUNCH_LOCAL": "1"}, {"SLURM_NODEID": "3"},
+                                 {"SAFELAUNCH_KEEPS_JOB": "yes"}],
+                         ids=["another task of the node", "no Slurm", "a node whose turn comes later", "a shell's job"])
 def test_only_the_first_task_of_the_first_node_cancels_an_orphaned_job(
     orphan: Callable[..., Path], env: dict[str, str]
 ) -> None:

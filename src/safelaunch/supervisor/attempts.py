@@ -20,6 +20,7 @@ from safelaunch.core.decide.resize import output_of
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.script import quote_bash
 from safelaunch.core.timing import CLAIM_HOLDS_S
+from safelaunch.core.via import HERE
 from safelaunch.supervisor import (
     inspection,
     masterport,
@@ -134,6 +135,8 @@ def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...])
                 "SAFELAUNCH_RESIZE_OUTPUT": resize["output"]}
     if lead.nodes.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
+    if lead.plan.cluster == HERE:
+        env["SAFELAUNCH_KEEPS_JOB"] = "yes"   # which is a person's shell's: no guard ends it as an orphan
     left_out = [node for node in lead.job.nodes if node not in nodes]
     if left_out:
         env["SAFELAUNCH_EXCLUDE"] = nodefold.fold(left_out)

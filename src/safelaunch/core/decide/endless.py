@@ -76,7 +76,7 @@ def idle_jobs(state: State, plan: Plan, *, is_ending: bool) -> tuple[IdleJob, ..
         last = next(iter(trainings(state.attempts[first:end])[-1:]), None)
         if last is None and first == end and (state.attempts or not plan.after):
             found.append(IdleJob(job, None))
-        elif last is not None and last.ended == AttemptEnd.INTERRUPTED:
+        elif last is not None and last.ended == AttemptEnd.INTERRUPTED and last.asked_row != "restart":
             found.append(IdleJob(job, last))
     return tuple(found)
 

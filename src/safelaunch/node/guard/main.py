@@ -152,7 +152,8 @@ class TaskGuard:
         self.is_childless = False   # and it left no other process
         self.started_s = time.monotonic()
         is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
-        self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
+        is_to_end = is_first and "SAFELAUNCH_KEEPS_JOB" not in env
+        self.job = env.get("SLURM_JOB_ID", "") if is_to_end else ""   # to be cancelled where it is an orphan
         self.fence = TaskFence(self.started_s, lease_s, is_first, bool(self.job),
                                ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0")))
         self.is_of_step = "SAFELAUNCH_STEP" in env   # of a user's own script
