@@ -295,3 +295,19 @@ def test_of_a_ledger_full_of_uses_the_newest_of_each_owner_are_read_and_no_line_
     uses = ledger.parse_uses([["ann", many.decode()], ["eve", bomb], ["bob", one.decode()]])
     assert sum(len(use.nodes) for use in uses) < ledger.MOST_PLACES
     assert [use.t for use in uses[:2]] == [999.0, 998.0] and uses[-1].run == "run2"
+
+
+def test_lines_of_use_with_whole_clusters_of_nodes_are_judged_before_a_leader_is_late(tmp_path: Path) -> None:
+    folder, now = tmp_path / "nodes", time.time()
+    ledger.append(folder, [evidence()])
+    lines = "".join(json.dumps({"v": 1, "t": now - number, "used": f"{name}[0-57000]", "used_s": 1e5 + number,
+                                "run": "r", "attempt": number, "cluster": ""}) + "\n"
+                    for number, name in enumerate(["n37", "n9999", *(f"m{number}x" for number in range(300))]))
+    (file,) = folder.iterdir()
+    with file.open("a") as stream:
+        stream.write(lines)
+    answer = run_in_child(lambda: ledger.read_judged(folder, (), "", now), 60.0)
+    assert answer.value is not None, answer
+    assert [NodeEvidence(*fields).node for fields in answer.value] == [evidence().node]
+    uses = ledger.parse_uses(ledger.read_raw(folder))
+    assert 0 < sum(len(use.nodes) for use in uses) < ledger.MOST_PLACES + 57_001

@@ -16,13 +16,14 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters import modes, sharedfile
 from safelaunch.adapters.ledgerfolder import folder_of as folder_of
 from safelaunch.adapters.runfolder import name_of
-from safelaunch.core.ledger import NodeEvidence
+from safelaunch.core.ledger import NodeEvidence, of_cluster
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
 from safelaunch.node.host import short_host
 
@@ -36,7 +37,7 @@ USER_MAX_FILES = 250
 USER_MAX_BYTES = 2 << 20
 ALL_MAX_BYTES = 16 << 20   # half a second of reading
 # Nodes in all lines of use that count, each line as LEAST_PLACES at least.
-MOST_PLACES, LEAST_PLACES = 400_000, 20
+MOST_PLACES, LEAST_PLACES = 100_000, 20   # judged within half a second
 _NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
 
 
@@ -110,9 +111,21 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
     return tuple(found)
 
 
+def read_judged(folder: Path, own: Iterable[NodeEvidence], cluster: str, now: float) -> list[list[Any]]:
+    """The fields of all evidence of that cluster, with one's own and what the rates of failures tell, for an answer of
+    a child: others write the ledger, so nothing of it is expanded or judged in a leader.
+    """
+    from safelaunch.core.nodeuse import judge_fleet, rate_evidence
+
+    raw = read_raw(folder)
+    evidence, uses = of_cluster(dict.fromkeys((*own, *parse_raw(raw))), cluster), parse_uses(raw)
+    rates = judge_fleet(evidence, uses, cluster, now)
+    return [list(astuple(one)) for one in (*evidence, *rate_evidence(evidence, uses, rates, now))]
+
+
 def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
-    """The uses of nodes from `read_raw`, each once: of each owner the newest. They are so few that a leader has read
-    them within half a second, as it does nothing else meanwhile.
+    """The uses of nodes from `read_raw`, each once: of each owner the newest. They are so few that they are read within
+    half a second.
     """
     from safelaunch.core.nodeuse import parse_use
 

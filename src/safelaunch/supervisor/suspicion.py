@@ -15,13 +15,14 @@ from safelaunch.core.excludelist import asked_nodes
 from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
-from safelaunch.core.nodeuse import NodeUse, judge_fleet, rate_evidence
+from safelaunch.core.nodeuse import NodeUse
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
 USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
+JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
@@ -92,16 +93,14 @@ def recall(lead: Leader, may_wait: bool) -> None:
     """
     cluster = lead.job.cluster
     own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
-    others: tuple[NodeEvidence, ...] = ()
-    uses: tuple[NodeUse, ...] = ()
-    folder = _folder(lead)
+    evidence = of_cluster(dict.fromkeys(own), cluster)
+    folder, now = _folder(lead), lead.now
     if folder is not None and not lead.job.is_local:
-        answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
+        answer = lead.between_pings(lambda: lead.shared.ask(
+            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
         if answer.is_ok and answer.value is not None:
-            others, uses = folder_of_ledger.parse_raw(answer.value), folder_of_ledger.parse_uses(answer.value)
-    evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
-    rates = judge_fleet(evidence, uses, cluster, lead.now)
-    lead.nodes.recalls((*evidence, *rate_evidence(evidence, uses, rates, lead.now)))
+            evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
+    lead.nodes.recalls(evidence)
     command = _sinfo(lead)
     if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
