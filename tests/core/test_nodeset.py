@@ -31,9 +31,8 @@ NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "j
         ("r[1-2]n[3-4]", ("r1n3", "r1n4", "r2n3", "r2n4")),
         ("", ()),
     ],
-    ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths",
-         "the order of names stays", "leading zeros", "two numbers in a name", "a number inside",
-         "two brackets", "none"],
+    ids=["one", "a range", "ranges and names", "a number before the bracket", "several widths", "the names' order",
+         "leading zeros", "two numbers in a name", "a number inside", "two brackets", "none"],
 )
 def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
     assert nodeset.expand(text) == expected
