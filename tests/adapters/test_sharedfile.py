@@ -157,10 +157,12 @@ OTHERS = {
         "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
         "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/local.py:is_alive",
         "adapters/noderound.py:_text",
-        "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:show_page",
+        "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:entries",
+        "commands/help.py:show_page",
         "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
     ),
+    "folders that are no links, by descriptor": ("adapters/removal.py:_in_folder", "adapters/removal.py:open_own"),
     "no file: a URL": ("adapters/notify.py:_post",),
     "a folder that was made a moment ago to be tried": (
         "adapters/sitefolder.py:_append", "adapters/sitefolder.py:_link", "adapters/sitefolder.py:_rename",

@@ -65,7 +65,8 @@ def test_the_name_of_a_run_that_a_shell_could_read_as_code_is_not_offered(
 
 
 @pytest.mark.parametrize(("words", "offered"), [
-    ("safelaunch submit train.yaml restart.max_", ["restart.max_restarts=", "restart.max_without_progress="]),
+    ("safelaunch submit train.yaml restart.max_", [
+        "restart.max_restarts=", "restart.max_without_progress=", "restart.max_jobs=", "restart.max_time="]),
     ("safelaunch submit train.yaml slurm.cpus-per-t", ["slurm.cpus-per-task="]),
     ("safelaunch stop --check", ["--checkpoint"]),
     ("safelaunch nodes sus", ["suspect"]),

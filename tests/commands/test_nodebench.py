@@ -54,7 +54,7 @@ def test_a_slow_node_ends_with_13_and_the_next_command_and_a_busy_one_gives_no_a
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == ["node", "memory", "z", "verdict", "why"]
     assert rows[1][0] == "n9" and "Requested nodes are busy" in out.splitlines()[1]
-    assert rows[2][:3] == ["n2", "5", "GB/s"] and "memory: 50.0% slower than the others" in out.splitlines()[2]
+    assert rows[2][:3] == ["n2", "5", "GB/s"] and "memory: 50 % slower than the others" in out.splitlines()[2]
     assert "5 nodes" in err and "1 no answer, 1 slow, 3 good" in err
     assert 'safelaunch nodes suspect n2 --why "slow in nodes bench: memory"' in err
 

@@ -11,7 +11,7 @@ import pytest
 from safelaunch.adapters.collect import Collected
 from safelaunch.commands import stacks
 from safelaunch.commands.stacks import command
-from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs import loading, stacktext
 from safelaunch.core.hangs import verdict as hangverdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
@@ -45,7 +45,7 @@ def test_every_option_is_documented() -> None:
 
 
 def test_every_kind_and_witness_is_documented() -> None:
-    text = Path(hangverdict.__file__).read_text()
+    text = Path(hangverdict.__file__).read_text() + Path(loading.__file__).read_text()
     kinds = set(re.findall(r'HangVerdict\(\s*"(\w+)"', text))
     assert kinds == words(rows("| kind | when | suspects |"))
     assert set(re.findall(r'\("(\w+)", (?:looked|any|len|scene)', text)) <= set(re.findall(r"\w+", DOCS))

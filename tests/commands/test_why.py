@@ -90,7 +90,8 @@ def log(here: Path) -> Path:
 
 def verdict_of(out: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(out)
-    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "policy", "recorded", "now"] and said["v"] == 1
+    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "speakers", "policy", "recorded", "now"]
+    assert said["v"] == 1
     found: dict[str, Any] = said["verdict"]
     return found
 

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given
@@ -727,12 +727,12 @@ def test_newer_py_spy_takes_the_place_of_the_copy(tmp_path: Path, local_folder: 
 def test_copy_that_a_full_disk_ends_takes_no_space(
     tmp_path: Path, local_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def copy_half(source: str, target: str) -> None:
-        Path(target).write_text("#!/bin")
+    def copy_half(source: BinaryIO, target: BinaryIO) -> None:
+        target.write(b"#!/bin")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     env = {"PATH": str(a_program(tmp_path / "shared").parent)}
-    monkeypatch.setattr(shutil, "copyfile", copy_half)
+    monkeypatch.setattr(shutil, "copyfileobj", copy_half)
     with pytest.raises(OSError, match="No space left"):
         spy.keep_local_copy([env], [])
     assert list(local_folder.iterdir()) == []

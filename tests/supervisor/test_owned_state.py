@@ -10,7 +10,7 @@ from pathlib import Path
 import safelaunch.supervisor
 
 ROOM = Path(safelaunch.supervisor.__file__).parent
-MOST_FIELDS = 15
+MOST_FIELDS = 16
 CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
 

@@ -38,6 +38,7 @@ def run_script(folder: Path, plan: Plan, *arguments: str) -> tuple[list[str], di
     script.write_text(render(TEMPLATE, plan, python="/none/python", library=("/none/lib",),
                              srun=("bash", "-c", DOORMAN, "doorman")), encoding="utf-8", newline="")
     env = {"PATH": os.environ["PATH"], "SEEN": str(seen), "SAFELAUNCH_MASTER_ADDR": "here", "LANG": "C.UTF-8",
+           "SLURM_JOB_ID": "1",
            "SAFELAUNCH_LOCAL_DIR": "/proc/none"}
     done = subprocess.run(["bash", str(script), *arguments], cwd=folder, env=env, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr

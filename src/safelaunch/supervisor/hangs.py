@@ -88,7 +88,7 @@ def check_ranks(lead: Leader) -> Step:
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.running.falls_silent()
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step, step_t=lead.running.step_t, usual_s=_usual_s(lead),
+                                  step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t, usual_s=_usual_s(lead),
                                   frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:

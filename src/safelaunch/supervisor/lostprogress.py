@@ -4,9 +4,9 @@ in the end, also where its supervisor's host is gone.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from safelaunch.adapters import sharedfile
 from safelaunch.core import counters
 from safelaunch.core.model import Event
 from safelaunch.core.progress.lost import has_gone_on, judge
@@ -102,10 +102,7 @@ def ended_tail(lead: Leader, number: int) -> bytes:
 
     def read() -> str:
         fresh.see(str(path.parent))
-        with path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - TAIL_BYTES))
-            return stream.read(TAIL_BYTES).decode("latin-1")
+        return sharedfile.read_end(path, TAIL_BYTES).decode("latin-1")
 
     answer = lead.ask_folder(read, ANSWER_S)
     return answer.value.encode("latin-1") if answer.is_ok and answer.value is not None else b""
@@ -129,4 +126,4 @@ def _named_t(lead: Leader, number: int, step: int) -> float | None:
     if lead.process is None or lead.process.number != number:
         return None
     is_known = attempt is not None and attempt.number == number and attempt.step == step
-    return lead.running.step_t if is_known else lead.log_grew_t
+    return lead.running.last_step.t if is_known else lead.log_grew_t

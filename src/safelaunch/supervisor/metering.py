@@ -22,7 +22,8 @@ def follow(lead: Leader) -> None:
 def write(lead: Leader) -> None:
     """Hand the figures to the courier; nothing waits for them."""
     attempt = lead.state.attempt
-    account = lead.journal.books.until(lead.state, lead.now, attempt.step if attempt else None, lead.running.step_t)
+    step, step_t = attempt.step if attempt else None, lead.running.last_step.t
+    account = lead.journal.books.until(lead.state, lead.now, step, step_t)
     run = MeteredRun(lead.plan.name, lead.plan.run_id, str(lead.run_dir), lead.job.cluster,
                      lead.plan.restart.max_restarts, lead.state, account, lead.now)
     lead.shared.enqueue(PUT, metrics.FILE, metrics.render(metrics.samples(run)).encode())

@@ -273,7 +273,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    is_news = attempt.step is None or lead.running.is_suspected or lostprogress.overwrites(attempt, talk.step)
+    is_news = attempt.step is None or lead.running.last_step.is_suspected or lostprogress.overwrites(attempt, talk.step)
     lead.running.has_stepped(lead.log_grew_t)
     if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
         lead.record(event)

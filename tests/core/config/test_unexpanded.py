@@ -11,7 +11,7 @@ ENV = 'train.yaml:2: command: ${name} is empty on the nodes, because keys are no
 
 def notes(command: str, more: str = "", **environ: str) -> tuple[str, ...]:
     text = f"name: t\ncommand: {command}\nslurm: {{nodes: 1}}\n{more}"
-    return next(iter(resolve_all(text, environ)))
+    return tuple(note for note in next(iter(resolve_all(text, environ))) if "without a further step" not in note)
 
 
 def resolve_all(text: str, environ: dict[str, str]) -> list[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core.counters import count
-from safelaunch.core.progress.steps import cut_lines, latest_of
+from safelaunch.core.progress.steps import cut_lines, last_steps, latest_of
 from tests.tables import each
 
 SHAPES: list[tuple[str, int | None, int | None]] = [
@@ -81,3 +81,11 @@ def test_one_counter_counts_them_all(form: str, first: int) -> None:
 def test_the_users_own_pattern_may_hold_thousands() -> None:
     assert latest_of(b"batch=1,000/70,000\n", r"batch=([\d,]+)") == (1000, 70000)
     assert latest_of(b"batch=1,\n", r"batch=([\d,]+)") == (None, None)
+
+
+@each("form", [
+    "step {} | loss: {}", "step {}/90 loss {}", "iter {}: loss {}, lr 0.1", "it {} loss {}", "step={}, loss={}",
+    "[{:05}/10000] train_loss={}", "Step: {} Loss: {}", "{}/500 [====>...] - loss: {}"])
+def test_a_loss_that_is_no_number_hides_no_step(form: str) -> None:
+    lines = "".join(form.format(step, 2.5 if step < 28 else "nan") + "\n" for step in range(20, 32))
+    assert max(named.step for named in last_steps(lines.encode(), "auto")) == 31

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from safelaunch.core.categories import advice
 from safelaunch.core.hangs.hang import START, STEP, WARM_UP
+from safelaunch.core.numbers import figure
 from safelaunch.core.why.verdict import Verdict
 
 LATE_S, LATE_STEPS = 10.0, 10.0   # a step that is later than both is told; what it means a look at the ranks shows
@@ -52,7 +53,7 @@ class Present(NamedTuple):
 
 def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str = STEP) -> str:
     """ "no step for 55 s (usually 0.2 s)"; the phase where it takes longer than a step."""
-    often = "" if not usual_s else f"{usual_s:.2g} s" if usual_s < LATE_S else span(usual_s)
+    often = "" if not usual_s else f"{figure(usual_s, 2)} s" if usual_s < LATE_S else span(usual_s)
     usual = f" (usually {often})" if often else ""
     if phase == START:
         return f"no first step for {span(silent_s)}"

@@ -51,6 +51,13 @@ class HeardLog(NamedTuple):
     unread: Unread | None = None
 
 
+class LastStep(NamedTuple):
+    """When the log named the last step (epoch s; None = it has named none), and whether a hang is suspected since."""
+
+    t: float | None = None
+    is_suspected: bool = False
+
+
 class RunningAttempt:
     """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
 
@@ -60,8 +67,7 @@ class RunningAttempt:
         self.size = 0                       # of its log
         self.heard = HeardLog()             # what of it was listened to
         self.grew_s = self.exit_s = self.killed_s = self.launched_s = now_s
-        self.step_t: float | None = None    # when its log named the last step (epoch s)
-        self.is_suspected = False           # of a hang, since that step
+        self.last_step = LastStep()
         self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
         self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
         self.counted = Counted()            # what the log counts (supervisor.lostprogress)
@@ -84,7 +90,7 @@ class RunningAttempt:
         """It runs."""
         self.process, self.size, self.heard, self.step_start = process, 0, HeardLog(0, b"", Unread()), None
         self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
-        self.step_t, self.is_suspected = None, False
+        self.last_step = LastStep()
 
     def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
         """A supervisor before this one has launched it; None: its process is elsewhere, or gone."""
@@ -148,11 +154,11 @@ class RunningAttempt:
 
     def has_stepped(self, t: float) -> None:
         """The log has named a new step then."""
-        self.step_t, self.is_suspected = t, False
+        self.last_step = LastStep(t)
 
     def falls_silent(self) -> None:
         """No step comes: the ranks are checked."""
-        self.is_suspected = True
+        self.last_step = self.last_step._replace(is_suspected=True)
 
     def has_ended_log(self, size: int) -> None:
         """The length of an ended attempt's log, which is no sign of life."""
