@@ -52,7 +52,8 @@ ASKED = [
     ("wandb", "page trackers"), ("docker", "key container.image"), ("exclude a node", "key suspects.exclude"),
     ("array job", "page sweeps"), ("disk space", "message storage"), ("exit codes", "verb wait"),
     ("NCCL start", "page howto"), ("ImportError", "message env.cannot_import"),
-    ("uninstall", "page howto"), ("delete old runs", "verb clean"), ("phone home", "page howto"), ("upgrade", "page howto"),
+    ("uninstall", "page howto"), ("delete old runs", "verb clean"), ("phone home", "page howto"),
+    ("upgrade", "page howto"),
     ("resume from a given step", "key resume.step"), ("bound of hours", "page howto"), ("restart now", "verb restart"),
     ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "key notify.to"),
 ]
