@@ -24,7 +24,7 @@ from tests.tables import each
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "safelaunch"
 README = (ROOT / "README.md").read_text()
-RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
+RUN_FOLDER = "".join((ROOT / "docs" / name).read_text() for name in ("run-folder.md", "protocol.md"))
 
 # Where the kind is not a literal: (module, expression) → what it can be.
 COMPUTED = {("supervisor/endings.py", "action.how"): ("completed", "gave_up", "stopped"),

@@ -48,10 +48,14 @@ ASKED = [
     ("e-mail", "verb notify"), ("email", "key notify.to"), ("walltime", "message slurm.time_limit"),
     ("retry", "key restart.max_restarts"),
     ("retries", "key restart.max_restarts"), ("elastic", "key min_nodes"), ("straggler", "page slow"),
-    ("telemetry", "page metrics"), ("conda modules", "key setup"), ("salloc", "page launchers"),
+    ("telemetry", "page howto"), ("conda modules", "key setup"), ("salloc", "page howto"),
     ("wandb", "page trackers"), ("docker", "key container.image"), ("exclude a node", "key suspects.exclude"),
     ("array job", "page sweeps"), ("disk space", "message storage"), ("exit codes", "verb wait"),
     ("NCCL start", "page howto"), ("ImportError", "message env.cannot_import"),
+    ("uninstall", "page howto"), ("delete old runs", "verb clean"), ("phone home", "page howto"),
+    ("upgrade", "page howto"),
+    ("resume from a given step", "key resume.step"), ("bound of hours", "page howto"), ("restart now", "verb restart"),
+    ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "key notify.to"),
 ]
 
 

@@ -29,7 +29,7 @@ def test_no_end_is_without_its_words() -> None:
 
 
 def test_attempts_ends_are_documented() -> None:
-    text = (ROOT / "docs" / "run-folder.md").read_text()
+    text = (ROOT / "docs" / "protocol.md").read_text()
     row = re.search(r"^\| `attempt_ended` \|[^|]*\| ([^;]*);", text, re.MULTILINE)
     assert row is not None and set(re.split(", | or ", row[1])) == set(AttemptEnd)
 

@@ -19,8 +19,8 @@ _WEIGHT = {VERB: 3.0, KEY: 3.0, PAGE: 1.0, MESSAGE: 0.6}
 _IN_NAME, _IN_HEADING, _BY_SYNONYM = 3.0, 2.0, 0.8
 # Of these few users ask.
 _FOR_DEVELOPERS = frozenset({"benchmarks", "drills", "simulation", "developing", "architecture", "conformance",
-                             "comparison", "run-folder", "slurm-releases"})
-_FOR_HELP = frozenset({"howto", "faq", "troubleshooting"})
+                             "comparison", "protocol", "slurm-releases"})
+_FOR_HELP = frozenset({"howto"})
 _STOP = frozenset((
     "a", "about", "again", "an", "and", "are", "at", "be", "by", "can", "do", "does", "for", "from", "get", "given",
     "how", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not", "of", "on", "only", "or", "possible",

@@ -19,7 +19,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Pulse:
-    """The content of pulse.json; docs/run-folder.md explains each key."""
+    """The content of pulse.json; docs/protocol.md explains each key."""
 
     count: int
     gen: int
