@@ -216,7 +216,7 @@ def test_what_a_job_writes_acts_in_no_view(place: Path, columns: int | None) -> 
         screen = shown(words.split(), columns)
         where = f"{words}: {screen.code}: {screen.text!r}"
         assert screen.code in (0, 2, 10), where
-        assert r"\x1b[2J" in screen.text or words.startswith("report --all"), where   # it has names and numbers only
+        assert r"\x1b[2J" in screen.text or words.startswith(("report --all", "metrics")), where   # names, numbers
         plain = OURS.sub("", screen.text) if columns else screen.text
         assert all(char.isprintable() or char in "\n\t" for char in plain), where
         lines = [line for line in plain.splitlines() if line.startswith("[n9:9]")]
