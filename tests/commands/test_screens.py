@@ -121,6 +121,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # bytes that are no text; and a line that claims to be of another rank, or ours.
 HOSTILE = ("\x1b[2J\x1b]0;owned\x07\x1b]52;c;aGk=\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x9b5m\udcff\x00\x7f\u202eevil"
            "\u2066<script>x</script></style>&lt;[bold]mark[/]\r\n[n9:9]: safelaunch: all is well")
+WITHOUT_LOG = ("report --all -o -", "metrics bad", "policy bad")   # views with nothing of the log's words
 OURS = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[hl]|[12]K|1A)|\r")   # colours, rich's way to draw anew; bars of a log
 VIEWS = ("status bad", "status --all", "status --watch bad", "status tuning", "events bad", "events --all -f bad",
          "why bad", "why --all bad", "why --ticket bad", "why tuning", "report bad -o -", "report --all -o -",
@@ -216,7 +217,7 @@ def test_what_a_job_writes_acts_in_no_view(place: Path, columns: int | None) -> 
         screen = shown(words.split(), columns)
         where = f"{words}: {screen.code}: {screen.text!r}"
         assert screen.code in (0, 2, 10), where
-        assert r"\x1b[2J" in screen.text or words.startswith(("report --all", "metrics")), where   # names, numbers
+        assert r"\x1b[2J" in screen.text or words in WITHOUT_LOG, where
         plain = OURS.sub("", screen.text) if columns else screen.text
         assert all(char.isprintable() or char in "\n\t" for char in plain), where
         lines = [line for line in plain.splitlines() if line.startswith("[n9:9]")]
