@@ -48,6 +48,21 @@ ELSEWHERE = {
     "stacks JOBID": ("needs a job of sbatch", "drills/test_stacks.py"),
     "watch --once": ("asks Slurm", "drills/test_watch.py"),
     "watch": ("ends by a signal only", "drills/test_watch.py"),
+    "change RUN time=2-00:00:00 partition=long": ("is typed there", "commands/test_change.py"),
+    "checkpoints RUN": ("is typed there", "commands/test_init.py"),
+    "clean": ("is typed there", "commands/test_clean.py"),
+    "clean --yes": ("is typed there", "commands/test_clean.py"),
+    "completion": ("is typed there", "commands/test_completion.py"),
+    "help WORDS": ("is typed there", "commands/test_help.py"),
+    "logs RUN": ("is typed there", "commands/test_logs.py"),
+    "logs RUN -f": ("is typed there", "commands/test_logs.py"),
+    "progress LOG": ("is typed there", "commands/test_progress.py"),
+    "restart RUN": ("is typed there", "drills/test_restart.py"),
+    "save RUN": ("needs a training that listens", "test_callbacks.py"),
+    "stacks RUN --gpus": ("is typed there", "commands/test_stacks.py"),
+    "status --all": ("is typed there", "commands/test_status.py"),
+    "submit --here train.yaml": ("is typed there", "commands/test_secrets.py"),
+    "submit train.yaml resume.step=4000": ("is typed there", "drills/test_restart.py"),
 }
 NAMED = {"stop", "submit"}   # as verbs, within a sentence
 

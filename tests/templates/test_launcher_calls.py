@@ -97,7 +97,7 @@ def test_lines_of_setup_and_of_the_launcher_itself_name_their_node_and_those_of_
         assert own[0].startswith(f"[{node}:node]:") and "/none/activate: No such file" in own[0], said
         assert own[1:] == [f"[{node}:1]:of a rank", f"[{node}:node]:failed (exitcode: 3) local_rank: 1",
                            f"[{node}:node]:bar 10 %", f"[{node}:node]:bar 20 %"], said
-    failed = attempt_again(tmp_path, plan_by("torchrun")._replace(setup="exit 4"))
+    failed = attempt_again(tmp_path, plan._replace(setup="exit 4"))
     assert sorted(line.partition(" on ")[0] for line in failed.splitlines() if "setup failed" in line) == [
         f"[local{number}:node]:safelaunch: setup failed with exit code 4" for number in (0, 1)], failed
 

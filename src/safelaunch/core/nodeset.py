@@ -15,7 +15,7 @@ from safelaunch.errors import ParseError
 
 MOST_NAMES = 65_536   # a Slurm cluster has no more nodes (slurm.h, MAX_SLURM_NODES)
 _PART = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
-_TEXT_OR_BRACKET = re.compile(r"[^\[]+|\[[^\]]*\]")
+_TEXT_OR_BRACKET = re.compile(r"[^\[]+|\[[^\[\]]*\]")
 _RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", re.ASCII)
 _NO_NAME = re.compile(r"[!&^@*?\s]")   # some are other programs' notation for groups and differences
 

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 import pytest
 
+from safelaunch.core.config.shelllines import MOST_SEARCHED
 from safelaunch.core.counters import count
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import listen
@@ -39,6 +40,10 @@ CUT = {
     "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
     "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
     "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,
+    "safelaunch.core.config.scripthints.HINTS": MOST_SEARCHED,
+    **{f"safelaunch.core.config.scriptfolders.{name}": MOST_SEARCHED for name in ("_OPTION", "_CALL", "_ASSIGNED")},
+    **{f"safelaunch.core.config.guessfolder.{name}": MOST_SEARCHED for name in (
+        "_FIND", "_GLOB", "_LIST", "_NAMED", "_OPTIONS", "_ASSIGNED", "_RESUMES")},
 }
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
+from safelaunch.core.config.shelllines import MOST_SEARCHED, Statement, Unclosed, split_statements
 
 READ, SAVED, WRITTEN = 3, 2, 1   # how much a place tells: it is read back, it is for checkpoints, it is for all output
 
@@ -61,7 +61,7 @@ class Guess(NamedTuple):
 def guess_folder(text: str) -> Guess | None:
     """The folder that shell code seems to save checkpoints in; None = it names none that stays the same."""
     try:
-        statements = split_statements(text)
+        statements = [one._replace(text=one.text[:MOST_SEARCHED]) for one in split_statements(text)]
     except Unclosed:
         return None
     found = list(_places(statements))
@@ -69,7 +69,8 @@ def guess_folder(text: str) -> Guess | None:
         return None
     weight, guess = max(found, key=lambda one: one[0])
     loads = [one for place, one in found if place in (READ, 0) and _is_in(one.folder, guess.folder)]
-    return guess._replace(is_loaded=bool(loads) or _RESUMES.search(text) is not None) if weight else None
+    is_loaded = bool(loads) or any(_RESUMES.search(one.text) for one in statements)
+    return guess._replace(is_loaded=is_loaded) if weight else None
 
 
 def tell_missing(text: str, most: int, file: str = "") -> str | None:

@@ -27,6 +27,7 @@ _LOCAL = re.compile(r"(?i)tmp|\btemp\b|local|cache|shm")
 _COPIES = re.compile(r"(?:trap\s.*)?\b(?:cp|rsync|mv|tar|srun\s.*\b(?:cp|rsync|tar))\s")
 _KEEPS = re.compile(r"(?i)ckpt|checkpoint|save|result|(?<![a-z])out(?:put)?(?![a-z])")   # wherever they are
 _OPTION = re.compile(r"(?:--?[\w.-]+[= ]|\b[\w.]+=)[\"']?[^\s-]\S*")
+_CALL = re.compile(r"\$\([^)]*\)")
 _STARTS = re.compile(r"(?:\A|\s|/)(?:srun|torchrun|accelerate|deepspeed|python[\d.]*|mpirun)\s")
 _NEW = ("{} is in the name of a folder or run: after {} it is a new one, where no checkpoint is found; write "
         "${{SAFELAUNCH_RUN_ID:-…}}, which stays the same")
@@ -50,7 +51,7 @@ def fresh_folders(statements: Iterable[Statement]) -> list[tuple[int, str]]:
                 local[name] = source
             if source and not _is_passing(name, value):
                 made[name] = source
-                if _HOLDS.search(name) and "/" in re.sub(r"\$\([^)]*\)", "", value):
+                if _HOLDS.search(name) and "/" in _CALL.sub("", value):
                     found.setdefault(source[0], source[1])
         elif _is_folder(one.text, made):
             source = _source(one.text, made, one.number)

@@ -10,7 +10,7 @@ from safelaunch.core.config.innerlaunchers import several_a_node
 from safelaunch.core.config.jobnumbers import tasks_per_node
 from safelaunch.core.config.scriptcodes import hidden_codes
 from safelaunch.core.config.scriptfolders import fresh_folders
-from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
+from safelaunch.core.config.shelllines import MOST_SEARCHED, Statement, Unclosed, split_statements
 
 
 class Hint(NamedTuple):
@@ -92,7 +92,7 @@ def script_hints(text: str, file: str, slurm: Mapping[str, Any]) -> list[str]:
 
 def find_hints(statements: Iterable[Statement], file: str, tasks: int = 1) -> list[str]:
     """One sentence for each statement that is met, in the order of their lines; `tasks`: of each node."""
-    statements = list(statements)
+    statements = [one._replace(text=one.text[:MOST_SEARCHED]) for one in statements]
     found: list[tuple[int, str]] = [*fresh_folders(statements), *several_a_node(statements, tasks)]
     for one in statements:
         if _NEEDLES.search(one.text):

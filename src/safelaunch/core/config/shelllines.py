@@ -18,6 +18,9 @@ _INSIDE = re.compile(r"""(?:[^\\'"`$()#}]+|\$(?!\{))+""")
 _QUOTED = {"'": re.compile(r"[^'\\]+"), '"': re.compile(r'[^"\\$]+'), "`": re.compile(r"[^`\\]+")}
 
 
+MOST_SEARCHED = 4096   # characters of a statement, for patterns that take long over more
+
+
 class Statement(NamedTuple):
     """One command with all its words, continued lines joined; `has_here`: a here-document follows it."""
 
