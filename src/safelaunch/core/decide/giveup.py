@@ -37,4 +37,5 @@ def _is_by_failures(state: State, plan: Plan, reason: GiveUp) -> bool:
     """Whether an attempt without one node may end otherwise. A person's own `stop` is obeyed."""
     row = response(plan, state.attempt.category if state.attempt is not None else None)
     is_own_stop = row.is_own and row.then == "stop"
-    return reason.row in BY_FAILURES and reason.exit_code != BUDGET_SPENT and not is_own_stop
+    may_restart = state.restarts <= plan.restart.max_restarts   # a trial without a node is a restart, too
+    return may_restart and reason.row in BY_FAILURES and reason.exit_code != BUDGET_SPENT and not is_own_stop
