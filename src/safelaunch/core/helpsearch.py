@@ -103,7 +103,7 @@ def search(entries: Iterable[Entry], asked: Sequence[str]) -> list[Entry]:
 
 def shown(entry: Entry, asked: Sequence[str]) -> str:
     """The entry's text, or its part around the first of the words."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", entry.text.strip("| ")).replace("`", "").replace("**", "")
+    text = re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", entry.text.strip("| ")).replace("`", "").replace("**", "")
     places = [match.start() for word in map(_word, _split(asked)) for pattern in (word.own, word.other)
               if pattern is not None and (match := pattern.search(text.lower())) is not None]
     if len(text) <= SHOWN_CHARS:

@@ -22,6 +22,8 @@ CHUNK = 64 << 10       # what the leader reads of a log at once
 MOST_S = 0.8           # of processor time for a chunk; worst here: 0.16 s, and a bad one takes 1.4 s and more
 SHORT = 8 << 10        # a pattern that takes this in 4 ms takes the chunk in 0.26 s, were it quadratic
 SHORT_S = 0.004
+TINY = 512             # a pattern that takes this in 10 ms is worse than quadratic: more of it might take hours
+TINY_S = 0.01
 LEADER_S = 0.2         # for all that the leader asks of a chunk
 # What has held a leader, or a verb, for seconds.
 CASES = (
@@ -40,10 +42,12 @@ CUT = {
     "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
     "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
     "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,
-    "safelaunch.core.config.scripthints.HINTS": MOST_SEARCHED,
-    **{f"safelaunch.core.config.scriptfolders.{name}": MOST_SEARCHED for name in ("_OPTION", "_CALL", "_ASSIGNED")},
+    **dict.fromkeys((f"safelaunch.core.config.{name}" for name in (
+        "scripthints.HINTS", "scriptrefusals.REFUSALS", "scriptrefusals.NOTES")), MOST_SEARCHED),
+    **{f"safelaunch.core.config.scriptfolders.{name}": MOST_SEARCHED for name in (
+        "_OPTION", "_CALL", "_ASSIGNED", "_FRESH")},
     **{f"safelaunch.core.config.guessfolder.{name}": MOST_SEARCHED for name in (
-        "_FIND", "_GLOB", "_LIST", "_NAMED", "_OPTIONS", "_ASSIGNED", "_RESUMES")},
+        "_FIND", "_LIST", "_NAMED", "_OPTIONS", "_ASSIGNED", "_RESUMES")},
 }
 
 
@@ -62,9 +66,12 @@ def complaint_about(use: Use) -> str:
     made = pumps_of(raw.encode(errors="replace") if isinstance(raw, str) else raw)
     most = CUT.get(use.where, CHUNK)
     for make in (*map(_as_pump, CASES), *made):
-        short, long = (make(size).decode("latin-1") if is_text else make(size) for size in (min(most, SHORT), most))
-        if seconds_of(partial(search, short)) < SHORT_S:
+        tiny, short, long = (make(size).decode("latin-1") if is_text else make(size)
+                             for size in (TINY, min(most, SHORT), most))
+        if seconds_of(partial(search, tiny)) < TINY_S and seconds_of(partial(search, short)) < SHORT_S:
             continue
+        if (tiny_s := at_rest_s(partial(search, tiny), TINY_S)) > TINY_S:
+            return f"{use.where}: {tiny_s:.2f} s for {TINY} bytes of {make(60)!r}…"
         if (took_s := at_rest_s(partial(search, long), MOST_S)) > MOST_S:
             return f"{use.where}: {took_s:.2f} s for {make(60)!r}…"
     return ""

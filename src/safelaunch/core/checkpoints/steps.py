@@ -56,7 +56,7 @@ _THOUSANDS = re.compile(
 _SHORT = re.compile(r"(?<!\d)(\d{1,9})([kKM])(?=(?:step|iter|it|update)s?(?![A-Za-z])|(?![A-Za-z]))")
 _TIMES = {"k": 1000, "K": 1000, "M": 1000000}
 _DIGIT = re.compile(r"\d")
-_BEFORE = re.compile(r"([A-Za-z]+)([-_=.: ]*)$")
+_BEFORE = re.compile(r"(?<![A-Za-z])([A-Za-z]+)([-_=.: ]*)$")
 _AFTER = re.compile(r"([-_ ]?)([A-Za-z]+)")
 _FEWEST_PADDED = 3
 _MOST_DIGITS = 18

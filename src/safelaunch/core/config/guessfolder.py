@@ -21,8 +21,8 @@ _OUT = rf"(?:out(?:put)?(?:[-_.]?{_DIR})?|(?:exp(?:eriment)?|work|results?|run|m
 _RESUME = rf"(?:resume|auto[-_]resume)(?:[-_]from)?(?:[-_](?:checkpoint|{_DIR}))?"
 _SUFFIX = r"(?:pth?|pth\.tar|ckpt|safetensors|distcp)"
 _STEP = r"(?:checkpoint|ckpt|(?:global_?)?step|iter|epoch)"
-_PATH = r"[\w./~${}:-]+?"
-_GLOB = re.compile(rf"(?P<value>{_PATH})/(?:[\w.*-]*\*[\w.*-]*\.{_SUFFIX}\b|{_STEP}[-_]?\*)", re.IGNORECASE)
+_PATH = re.compile(r"[\w./~${}*:-]+")
+_GLOB = re.compile(rf"\*[^*]*\.{_SUFFIX}\b|\A{_STEP}[-_]?\*", re.IGNORECASE)   # one part of a path
 _FIND = re.compile(rf"\bfind\s+{_WORD}\s.*-name\s+['\"]?(?:[\w.*-]*\.{_SUFFIX}\b|{_STEP}[-_]?\*)", re.IGNORECASE)
 _LIST = re.compile(rf"\bls\s+(?:-\w+\s+)*(?P<value>[\w./~${{}}-]*{_KEPT}[\w./${{}}-]*)(?=\s|\||\)|\Z)", re.IGNORECASE)
 
@@ -36,7 +36,7 @@ def _option(names: str) -> re.Pattern[str]:
 _OPTIONS = ((_option(_SAVE), SAVED), (_option(_OUT), WRITTEN), (_option(_RESUME), READ),
             (_option(rf"(?:load|restore)(?:[-_]from)?(?:[-_]{_DIR})?"), 0))   # 0: perhaps weights of another training
 _ASSIGNED = re.compile(rf"(?:(?:export|readonly|local)\s+)?(?P<name>\w+)={_WORD}\Z")
-_NAMED = tuple((re.compile(rf"(?:\w+_)?{names}\Z", re.IGNORECASE), weight)
+_NAMED = tuple((re.compile(rf"(?:\A|_){names}\Z", re.IGNORECASE), weight)
                for names, weight in ((_SAVE, SAVED), (_OUT, WRITTEN)))
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _CHANGES = re.compile(r"[`*?%]|\$(?:[({@#?0-9$]|\Z)|SLURM_(?:JOB|ARRAY|RESTART|PROC|NODE)|RANDOM")
@@ -110,10 +110,15 @@ def _named_in(text: str, assigned: re.Match[str] | None) -> Iterator[tuple[int, 
     """(weight, the words, the value) of each place in a statement."""
     if assigned is not None:
         for name, weight in _NAMED:
-            if name.match(assigned["name"]):
+            if name.search(assigned["name"]):
                 yield weight, assigned[0], assigned["value"]
                 break
-    for pattern in (_GLOB, _FIND, _LIST):
+    for match in _PATH.finditer(text):
+        parts = match[0].split("/")
+        at = next((at for at, part in enumerate(parts) if at and "*" in part and _GLOB.search(part)), 0)
+        if at:
+            yield READ, match[0], "/".join(parts[:at])
+    for pattern in (_FIND, _LIST):
         for match in pattern.finditer(text):
             yield READ, match[0], match["value"]
     for pattern, weight in _OPTIONS:

@@ -78,7 +78,7 @@ _NAMED = re.compile("|".join((*sorted((re.escape(name) for name in INNER), key=l
                               r"distributed\.(?:launch|run)", "torch_npu")))
 _RANKS = re.compile("|".join(re.escape(name) for name, inner in INNER.items() if inner.kind == RANKS))
 # A command that one task of a node runs, or that numbers its nodes: as the launchers' manuals have it.
-_ONE_TASK = re.compile(r"(?:\[|\(\(|\btest |\bcase |\bif ).*\bSLURM_(?:LOCALID|PROCID)\b", re.DOTALL)
+_CONDITION, _TASK = re.compile(r"\[|\(\(|\btest |\bcase |\bif "), re.compile(r"\bSLURM_(?:LOCALID|PROCID)\b")
 _NUMBERED = re.compile(r"(?i:node[_-]rank)|machine[_-]rank|SLURM_NODEID|SLURM_PROCID|rdzv")
 _TRAINS = re.compile(r"(?:\A|[\s;&|/])(?:python[\d.]*|uv|torchrun|accelerate|deepspeed)\s(?!.*--wrap)(?=.*\bsbatch\b)",
                      re.DOTALL)
@@ -255,7 +255,8 @@ def inner_problems(config: Mapping[str, Any], origins: Mapping[str, Origin], tex
 
 def is_for_one_task(text: str) -> bool:
     """Whether shell code asks which task it runs in."""
-    return _ONE_TASK.search(text) is not None
+    condition = _CONDITION.search(text)
+    return condition is not None and _TASK.search(text, condition.end()) is not None
 
 
 def _is_behind_training(call: LauncherCall, text: str, config: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from safelaunch.core.config.shelllines import Statement, Unclosed, split_stateme
 
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(?:ba|da|z|k|mk|c|tc)?sh(?:\s|\Z)")
 _CODE = re.compile(r"\$\{?\?|PIPESTATUS|pipestatus|\$\{?status\b|\btrap\b.*\b(?:ERR|EXIT)\b")
-_FUNCTION = re.compile(r"(?:function\s+)?([\w:-]{1,80})\s*\(\)|function\s+([\w:-]{1,80})")
+_FUNCTION = re.compile(r"(?:function\s+)?(?<![\w:-])([\w:-]{1,80})\s*\(\)|function\s+([\w:-]{1,80})")
 _ASKS = re.compile(r"(?:if|elif|while|until|!)\s")
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _STARTS = re.compile(

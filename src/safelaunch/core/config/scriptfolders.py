@@ -26,7 +26,7 @@ _PASSING = re.compile(r"(?i)(?<![a-z])port|log|rdzv|wandb|hostfile|\.(?:out|err|
 _LOCAL = re.compile(r"(?i)tmp|\btemp\b|local|cache|shm")
 _COPIES = re.compile(r"(?:trap\s.*)?\b(?:cp|rsync|mv|tar|srun\s.*\b(?:cp|rsync|tar))\s")
 _KEEPS = re.compile(r"(?i)ckpt|checkpoint|save|result|(?<![a-z])out(?:put)?(?![a-z])")   # wherever they are
-_OPTION = re.compile(r"(?:--?[\w.-]+[= ]|\b[\w.]+=)[\"']?[^\s-]\S*")
+_OPTION = re.compile(r"(?:(?<![\w.-])--?[\w.-]+[= ]|(?<![\w.])[\w.]+=)[\"']?[^\s-]\S*")
 _CALL = re.compile(r"\$\([^)]*\)")
 _STARTS = re.compile(r"(?:\A|\s|/)(?:srun|torchrun|accelerate|deepspeed|python[\d.]*|mpirun)\s")
 _NEW = ("{} is in the name of a folder or run: after {} it is a new one, where no checkpoint is found; write "

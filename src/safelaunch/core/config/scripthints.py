@@ -49,7 +49,7 @@ HINTS: tuple[Hint, ...] = (
          rf".*\.(?:py|sh)\b).{{0,4000}} [&1]?>{{1,2}} ?(?!&|/dev/)[^ >]*(?:log|out|err|txt)", (">",),
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
     Hint(rf"\A{_BEFORE}srun\s+(?:-[^\s=]+=\S*\s+|"
-         r"-\S+\s+(?:(?!(?:\S*/)?(?:bash|sh|zsh|env|perl|python[\d.]*)\s)[^-\s]\S*\s+)?)*"
+         r"-[^\s=]+\s+(?:(?!(?:\S*/)?(?:bash|sh|zsh|env|perl|python[\d.]*)\s)[^-\s]\S*\s+)?)*"
          r"(?:--(?:out|err)\w*[= ]|-[oe] ?)(?!/dev/)\S", ("--out", "-o", "--err", "-e"),
          f"the tasks' lines {_BLIND}{_KEEP.format('--output')} (so with --error)"),
     Hint(rf"\A(?:(?:then|do|else)\s+)?exec\s+{_FILE}", ("exec",),

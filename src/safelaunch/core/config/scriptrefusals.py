@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_lines
+from safelaunch.core.config.shelllines import MOST_SEARCHED
 from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
@@ -80,6 +81,6 @@ def _code(text: str) -> Iterator[tuple[int, str]]:
             index += 1
             parts[-1:] = parts[-1][:-1], lines[index]
         index += 1
-        line = " ".join(parts)
+        line = " ".join(parts)[:MOST_SEARCHED]
         if not line.lstrip().startswith("#"):
             yield first, re.sub(r"(?:^|\s)#.*", "", line) if "#" in line else line

@@ -81,7 +81,7 @@ _ASIDE = re.compile(
     rb"|load(?:ing|ed)?|skip\w*|download\w*|prepar\w*|pre-?process\w*|tokeni[sz]\w*|build\w*|compil\w*|dummy|calibrat\w*"
     rb"|benchmark\w*|profil\w*|init\w*|set-?up|max(?:imum)?|total|num(?:ber)?|every|each|until|per|from|next|best|see"
     rb"|this|another|install\w*)\b[^.\]\n]{0,20}$|[\[(](?:eval|val|valid|validation|test)[\])]:?[ \t]{0,4}$")
-_PROSE = re.compile(rb"[A-Za-z]{2,}[^A-Za-z\n]{1,8}[A-Za-z]{2,}")
+_PROSE = re.compile(rb"[A-Za-z]{2}[^A-Za-z\n]{1,8}[A-Za-z]{2}")
 _NUMBERS = re.compile(rb"[:=|][ \t]{0,8}['\"]?[-+]?(?:\.?\d|(?i:nan|inf)\b)"
                       rb"|\d\.\d|\d ?(?:s|ms|sec|%|it/s)\b|(?i:epoch|rank|loss) ?\d")
 _WORDS = re.compile(rb"[A-Za-z]{2}")
