@@ -63,8 +63,8 @@ def test_all_but_the_closed_part_is_shown(place: Path) -> None:
     assert not wrong
 
 
-# What the verb is about: without it, it says why it has nothing to show. A journal also says which checkpoints are bad.
-WHOLE = {("checkpoints", "checkpoints"), ("journal/000002-n0-1.jsonl", "checkpoints")}
+# What the verb is about: without it, it says why it has nothing to show.
+WHOLE = {("checkpoints", "checkpoints")}
 # Where nothing else would show that something is missing.
 SAID = {("attempts/0002", "report"), ("attempts/0002", "why"), ("attempts/0002/stacks", "report"),
         ("attempts/0002/stacks", "why"), ("attempts/0002/main.log", "why"),

@@ -39,6 +39,45 @@ POSITIVE = [(place.format(token), token) for place, token in itertools.product(P
 POSITIVE += [(place.format(value), value) for place, value in itertools.product(NAMED, VALUES)]
 POSITIVE += [(f"wandb login key={digest}", digest) for number in range(5)
              for digest in [hashlib.sha1(bytes([number])).hexdigest()]]
+HEX, WORDS = hashlib.sha1(b"more").hexdigest(), "two words here"
+# (line with {}, the secret): services, headers, addresses and forms that each bring a kind of their own.
+POSITIVE += [(line.format(secret), secret) for line, secret in (
+    ("POST https://hooks.slack.com/services/{} failed: 404", f"T0{random(8, 50)}/B0{random(8, 51)}/{random(24, 52)}"),
+    ("https://hooks.slack.com/workflows/{}", f"T0{random(8, 50)}/A0{random(8, 51)}/{random(24, 52)}"),
+    ("webhook https://discord.com/api/webhooks/{}", f"117{random(15, 53)}/{random(60, 54)}"),
+    ("https://discordapp.com/api/v10/webhooks/{}", f"117{random(15, 53)}/{random(60, 54)}"),
+    ("https://team.webhook.office.com/webhookb2/{}", f"{uuid.UUID(int=7)}@{uuid.UUID(int=9)}/IncomingWebhook/{HEX}"),
+    ("https://chat.example.org/hooks/{}", random(26, 55).lower()),
+    ("https://api.telegram.org/bot{}/sendMessage", f"123456789:AA{random(33, 56)}"),
+    ("telegram bot 123456789:{} started", f"AA{random(33, 57)}"),
+    ("GET https://host/x?token={} 403", "abcdef123456"), ("https://host/x?a=1&access_token={}&b=2", "abcdef"),
+    ("https://acc.blob.core.windows.net/c/f?sv=2024&se=2026&sig={}", "Zm9vYmFy%2Fbaz%3D"),
+    ("https://b.s3.amazonaws.com/k?X-Amz-Signature={}", HEX),
+    ("https://b.s3.amazonaws.com/k?X-Amz-Credential={}", "AK/x"),
+    ("https://b.s3.amazonaws.com/k?X-Amz-Security-Token={}", random(60, 58)),
+    ("https://storage.googleapis.com/b/o?X-Goog-Signature={}", HEX), ("https://h/x?key={}", "secretword"),
+    ("https://h/x?api_key={}", "hunter"), ("https://h/x?password={}", "hunter"),
+    ("https://h/x?client_secret={}", "hunter"),
+    ("Authorization: Basic {}", "dXNlcjpwYXNz"), ("authorization: token {}", "abcdefgh"),
+    ("'Authorization': 'Token {}'", "abcdefgh"), ("Proxy-Authorization: Digest {}", "username=ann"),
+    ("Authorization: ApiKey {}", "plain-words"), ("Authorization: AWS4-HMAC-SHA256 Credential={}", "abc/def"),
+    ("Cookie: sessionid={}", "abcdef"), ("set-cookie: csrf={}; Path=/", "abcdef"),
+    ("'Cookie': 'a=1; b={}'", "wordword"),
+    ("wandb: api key {}", HEX), ("wandb login {}", HEX), ("wandb login --relogin {}", HEX), ("wandb: key is {}", HEX),
+    ("client_secret={}", "abc"), ("DB_PASS: {}", "hunter2"), ("MYSQL_PASS={}", "hunter"), ("smtp_pass = {}", "hunter"),
+    ("REGISTRY_PASS={}", "hunter"), ('token="{}"', f"{random(20, 59)}"), ('auth_token="{}"', WORDS),
+    ('password="{}"', WORDS), ("password: '{}'", WORDS), ('"db_password": "{}"', WORDS), ("passphrase='{}'", WORDS),
+    ("SG.{}", f"{random(22, 60)}.{random(43, 61)}"), ("ya29.{}", random(60, 62)), ("r8_{}", random(37, 63)),
+    ("nvapi-{}", random(64, 64)), ("gsk_{}", random(52, 65)), ("dop_v1_{}", hashlib.sha256(b"do").hexdigest()),
+    ("dapi{}", hashlib.md5(b"dapi").hexdigest()), ("lin_api_{}", random(40, 66)), ("glsa_{}", random(32, 67)),
+    ("shpat_{}", HEX), ("sk_live_{}", random(24, 68)), ("rk_test_{}", random(24, 69)), ("xapp-{}", random(40, 70)),
+    ("hf_{}", "abcdefghijkLMNOPqrstuvwxyzABCDEFGH"),
+    ("-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----", f"{random(64, 71)}\n{random(64, 72)}"),
+    ("-----BEGIN PRIVATE KEY-----\n{}", random(64, 73)), ("-----BEGIN OPENSSH PRIVATE KEY----- {}", random(64, 74)),
+    ("curl -s -u ann:{} https://h/x", "hunter"), ("curl --user 'ann:{}' https://h", "hunter"),
+    ("sshpass -p {} scp a b", "hunter"),
+    ("Protocol=https;AccountName=x;AccountKey={};EndpointSuffix=core.windows.net", f"{random(64, 75)}=="),
+)]
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x10\0\0\0\x10\x08\x06\0\0\0"
 NEGATIVE = [
@@ -83,7 +122,13 @@ NEGATIVE = [
     "Basic authentication",
     "--tokenizer-model /data/tok.model --max-tokens 4096 --num-key 8", "--use-api-key --steps 5", "password: required",
     "Missing key(s) in state_dict: 'lm_head.weight'", "secrets are fine", "Enter password:", "api_key: None",
-    "HF_TOKEN is not set", "hf_hub_download failed", "ghp_ is a prefix", "[local0:0]:step 5 loss 1.0 rank 0",
+    "HF_TOKEN is not set", "forward_pass: 12.3ms", "first pass: done", "second_pass = ok", "pass: 3, fail: 0",
+    "bypass=true", "https://host/x?keyword=loss&page=2", "https://h/x?step=100&monkey=abc", "authorization: required",
+    "Authorization failed for ann", "cookies are off", "wandb login failed", "wandb: key metrics follow", "curl -u",
+    f"wandb: commit {hashlib.sha1(b'c').hexdigest()}", "hf_transfer_is_not_installed_in_this_environment",
+    "-----BEGIN CERTIFICATE-----", "12:34:56:AA", "https://github.com/org/webhooks", "signature mismatch: f(a, b)",
+    "passed 12 of 12", "token: '<pad> two words'", "hf_hub_download failed", "ghp_ is a prefix",
+    "[local0:0]:step 5 loss 1.0 rank 0",
 ]
 
 

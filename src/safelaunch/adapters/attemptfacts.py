@@ -23,15 +23,17 @@ from safelaunch.errors import ParseError
 MOST_FRAMES = 6      # of a core, shown in a line
 MOST_CORES = MOST_LEFT = 4
 MOST_BYTES = 16 << 20
+MOST_CODE = 1 << 31
 
 
 def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
     """The tasks' ends in the order in which they were reported, and srun's exit code."""
     try:
         said = _read(folder / "exit.json")
-        return (tuple(TaskExit(str(task["node"]), int(task["task"]), int(task["code"]), task["signal"])
-                      for task in said["tasks"]), said["srun_code"])
-    except (OSError, ValueError, KeyError, TypeError):
+        exits = tuple(TaskExit(str(task["node"]), int(task["task"]), int(task["code"]), _number(task["signal"]))
+                      for task in said["tasks"])
+        return exits, _number(said["srun_code"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return (), None
 
 
@@ -135,6 +137,13 @@ def tell_exits(exits: Sequence[TaskExit]) -> str:
     first = bad[0]
     how = signal_name(first.signal) if first.signal else f"exit code {first.code}"
     return f"{first.who} ended{' first' if len(bad) > 1 else ''} ({how})"
+
+
+def _number(value: Any) -> int | None:
+    """An exit code or a signal; raises ValueError for what is none."""
+    if value is not None and (type(value) is not int or abs(value) > MOST_CODE):
+        raise ValueError(f"{value!r} is no exit code or signal")
+    return value
 
 
 def _read(path: Path) -> Any:

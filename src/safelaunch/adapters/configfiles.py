@@ -173,9 +173,9 @@ def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str
     name = name if name.startswith("/") else os.path.relpath(folder / name)
     try:
         text = read_text(name)
-    except OSError as error:
-        raise ConfigError([Problem(source.name, 0, 0, "script", f"{name} cannot be read: {error.strerror or error}")]
-                          ) from error
+    except (OSError, ValueError) as error:   # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError([Problem(source.name, 0, 0, "script", f"{name} cannot be read: {why}")]) from error
     if is_script(text):
         return [ConfigLayer("file", name, text)]
     raise ConfigError([Problem(name, 1, 1, "", why_no_script(text))])

@@ -22,6 +22,8 @@ from safelaunch.core.model import Event
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
+# Of all files together, for a person who waits and does not know who wrote them: 300,000 lines, 2 s.
+MOST_SHOWN_BYTES = 32 << 20
 BLOCK_BYTES = 1 << 16
 # Of a step a minute: the first eight hours of an attempt, in which it makes lost steps again, and then every 16th.
 COURSE_FIRST, COURSE_EVERY = 480, 16
@@ -97,7 +99,8 @@ def read(
 
     `steps_kept`: of consecutive progress lines only the last so many are parsed. They are most of a long run's journal,
     and the state keeps only the last one. `with_course`: also the first COURSE_FIRST of them, and each COURSE_EVERY-th.
-    `partly`: a file that this user may not read is only a problem, for people who look at the rest.
+    `partly`: a file that this user may not read, or that is too large, is only a problem, for people who look at the
+    rest.
     """
     files, odd = _read_files(run_dir, partly)
     merged = text.merge(files if steps_kept is None else {
@@ -113,13 +116,17 @@ def mentions(run_dir: Path, words: bytes) -> bool:
 def _read_files(run_dir: Path, partly: bool = False) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
     """Each writer's lines, and the names of files that only look like a writer's, with the reason.
 
-    Raises OSError: a file that cannot be read is not an empty one; `partly`: where it is closed it is odd.
+    Raises OSError: a file that cannot be read is not an empty one; `partly`: where it is closed or too large it is odd.
     """
     files: dict[str, bytes] = {}
     odd: list[tuple[str, str]] = []
-    for path in sorted((run_dir / "journal").glob("*.jsonl")):
+    left = MOST_SHOWN_BYTES
+    for path in sorted((run_dir / "journal").glob("*.jsonl"), key=_size if partly else None):   # a huge one comes last
         try:
-            files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES)
+            files[path.name] = sharedfile.read_start(path, left if partly else MAX_JOURNAL_BYTES)
+            left -= len(files[path.name])
+            if partly and not left and _size(path)[0] > len(files[path.name]):
+                odd.append((path.name, f"only the first {len(files[path.name]) >> 20} MiB were read"))
         except sharedfile.OddFile:
             odd.append((path.name, "no regular file"))
         except PermissionError as error:
@@ -127,6 +134,14 @@ def _read_files(run_dir: Path, partly: bool = False) -> tuple[dict[str, bytes], 
                 raise
             odd.append((path.name, f"cannot be read: {error.strerror}"))
     return files, odd
+
+
+def _size(path: Path) -> tuple[int, Path]:
+    """To sort by; a file that is gone has none."""
+    try:
+        return path.lstat().st_size, path
+    except OSError:
+        return 0, path
 
 
 def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
@@ -140,7 +155,7 @@ def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
             steps += block.split(b"\n")[:-1] if with_course else (
                 block.rsplit(b"\n", steps_kept + 1)[-steps_kept - 1:-1])
             continue
-        for line in block.removesuffix(b"\n").split(b"\n"):
+        for line in filter(None, block.split(b"\n")):
             if line.startswith(_HEAD) and _STEP in line and line.endswith(b"}"):
                 steps.append(line)
                 continue

@@ -9,6 +9,7 @@ All functions block where the folder does: call them in a child with a deadline 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -164,13 +165,22 @@ def _name(t: float) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    """Names of the ledger's files, those of the newest month first."""
+    """Names of the ledger's files, those of the newest month first: of each user the newest USER_MAX_FILES, so that
+    100,000 of them cost a look at each and no more.
+    """
     try:
-        names = [path.name for path in folder.iterdir()]
+        matches = [found for found in map(_NAME.fullmatch, os.listdir(folder)) if found]
     except FileNotFoundError:
         return []
-    matches = [found for found in map(_NAME.fullmatch, names) if found]
-    return [found[0] for found in sorted(matches, key=lambda found: (found[1], found[0]), reverse=True)]
+    kept: Counter[int] = Counter()
+    found = []
+    for match in sorted(matches, key=lambda found: (found[1], found[0]), reverse=True):
+        with contextlib.suppress(OSError):   # gone since
+            owner = (folder / match[0]).lstat().st_uid
+            kept[owner] += 1
+            if kept[owner] <= USER_MAX_FILES:
+                found.append(match[0])
+    return found
 
 
 def _read_file(path: Path, used_files: Counter[int], used_bytes: Counter[int]) -> tuple[int, bytes]:

@@ -71,6 +71,8 @@ def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[tuple[b
     lines = data.split(b"\n")
     last = len(lines) - 1   # behind the last newline: empty, or torn
     for index, line in enumerate(lines):
+        if not line:   # millions of them are no reason to wait
+            continue
         event = _parse_line(line)
         if event is not None:
             yield line.strip(), event

@@ -63,7 +63,7 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
         return None
     cwd = str(run.meta.get("cwd", run.dir))
     folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
-    known = state or run.state()
+    known = state or run.state(partly=True)
     cut_off = frozenset(one._replace(path=os.path.normpath(one.path)) for cut in known.nan_cuts for one in cut.taken)
     behind = BEHIND_NAN if any(cut.attempt for cut in known.nan_cuts) else BEHIND_STEP
     return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off, resume.args,

@@ -46,6 +46,7 @@ class _Member(NamedTuple):
     offset: int
     stored: bool
     packed_bytes: int
+    unpacked_bytes: int
 
 
 def judge_archive(folder: CheckpointTree, path: str, size: int) -> str | None:
@@ -59,6 +60,9 @@ def judge_archive(folder: CheckpointTree, path: str, size: int) -> str | None:
         return f"zip directory lists {len(members)} of {directory.members} members"
     if not members:
         return "zip archive without members"
+    odd = next((one for one in members if one.stored and one.packed_bytes != one.unpacked_bytes), None)
+    if odd is not None:
+        return f"zip directory gives member {odd.name}, stored as it is, two sizes"
     members.sort(key=lambda member: member.offset)
     for member in _sample(members):
         reason = _judge_member(folder, path, member, directory.offset)
@@ -146,23 +150,23 @@ def _list_members(body: bytes) -> Iterator[_Member]:
         name_bytes, extra_bytes, comment_bytes = fields[10:13]
         name_at = at + _MEMBER.size
         extra = body[name_at + name_bytes : name_at + name_bytes + extra_bytes]
-        packed, offset = _widen(extra, unpacked, packed, offset)
+        unpacked, packed, offset = _widen(extra, unpacked, packed, offset)
         name = body[name_at : name_at + name_bytes].decode("utf-8", "replace")
-        yield _Member(name, offset, method == 0, packed)
+        yield _Member(name, offset, method == 0, packed, unpacked)
         at = name_at + name_bytes + extra_bytes + comment_bytes
 
 
-def _widen(extra: bytes, unpacked: int, packed: int, offset: int) -> tuple[int, int]:
-    """Packed size and offset; where 32 bits are full, extra field 1 has the 64-bit values, in this order."""
+def _widen(extra: bytes, unpacked: int, packed: int, offset: int) -> tuple[int, int, int]:
+    """Both sizes and the offset; where 32 bits are full, extra field 1 has the 64-bit values, in this order."""
     at = 0
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<2H", extra, at)
         if tag == 1:
             values = list(struct.unpack_from(f"<{length // 8}Q", extra[at + 4 :].ljust(length, b"\0")))
-            wide = [values.pop(0) if field == _FULL_32 and values else field for field in (unpacked, packed, offset)]
-            return wide[1], wide[2]
+            full = [values.pop(0) if field == _FULL_32 and values else field for field in (unpacked, packed, offset)]
+            return full[0], full[1], full[2]
         at += 4 + length
-    return packed, offset
+    return unpacked, packed, offset
 
 
 def _sample(members: list[_Member]) -> list[_Member]:
