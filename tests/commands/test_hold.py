@@ -312,10 +312,10 @@ def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> 
     local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=30s",
                          "preserve_site.when=[unknown, host_oom]")
     local.wait_for(lambda: local.state().preserving_until, 60, "nothing is kept")
-    done = local.type("extend", str(local.run_dir), "--for", "1h")
-    assert done.returncode == 0, done.stderr
     kept_t = local.state().preserving_until
     assert kept_t is not None
+    done = local.type("extend", str(local.run_dir), "--for", "1h")
+    assert done.returncode == 0, done.stderr
     local.wait_for(lambda: time.time() > kept_t + 2, 120, "time does not pass")
     assert local.state().ended is None
     assert (local.state().preserving_until or 0.0) > kept_t + 3000, "the journal says so, and status with it"
