@@ -74,9 +74,10 @@ class Played(NamedTuple):
     evidence: tuple[NodeEvidence, ...]
 
 
-def play(fault: Fault, *, spare: bool, partition: tuple[str, ...] = PARTITION) -> Played:
+def play(fault: Fault, *, spare: bool, partition: tuple[str, ...] = PARTITION,
+         most_restarts: int = PLAN.restart.max_restarts) -> Played:
     """The run until it completes, or is given up. Tasks are reported in an order that hides who was first."""
-    plan = PLAN._replace(spare_nodes=int(spare))
+    plan = PLAN._replace(spare_nodes=int(spare), restart=PLAN.restart._replace(max_restarts=most_restarts))
     size, jobs, t = plan.nodes + spare, 1, 1000.0
     nodes, used = partition[:size], list[tuple[str, ...]]()
     verdicts, evidence, said = list[Verdict](), tuple[NodeEvidence, ...](), list[Event]()
@@ -236,6 +237,15 @@ def test_where_no_other_node_can_be_had_the_end_names_the_node_and_clears_none(f
     ended = played.state.ended
     assert ended is not None and ended.how == "gave_up" and played.jobs == 1
     assert "on n1 alone" in ended.why and "no node is to blame" not in ended.why, ended.why
+
+
+@each("fault", OF_A_NODE, ids=called)
+def test_a_trial_without_the_node_is_a_restart_and_counts_as_one(fault: Fault) -> None:
+    for most in range(3 if fault.late else 2):
+        ended = (played := play(fault, spare=True, most_restarts=most)).state.ended
+        completes = most == (2 if fault.late else 1)
+        assert ended is not None and ended.how == ("completed" if completes else "gave_up"), ended
+        assert len(played.used) == most + 1, played.used
 
 
 @each("fault", OF_ALL, ids=called)
