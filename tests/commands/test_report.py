@@ -114,6 +114,16 @@ def test_the_file_is_whole_or_not_there_and_others_cannot_read_it(made: Made,
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_a_pipe_or_a_device_gets_the_page_and_stays_what_it_is(made: Made, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(os.devnull)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)   # noqa: S607
+    assert cli.run(["report", "bloom", "-o", str(pipe)]) == cli.run(["report", "bloom", "-o", str(link)]) == 0
+    assert reader.communicate()[0].rstrip().endswith(b"</html>")
+    assert pipe.is_fifo() and link.is_symlink() and link.is_char_device()
+
+
 def test_steps_that_the_journal_has_only_from_the_end_of_an_attempt_give_no_goodput(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     made = make_running(tmp_path, monkeypatch)

@@ -18,6 +18,7 @@ from safelaunch.views import talk
 from safelaunch.views.reportfacts import ReportFacts, gather, node_uses
 
 STYLE = "style.css"
+DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 def render(run: Run, now: float) -> str:
@@ -29,9 +30,16 @@ def render(run: Run, now: float) -> str:
 
 
 def store(path: Path, page: str) -> None:
-    """Write the page under a temporary name, then rename it: a reader sees all of it. Raises UsageError."""
+    """Write the page under a temporary name, then rename it: a reader sees all of it. A device, such as /dev/null or
+    /dev/stdout, and a pipe get it as a shell's `>` would do it. Raises UsageError.
+    """
+    data = page.encode(errors="replace")
     try:
-        durable.put(path, page.encode(errors="replace"), 0o640)
+        if path.parent in DEVICES or (path.exists() and not path.is_file()):
+            with path.open("wb") as file:
+                file.write(data)
+        else:
+            durable.put(path, data, 0o640)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint="name another file: -o FILE"
                          ) from error

@@ -1,0 +1,51 @@
+"""`pytest -p tests.costs`: what each test takes of the processors, its processes that have ended included.
+
+A test's duration tells little beside others: some wait, some work. The sums by file tell what makes the whole slow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+MOST_SHOWN = 60
+_KEY = "processor_s"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Of setup, call and teardown together."""
+    start = _used_s()
+    item.user_properties.append((_KEY, lambda: _used_s() - start))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """The figure as it stands: a report travels to the controller."""
+    report = yield
+    report.user_properties = [(key, value() if callable(value) else value) for key, value in report.user_properties]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The dearest tests and files."""
+    tests, files = Counter[str](), Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for key, value in getattr(report, "user_properties", ()):
+                if key == _KEY and report.when == "teardown":
+                    tests[report.nodeid] += value
+                    files[report.nodeid.partition("::")[0]] += value
+    for what, counted in (("files", files), ("tests", tests)):
+        terminalreporter.section(f"processor time by {what}: {counted.total():.0f} s")
+        for name, seconds in counted.most_common(MOST_SHOWN):
+            terminalreporter.line(f"{seconds:8.1f} s  {name}")
+
+
+def _used_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
