@@ -107,8 +107,8 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
 
 
 def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
-    self.journal.has_claimed(self.journal.claim_number + 1, self.world.now_s())
-    self.standbys.is_confirmed(self.now_s)
+    self.journal.note_claim(self.journal.claim_number + 1, self.world.now_s())
+    self.standbys.confirm(self.now_s)
     return self.journal.claim_number
 
 
@@ -211,7 +211,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a change that Slurm refuses is asked for again and again": (
         _golden("a worker dies, without a spare", via="watch", site="no_scontrol", steps=200,
                 faults=(Fault("worker_silent", 150.0, 900.0),)),
-        [(handover, "_is_refused_for_good", lambda *words: False)], "calls to Slurm in"),
+        [(handover, "_note_refusal", lambda *words: False)], "calls to Slurm in"),
     "the kill switch is never looked at": (
         _golden("a teammate touches the kill switch", steps=200), _NO_KILL_SWITCH, "a person said kill"),
     "a run goes on at each time limit, though nothing is ever saved": (

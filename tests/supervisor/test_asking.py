@@ -111,5 +111,5 @@ def test_an_answer_that_comes_late_is_told_although_the_attempt_ends_before_the_
         elif asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 2.0:
             server.signalled, server.signal_answers = ["n0: a", "n1: b"], 2
         elif lead.now_s > asking.ANSWER_S:
-            lead.running.is_killed("kill", lead.now_s, lead.now_s)
+            lead.running.mark_killed("kill", lead.now_s, lead.now_s)
     assert said == [1, 2]

@@ -74,7 +74,7 @@ class Result(NamedTuple):
                    stderr=self.stderr, hint="is slurmctld up? try: scontrol ping" if self.is_unknown else None)
 
 
-def is_done(result: Result | None) -> bool | None:
+def outcome(result: Result | None) -> bool | None:
     """Whether Slurm did it; None = nobody knows."""
     return None if result is None or result.is_unknown else result.is_ok
 

@@ -98,7 +98,7 @@ class Child:
             self.open.discard(fd)
         return True
 
-    def is_late(self) -> bool:
+    def check_late(self) -> bool:
         """Whether its time is up. What it has said by now counts, however late this process itself comes to look."""
         if time.monotonic() < self.until_s:
             return False
@@ -151,7 +151,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             continue
         _receive(poll, running)
         for name, child in list(running.items()):
-            open_before, late = set(child.open), child.is_late()
+            open_before, late = set(child.open), child.check_late()
             if late or not child.open:
                 for fd in open_before:
                     poll.unregister(fd)

@@ -79,7 +79,7 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Outsi
         layout = (live.nodes, per_node) if per_node else None
         found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
         read = ReadLog(live.number, size, evidence, found)
-        lead.running.is_read(read)
+        lead.running.note_read(read)
     return read.found
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.localtime import moment
-from safelaunch.adapters.slurm import Command, Result, is_done, said
+from safelaunch.adapters.slurm import Command, Result, outcome, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
@@ -104,7 +104,7 @@ def _hold_back(lead: Leader, pause_s: float) -> Step:
         return
     result = yield lead.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
     lead.say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
-             if is_done(result) else f"job {job} could not be held back: {said(result)}")
+             if outcome(result) else f"job {job} could not be held back: {said(result)}")
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:

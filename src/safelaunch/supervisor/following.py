@@ -100,4 +100,4 @@ def _update(lead: Leader, job: str, wanted: str) -> Generator[Command, Result | 
     result = yield lead.world.command(slurm.update_job(job, Dependency=wanted), lead.job.env)
     if result is not None and not result.is_ok:
         lead.say(f"job {job}, which waits for this run, could not be changed: {said(result)}")
-    return ActOutcome(slurm.is_done(result), None)
+    return ActOutcome(slurm.outcome(result), None)

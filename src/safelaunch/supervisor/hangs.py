@@ -46,7 +46,7 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     ended, failed = _ended_beside_others(lead)
     lead.hangs.ranks_have_failed(failed, lead.now_s)
     if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
-        lead.hangs.was_alive(lead.running.grew_s)
+        lead.hangs.note_alive(lead.running.grew_s)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
@@ -60,10 +60,10 @@ def _ended_beside_others(lead: Leader) -> tuple[EndedRanks, int]:
     return (EndedRanks.BADLY if failed else EndedRanks.WELL if codes else EndedRanks.NONE), failed
 
 
-def is_overdue(lead: Leader) -> bool:
+def take_overdue_turn(lead: Leader) -> bool:
     """Whether a hang check is due, as far as the log was read; asked once a second."""
     return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
-            and lead.clock.is_due(Timer.OVERDUE_LOG, 1.0))
+            and lead.clock.take_turn(Timer.OVERDUE_LOG, 1.0))
 
 
 def would_call_t(lead: Leader) -> float | None:
@@ -95,7 +95,7 @@ def check_ranks(lead: Leader) -> Step:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
         lead.hangs.postpones_check(lead.now_s)
         return
-    lead.hangs.was_alive(_last_checkpoint_s(lead))
+    lead.hangs.note_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
                   is_work=True)

@@ -106,7 +106,7 @@ def after_failures(lead: Leader) -> Step:
         if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        yield from _inspect(lead, lead.nodes.are_inspected())
+        yield from _inspect(lead, lead.nodes.take_uninspected())
 
 
 def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:

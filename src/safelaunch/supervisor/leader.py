@@ -73,7 +73,7 @@ class Leader(LeaderParts):
         Answers to pings alone end no sleep, unless a standby may suspect this leader: each would cost a round of the
         loop.
         """
-        self.clock.has_no_news()
+        self.clock.forget_news()
         until_s = self.world.now_s() + timeout_s
         self._receive(timeout_s)
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
@@ -88,7 +88,7 @@ class Leader(LeaderParts):
             # This process was stopped or starved: nobody else was silent.
             self.server.forgive(self.now_s)
             self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
-            self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
+            self.standbys.doubt(self.standbys.is_contested or self.standbys.node is not None)
             self.clock.hurries(Timer.CLAIMS)
             self.clock.takes_news()
         for key, _ in ready:
@@ -130,10 +130,10 @@ class Leader(LeaderParts):
             return ChildAnswer(late=True)
         answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
         if answer.late:
-            self.folder.is_late(self.now_s)
+            self.folder.mark_late(self.now_s)
         return answer
 
-    def is_sure_of_folder(self) -> bool:
+    def check_folder(self) -> bool:
         """Whether the run folder answers, right before its script is submitted or started. Raises Superseded where the
         folder has been replaced, or is another user's.
         """
@@ -155,7 +155,7 @@ class Leader(LeaderParts):
         folder, reason, is_closed, later = answer.value
         if reason is not None or self.folder.is_another(folder):
             raise Superseded(reason or "the run folder has been replaced by another")
-        self.next.is_to_have(later)
+        self.next.note_later(later)
         if is_closed:
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True
@@ -201,8 +201,8 @@ class Leader(LeaderParts):
                 self.rest(1.0)
                 self.doubt_itself()
                 continue
-            self.journal.has_claimed(number, claimed_s)
-            self.standbys.is_confirmed(self.now_s)
+            self.journal.note_claim(number, claimed_s)
+            self.standbys.confirm(self.now_s)
             if won:
                 return number
             other = self.read_claim(number)
@@ -228,7 +228,7 @@ class Leader(LeaderParts):
 
     def find_other(self, claims: list[dict[str, Any]]) -> None:
         """Take in the claims after this leader's last one; raises Superseded where another one leads."""
-        self.standbys.is_confirmed(self.now_s)
+        self.standbys.confirm(self.now_s)
         other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.journal.gen), None)
         if other is not None:
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
@@ -295,7 +295,7 @@ class Leader(LeaderParts):
         name, data = self.record_of(number, "ended")
         self.running.record_moves(number, self.shared.enqueue(PUT, name, data))
 
-    def is_record_moved(self) -> bool:
+    def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
         if self.running.moved[0] != self.attempt.number:
             self.move_record(self.attempt.number)

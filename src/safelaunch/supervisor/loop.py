@@ -138,7 +138,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case BenchNodes():
             lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
         case AskToEnd():
-            lead.running.is_asked(row, lead.now)
+            lead.running.mark_asked(row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)

@@ -43,7 +43,7 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
         _report(lead, known, change, text)
     slowsearch.judge(lead, number, known)
     level = pace.level_of(known)
-    if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
+    if level is not None and not changes and lead.clock.take_turn(Timer.STEP_TIME, JOURNAL_S):
         lead.record(lead.writer.event("step_time", **to_event(level)))
     if lead.plan.on_nan is not None:
         _watch_figures(lead, number, lines, text)
@@ -79,7 +79,7 @@ def _watch_figures(lead: Leader, number: int, lines: list[StepLine], text: bytes
         nothing: tuple[list[StepLine], str] = (lines, "")
         every, _ = listening.read_figures(lead, text, partial(step_lines, most=MOST_SEARCHED), nothing)
         figures, found = oddfigures.watch_figures(lead.running.figures, number, every)
-    lead.running.has_figures(figures)
+    lead.running.note_figures(figures)
     for odd in found:
         if any((one.attempt, one.kind) == (number, odd.kind) and (odd.kind == oddfigures.NAN or one.step >= odd.step)
                for one in lead.state.odd):

@@ -74,7 +74,7 @@ def find_who_ended_it(lead: Leader) -> None:
         lead.course.cannot_read(live.number)
     if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
         if not has_script_ended_well(lead):
-            lead.running.is_asked("step_cancelled", lead.now)
+            lead.running.mark_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
     elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
@@ -100,7 +100,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
     if result is not None and ending is None and lead.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
         ending = JobEnd.UNKNOWN   # its shell has been left
     if not is_answered and lead.live is not None and lead.live.end_row is None:
-        lead.running.is_asked("step_cancelled", lead.now)
+        lead.running.mark_asked("step_cancelled", lead.now)
     if ending is not None and lead.ending is None:
         lead.course.job_ends(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""

@@ -73,9 +73,9 @@ class Standby:
                 self._read_pulse()
             if self.is_over:
                 break
-            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+            if takeover.is_dead(self.signs, self.now_s) and self._check_still_due():
                 break
-            if takeover.is_orphaned(self.signs, self.now_s) and self._is_still_due():
+            if takeover.is_orphaned(self.signs, self.now_s) and self._check_still_due():
                 self._end_job()
         self.shared.close()
         if self.line is not None:
@@ -140,7 +140,7 @@ class Standby:
         self.told = self.told._replace(leader=pulse.host)
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
-    def _is_still_due(self) -> bool:
+    def _check_still_due(self) -> bool:
         """Whether nobody else leads the run by now: a node that was cut off may have missed this job's end. The pulse
         of a leader in this one is waited for: that of the one before may have replaced it (simulated: test_found "a
         standby leaves the run to the new leader whose pulse the old one has overwritten").

@@ -165,7 +165,7 @@ def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None
     if partition is not None and excluded:
         partition = tuple(node for node in partition if node not in excluded)
     usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
-    lead.nodes.are_told(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
+    lead.nodes.note_names(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
 
 
 def _folder(lead: Leader) -> Path | None:

@@ -64,8 +64,8 @@ def boot(lead: Leader) -> None:
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
-    lead.next.is_asked_by(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
-    lead.guard_endpoint.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
+    lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
+    lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:
@@ -297,7 +297,7 @@ def adopt(lead: Leader) -> None:
     if step is not Adopt.TAKE or last is None:
         return
     process = lead.world.adopt(lead.local, number)
-    lead.running.is_adopted(Live(
+    lead.running.adopt(Live(
         number, last.nodes, tasks=1 if last.resize else lead.plan.tasks_on(len(last.nodes)),
         srun_code=None if process is not None else 255, is_hook=last.resize is not None,
         end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard,

@@ -145,7 +145,7 @@ class Attachment:
     def _check_ranks(self) -> Iterator[AttachNote]:
         """Two checks that must agree, and a third for what may pass by itself, as of a run."""
         silent = f"no step for {talk.span(time.monotonic() - self._hangs.rhythm.since_s)}"
-        checks = hangchecks.examine(self._hangs, time.monotonic, self._look, self._is_silent_still, lambda *_: None)
+        checks = hangchecks.examine(self._hangs, time.monotonic, self._look, self._check_silent_still, lambda *_: None)
         try:
             while True:
                 time.sleep(next(checks))
@@ -173,7 +173,7 @@ class Attachment:
         target = foreignjob.target_of(foreignjob.find(self.job.id, "attach", self._env), self._env)
         return collect.start(target, self._env, depth).wait()
 
-    def _is_silent_still(self) -> bool:
+    def _check_silent_still(self) -> bool:
         if chunk := self._log.read():
             self._hangs.log_has_grown(time.monotonic(), listen(chunk, self._plan.step_pattern))
         return self._hangs.is_silent(time.monotonic())

@@ -71,14 +71,14 @@ class Lane:
 
     is_followed = False
 
-    def is_there(self, plan: Plan) -> None:
+    def note_made(self, plan: Plan) -> None:
         """The run is on disk; the next one may be made."""
 
     def await_job(self) -> tuple[str, ...]:
         """The job to wait for, once Slurm has taken it; raises RunFolderError where it never will."""
         return ()
 
-    def is_sent(self, job: str) -> None:
+    def note_sent(self, job: str) -> None:
         """Slurm has taken the run's first job."""
 
 
@@ -199,7 +199,7 @@ class Sending:
         if unfinished is not None:
             if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
                 config["slurm"]["clusters"] = kept
-            lane.is_there(unfinished.plan)
+            lane.note_made(unfinished.plan)
             return partial(_go_on, unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say,
                            waits, lane)
         resume = self._take_folder(config)
@@ -211,7 +211,7 @@ class Sending:
             self._let_agree(agree, resolved, plan, text, name)
         meta = self._meta(resolved, plan, name, sweep)
         new = runmaking.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed, mark=self._mark)
-        lane.is_there(plan)
+        lane.note_made(plan)
         return partial(self._send, new, waits, lane, resume)
 
     def _take_folder(self, config: Mapping[str, Any]) -> str | None:
@@ -271,7 +271,7 @@ class Sending:
     def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane, resume: str | None) -> Submitted:
         run = new.run
         submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
-                                lane.is_sent, self._told, new)
+                                lane.note_sent, self._told, new)
         with new.sync:
             try:
                 ownership.require(run.dir)   # it may have been there before, open to others
@@ -331,7 +331,7 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
                              f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
     say(f"{run.dir} holds a submission that was cut off: looking for its job")
     submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say,
-                            lambda: (*waits.jobs, *lane.await_job()), lane.is_sent)
+                            lambda: (*waits.jobs, *lane.await_job()), lane.note_sent)
     job = None if run.plan.cluster == "local" else submission.find()
     if job is not None and differs is not None:
         say(f"warning: job {job} was submitted then; {differs} has changed since, and the job lacks the change")
@@ -342,7 +342,7 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
     if job is None:
         job = submission.submit()
     else:
-        lane.is_sent(job)
+        lane.note_sent(job)
     from safelaunch.adapters import resumefolder  # few submissions are cut off
 
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"),

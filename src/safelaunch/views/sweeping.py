@@ -123,10 +123,10 @@ class _LanePlace(Lane):
         self._plan: Future[Plan | None] = Future()   # None: it has ended
         self._job: Future[str] = Future()
 
-    def is_there(self, plan: Plan | None) -> None:
+    def note_made(self, plan: Plan | None) -> None:
         self._plan.set_result(plan)
 
-    def is_sent(self, job: str) -> None:
+    def note_sent(self, job: str) -> None:
         self._job.set_result(job)
 
     def give_up(self) -> None:
@@ -226,6 +226,6 @@ class _Sweep:
     def _keep(self, place: _LanePlace, there: Run) -> None:
         state = there.state()
         job = "" if state.ended is not None else state.jobs[-1].id
-        place.is_there(there.plan if job else None)
-        place.is_sent(job)
+        place.note_made(there.plan if job else None)
+        place.note_sent(job)
         self._sweep.runs[_number(place.point)] = Submitted(there, job)

@@ -151,7 +151,7 @@ class Watcher:
             return
         now_s = self.world.now_s()
         words = {dir: self._remember(known, jobs.get(known.job_name, ()), now_s) for dir, known in runs.items()}
-        doubtful = {dir: known for dir, known in runs.items() if not self._is_well(dir, known, words[dir], now_s)}
+        doubtful = {dir: known for dir, known in runs.items() if not self._note_well(dir, known, words[dir], now_s)}
         found = self._examine(doubtful, words, now_s)
         found |= yield from self._ask_more(found, doubtful, words, now_s)
         acted = False
@@ -206,7 +206,7 @@ class Watcher:
         return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s,
                            short_s=0.0 if known.short_s is None else now_s - known.short_s)
 
-    def _is_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
+    def _note_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
         """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
         pulse, jobs = known.pulse, word.jobs or ()
         if pulse is None or pulse.over:

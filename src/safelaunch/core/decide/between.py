@@ -162,7 +162,7 @@ def _no_full_set(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 def _ask_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     """An allocation expired, and 52 nodes became 24: whether a full set can be had again, the queue knows."""
-    count = resize.has_to_ask(state, seen, plan)
+    count = resize.nodes_to_ask(state, seen, plan)
     if not count:
         return None
     return AskNodes(count, resize.nodes_to_avoid(state, seen), f"asking Slurm for {count} nodes that are missing")

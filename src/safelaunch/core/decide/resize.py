@@ -134,7 +134,7 @@ def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[At
 # --- waiting for a full set -----------------------------------------------------------------------------------------
 
 
-def has_to_ask(state: State, seen: Observation, plan: Plan) -> int:
+def nodes_to_ask(state: State, seen: Observation, plan: Plan) -> int:
     """How many nodes to ask Slurm for, because they are missing; 0 = it is settled, or was asked just now."""
     good = len(good_nodes(state, seen))
     if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state, seen, plan):

@@ -88,7 +88,7 @@ def combine(text: bytes, found: Sequence[LineCount]) -> list[Named]:
     if not any(word in text for word in _HINTS):
         return [Named(one.start, one.number) for one in found]
     beside = _beside(text, found)
-    is_inner = _is_inner(list(beside.values()))
+    is_inner = _judge_inner(list(beside.values()))
     from_zero = any(one.epoch.number == 0 for one in beside.values())
     steps = []
     for number, one in enumerate(found):
@@ -139,7 +139,7 @@ def _beside(text: bytes, found: Sequence[LineCount]) -> dict[int, _InEpoch]:
     return beside
 
 
-def _is_inner(beside: Sequence[_InEpoch]) -> bool | None:
+def _judge_inner(beside: Sequence[_InEpoch]) -> bool | None:
     """Whether numbers of which that is unknown count within an epoch; None = it is still unknown."""
     unsure = [one for one in beside if one.counted.is_inner is None and one.counted.of is not None]
     for first, second in reversed(list(pairwise(unsure))):

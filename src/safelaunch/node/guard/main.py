@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
         guard = TaskGuard(os.environ)
         if not is_nodes_own():   # its modules may lie in a folder that freezes
             guard.make_ready()
-        if guard.is_too_late():
+        if guard.check_too_late():
             return TOO_LATE
         guard.start(argv, env)
     except Exception:  # noqa: BLE001 - law 1: train without a guard
@@ -212,14 +212,14 @@ class TaskGuard:
                 os._exit(code)
         self.task = self.launcher if self.is_of_step else 0
 
-    def is_too_late(self) -> bool:
+    def check_too_late(self) -> bool:
         """Whether the attempt's record said "ended" before this guard began: a node slept between launch and start.
 
         Another attempt may run by now. With no answer within START_LOOK_S, or any other, the training starts.
         """
         end = time.monotonic() + START_LOOK_S
         probe = RecordProbe(self.record, end, self.switch.forget_in_child)
-        while not probe.has_ended(time.monotonic()):
+        while not probe.read_more(time.monotonic()):
             select.select([probe.fd], [], [], max(0.0, end - time.monotonic()))
         if not probe.close():
             self.looks.hung.add(probe.pid)

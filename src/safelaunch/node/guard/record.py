@@ -39,7 +39,7 @@ class RecordProbe:
         os.close(child_fd)
         os.set_blocking(self.fd, False)
 
-    def has_ended(self, now: float) -> bool:
+    def read_more(self, now: float) -> bool:
         """Whether it has said all."""
         ready, _, _ = select.select([self.fd], [], [], 0)
         data = os.read(self.fd, 16384) if ready else b""
@@ -85,7 +85,7 @@ class Looks:
         if self.is_blind:
             self.is_blind = False
             return read(UNREADABLE)
-        if probe is None or not probe.has_ended(now):
+        if probe is None or not probe.read_more(now):
             return None
         self.close()
         return probe.seen()

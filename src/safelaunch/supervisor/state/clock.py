@@ -46,7 +46,7 @@ class Clock:
         self.now, self.now_s = self.world.now(), self.world.now_s()
         return ready
 
-    def has_no_news(self) -> None:
+    def forget_news(self) -> None:
         """A sleep begins."""
         self.has_news = False
 
@@ -54,7 +54,7 @@ class Clock:
         """Something has happened that ends the sleep."""
         self.has_news = True
 
-    def is_due(self, timer: Timer, every_s: float) -> bool:
+    def take_turn(self, timer: Timer, every_s: float) -> bool:
         """True once in `every_s`."""
         if self.now_s < self._due.get(timer, 0.0):
             return False

@@ -17,6 +17,6 @@ class GuardEndpoint:
         """The first act of a start: the guards' leases run."""
         self.token, self.server = token, server
 
-    def is_fenced_by(self, fencer: Fencer) -> None:
+    def set_fencer(self, fencer: Fencer) -> None:
         """The plan is known by now."""
         self.fencer = fencer

@@ -52,8 +52,8 @@ class HangWatch:
         """A check found it alive: the next one comes later."""
         self._rhythm = hang.postpone_check(self.rhythm, now_s)
 
-    def was_alive(self, at_s: float) -> None:
-        """Something beside the log has shown that it goes on."""
+    def note_alive(self, at_s: float) -> None:
+        """Something beside the log has shown that the attempt goes on."""
         self._rhythm = hang.alive(self.rhythm, at_s)
 
     def ranks_have_failed(self, count: int, now_s: float) -> None:
@@ -62,7 +62,7 @@ class HangWatch:
             self._rhythm = hang.rank_failed(self.rhythm, now_s)
         self._failed = count
 
-    def has_checked(self, look: Examination) -> None:
+    def note_check(self, look: Examination) -> None:
         """The result of a check in the present silence."""
         self._checked = (self.rhythm.since_s, look)
 

@@ -28,7 +28,7 @@ class LeaderJournal:
         """Others have published claims up to this number."""
         self.claim_number = number
 
-    def has_claimed(self, number: int, at_s: float) -> None:
+    def note_claim(self, number: int, at_s: float) -> None:
         """The last claim that this leader has tried."""
         self.claim_number, self.claimed_s = number, at_s
 

@@ -44,12 +44,12 @@ class Nodes:
         """The nodes that the failure of an attempt has blamed."""
         return tuple(dict.fromkeys(one.node for one in self.evidence if (one.run, one.attempt) == (run, attempt)))
 
-    def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
-        """Slurm has named them."""
+    def note_names(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
+        """Slurm has named the nodes."""
         self.partition, self.available = partition, available
 
-    def are_missing(self, missing: MissingNodes) -> None:
-        """Slurm was asked for them."""
+    def note_missing(self, missing: MissingNodes) -> None:
+        """Slurm was asked for the missing nodes."""
         self.missing = missing
 
     def have_addresses(self, found: Mapping[str, str]) -> None:
@@ -60,8 +60,8 @@ class Nodes:
         """No step runs beside the training here."""
         self.no_overlap = why
 
-    def are_to_be_inspected(self, failed: Uninspected) -> None:
-        """An attempt has failed on them."""
+    def queue_inspection(self, failed: Uninspected) -> None:
+        """An attempt has failed on these nodes."""
         self.uninspected = (*self.uninspected, failed)
 
     def tell_software(self, found: Mapping[str, CheckReport]) -> None:
@@ -76,7 +76,7 @@ class Nodes:
         """The port that was tried for this attempt."""
         return self.tried_port[1] if self.tried_port is not None and self.tried_port[0] == number else None
 
-    def are_inspected(self) -> Sequence[Uninspected]:
+    def take_uninspected(self) -> Sequence[Uninspected]:
         """The failed attempts that one inspection now covers."""
         failed, self.uninspected = self.uninspected, ()
         return failed

@@ -49,8 +49,8 @@ class ShownPulse:
             self._struck_off, self._struck_s = ticket, None
         self.eligible = tuple(eligible)
 
-    def is_striking_off(self, eligible: Sequence[str], is_durable: Callable[[int], bool], now_s: float,
-                        confirmed_s: float) -> bool:
+    def check_striking_off(self, eligible: Sequence[str], is_durable: Callable[[int], bool], now_s: float,
+                           confirmed_s: float) -> bool:
         """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
         if not set(eligible).issuperset(self.eligible):
             return True   # the next pulse is due at once

@@ -24,15 +24,15 @@ class ResumePoint:
         """Nobody knows."""
         self.is_unknown = True
 
-    def is_late(self) -> None:
-        """Nor now; the next search gets more time."""
+    def mark_late(self) -> None:
+        """The search was too slow; the next one gets more time."""
         self.is_unknown, self.deadline_s = True, min(MOST_DEADLINE_S, self.deadline_s * 2)
 
-    def is_unreadable(self) -> None:
+    def mark_unreadable(self) -> None:
         """The folder has answered by an error."""
         self.is_unknown, self.deadline_s = True, DEADLINE_S
 
-    def is_found(self, found: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
+    def note_found(self, found: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
         """These are complete, the newest one first."""
         self.saved_t = saved_t
         self.is_unknown, self.deadline_s = False, DEADLINE_S
