@@ -190,9 +190,9 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation, *, is_refused: bool,
+def _judgement(lead: Leader, live: Live, how: str, code: int, facts: Observation, *, is_refused: bool,
                reach: TrainingReach | None) -> list[Event]:
-    verdict = judge_attempt(lead, live, seen, how, is_refused)
+    verdict = judge_attempt(lead, live, facts, how, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (

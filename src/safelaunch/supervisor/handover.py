@@ -241,7 +241,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
     clear_looks = submissions = refusals = 0
     while True:
         found = yield from find_queued(lead)
-        if passing.is_settled(lead.state, lead.ending, found=found):
+        if passing.is_settled(lead.state, lead.ending, is_queued=found):
             return None
         clear_looks += found is not None
         if passing.may_submit_alone(clear_looks, submissions):
@@ -386,7 +386,7 @@ def _to_watch(lead: Leader, action: HandOver) -> Passing:
         yield from drain(lead)
     for _ in range(2):
         found = yield from find_queued(lead)
-        if passing.is_settled(lead.state, lead.ending, found=found):
+        if passing.is_settled(lead.state, lead.ending, is_queued=found):
             return None
         if found is False:
             break

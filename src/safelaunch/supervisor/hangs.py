@@ -165,20 +165,20 @@ def _is_silent_still(lead: Leader, number: int) -> bool:
             and lead.hangs.is_silent(lead.now_s))
 
 
-def _keep(lead: Leader, number: int, collected: Collected, look: Examination) -> None:
+def _keep(lead: Leader, number: int, collected: Collected, examination: Examination) -> None:
     """Keep the dumps in the attempt's folder, for people and for `why`."""
     folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
         lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
     lead.put(number, f"{folder}/verdict.json", stacktext.to_public(
-        look.groups, look.found, collected.reports, collected.silent, collected.took_s))
+        examination.groups, examination.found, collected.reports, collected.silent, collected.took_s))
 
 
-def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
+def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
-    where = f" on {nodefold.fold(found.suspects)}" if found.suspects else ""
-    lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}", attempt=number, is_work=False)
+    where = f" on {nodefold.fold(verdict.suspects)}" if verdict.suspects else ""
+    lead.tell("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
         lead.hangs.postpones_check(lead.now_s)
@@ -189,13 +189,13 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         yield 2.0
         if not _is_silent_still(lead, number):
             return
-    if (yield from wait_for_thaw(lead, found)):   # a rank that slept on its filesystem goes on by itself
+    if (yield from wait_for_thaw(lead, verdict)):   # a rank that slept on its filesystem goes on by itself
         lead.hangs.postpones_check(lead.now_s)
         return
     if not _is_silent_still(lead, number):
         return
-    lead.hangs.hangs(number, found)
-    lead.running.hangs(found.summary)
+    lead.hangs.hangs(number, verdict)
+    lead.running.hangs(verdict.summary)
 
 
 def _preserve(lead: Leader, number: int) -> Step:

@@ -35,12 +35,12 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
     return [*_accuse(lead, found), *change_exclusions(lead)]
 
 
-def _accuse(lead: Leader, found: tuple[NodeEvidence, ...]) -> list[Event]:
+def _accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> list[Event]:
     """The events of new evidence, which counts from now on; the shared ledger is told, too."""
-    lead.nodes.blames(found)
-    if found:
-        share(lead, found)
-    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+    lead.nodes.blames(evidence)
+    if evidence:
+        share(lead, evidence)
+    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence]
 
 
 def confirm_suspects(lead: Leader) -> list[Event]:
@@ -114,11 +114,11 @@ def _record_changes(lead: Leader) -> None:
         lead.record(*events)
 
 
-def share(lead: Leader, found: tuple[NodeEvidence, ...]) -> None:
+def share(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
     """Tell the shared ledger, without a long wait: this run knows already."""
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
-        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S))
 
 
 def note_use(lead: Leader, live: Live, started_t: float) -> Step:

@@ -230,16 +230,16 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
     return cancel.judge(seen)
 
 
-def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
+def _ask_who_cancelled(lead: Leader, job: str, witnesses: Witnesses) -> Canceller:
     """Slurm says so once the job has ended; if its batch host is dead, that takes a while."""
-    until_s = lead.now_s + (COMPLETING_S if seen.is_likely or seen.is_unread else UNEXPLAINED_S)
+    until_s = lead.now_s + (COMPLETING_S if witnesses.is_likely or witnesses.has_unknown_line else UNEXPLAINED_S)
     while True:
         # A TERM in the middle of a question leaves time for a last one: KillWait is 30 s
         # (simulated: test_found "TERM in the middle of a question about the job before is no answer").
         is_last = _is_called(lead)
         state = _state_of(lead, job, is_last)
         is_late = lead.now_s > until_s or is_last
-        found = cancel.judge(seen._replace(state=state, is_late=is_late))
+        found = cancel.judge(witnesses._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
         again_s = lead.now_s + COMPLETING_LOOK_S

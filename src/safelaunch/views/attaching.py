@@ -213,6 +213,6 @@ class Attachment:
         return [f"{label} was not told: {why}" for label, why in results.items() if why]
 
 
-def _tell_hang(job: QueuedJob, silent: str, found: HangVerdict) -> str:
-    on = f" on {', '.join(found.suspects)}" if found.suspects else ""
-    return f"job {job.id} ({job.name}) hangs: {silent}; {found.summary}{on}. See: safelaunch stacks {job.id}"
+def _tell_hang(job: QueuedJob, silent: str, verdict: HangVerdict) -> str:
+    on = f" on {', '.join(verdict.suspects)}" if verdict.suspects else ""
+    return f"job {job.id} ({job.name}) hangs: {silent}; {verdict.summary}{on}. See: safelaunch stacks {job.id}"

@@ -206,9 +206,9 @@ class Watcher:
         return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s,
                            short_s=0.0 if known.short_s is None else now_s - known.short_s)
 
-    def _note_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
+    def _note_well(self, dir: str, known: Known, slurm_answer: SlurmAnswer, now_s: float) -> bool:
         """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
-        pulse, jobs = known.pulse, word.jobs or ()
+        pulse, jobs = known.pulse, slurm_answer.jobs or ()
         if pulse is None or pulse.over:
             return False   # there is no leader, or it leaves
         states = {job.number: job.state for job in jobs}
@@ -221,9 +221,9 @@ class Watcher:
         self._note(dir, known, "running", "", now_s)
         return True
 
-    def _examine(self, runs: Mapping[str, Known], words: Mapping[str, SlurmAnswer], now_s: float) -> dict[str, Any]:
+    def _examine(self, runs: Mapping[str, Known], answers: Mapping[str, SlurmAnswer], now_s: float) -> dict[str, Any]:
         """What the children make of these runs; noted, and returned where there is more to ask or to do."""
-        looks = [RunQuestion(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
+        looks = [RunQuestion(dir, answers[dir], known, self.world.now(), now_s, bool(self.named), self.host,
                              self.env.get("SLURM_CONF", ""), self.cluster) for dir, known in runs.items()]
         found, blind = self.reader.examine(looks)
         self._tell_blind_to([*self._blind_to, *(dir for dir in blind if dir not in self._blind_to)])
@@ -244,7 +244,7 @@ class Watcher:
                 more[dir] = row
         return more
 
-    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, SlurmAnswer],
+    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], answers: dict[str, SlurmAnswer],
                   now_s: float) -> Generator[Command, Result, dict[str, Any]]:
         """What the children make of the runs that asked for sacct, then perhaps for the states of nodes, told that."""
         nodes: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -255,18 +255,18 @@ class Watcher:
             accounts: dict[str, JobAccount] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
             for dir in asking:
                 if "sacct" in last[dir]["asks"]:
-                    words[dir] = words[dir]._replace(accounts=accounts)
+                    answers[dir] = answers[dir]._replace(accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
-                partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)),
+                partition = next((job.partition for job in answers[dir].jobs or () if jobstates.is_alive(job.state)),
                                  last[dir]["partition"])
                 if partition not in nodes:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 if last[dir]["reservation"] and reservations is None:
                     reservations = yield self._run(slurm.sinfo_reservations())
-                words[dir] = words[dir]._replace(nodes=nodes[partition],
-                                                 reserved=_reserved(reservations, last[dir]["reservation"]))
-            answered = self._examine({dir: runs[dir] for dir in asking}, words, now_s)
+                answers[dir] = answers[dir]._replace(nodes=nodes[partition],
+                                                     reserved=_reserved(reservations, last[dir]["reservation"]))
+            answered = self._examine({dir: runs[dir] for dir in asking}, answers, now_s)
             last = {dir: row for dir, row in answered.items() if not set(row["asks"]) & set(last[dir]["asks"])}
             found = {**found, **answered}
         return dict(found)

@@ -65,17 +65,17 @@ class TaskFence:
         self.is_gone = False            # nothing is left of the launcher and its descendants
         self.stays_until: float | None = None
 
-    def step(self, now: float, heard: Iterable[dict[str, Any]] = (), seen: RecordState | None = None,
+    def step(self, now: float, heard: Iterable[dict[str, Any]] = (), record: RecordState | None = None,
              left: bool | None = None) -> list[Action]:
         """What is to be done now, in this order.
 
-        `heard` came from the leader; `seen` is the result of a read; `left`: the launcher has ended, and has left
+        `heard` came from the leader; `record` is the result of a read; `left`: the launcher has ended, and has left
         something or not (None: it runs).
         """
         todo: list[Action] = []
         self._hold_if_woken(now, todo)
-        if seen is not None:
-            self._judge(now, seen, todo)
+        if record is not None:
+            self._judge(now, record, todo)
         self._read_if_silent(now, todo)
         for message in heard:
             self._receive(now, message, todo)
@@ -124,11 +124,11 @@ class TaskFence:
             # itself.
             todo.append((LOOK, self.is_first or self.is_holding))
 
-    def _judge(self, now: float, seen: RecordState, todo: list[Action]) -> None:
+    def _judge(self, now: float, record: RecordState, todo: list[Action]) -> None:
         self.is_looking, was_old, self.is_look_old = False, self.is_look_old, False
         if was_old:
             return
-        state, endpoint, pulse = seen
+        state, endpoint, pulse = record
         self._watch_pulse(now, state, pulse, todo)
         if endpoint and now - self.heard > self.look_s:
             todo.append((MOVE, endpoint))
@@ -206,9 +206,9 @@ class TaskFence:
             self._end(now, LEFTOVER_GRACE_S, todo)
 
 
-def is_too_late(seen: RecordState) -> bool:
+def is_too_late(record: RecordState) -> bool:
     """Whether an attempt is over before its guard has begun: its node slept between launch and start."""
-    return seen[0] == "ended"
+    return record[0] == "ended"
 
 
 def is_to_be_cancelled(code: int | None, said: bytes) -> bool:

@@ -267,7 +267,7 @@ class TaskGuard:
         now = time.monotonic()
         self.switch.rearm()
         # Before anything is read: ranks that woke up with this node must not write much.
-        self._carry_out(now, self.fence.step(now, seen=self.looks.poll(now)))
+        self._carry_out(now, self.fence.step(now, record=self.looks.poll(now)))
         self._reap()   # first: ranks that have gone need no search
         left = bool(self._ranks()) if self.ended else None
         self._carry_out(now, self.fence.step(now, self.link.messages(now), left=left))

@@ -62,9 +62,9 @@ class HangWatch:
             self._rhythm = hang.rank_failed(self.rhythm, now_s)
         self._failed = count
 
-    def note_check(self, look: Examination) -> None:
+    def note_check(self, examination: Examination) -> None:
         """The result of a check in the present silence."""
-        self._checked = (self.rhythm.since_s, look)
+        self._checked = (self.rhythm.since_s, examination)
 
     def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
         """Why these checks show no hang; "" where they do."""
@@ -76,9 +76,9 @@ class HangWatch:
         """Slurm ends the job then: the next check is complete before."""
         self._rhythm = hang.check_before(self.rhythm, now_s, end_s - ALL_LOOKS_S)
 
-    def hangs(self, number: int, found: HangVerdict) -> None:
+    def hangs(self, number: int, verdict: HangVerdict) -> None:
         """Both witnesses say so."""
-        self.hung = (number, found)
+        self.hung = (number, verdict)
 
     def earlier_checks(self) -> list[Examination]:
         """The last check in this same silence: a rank that goes on was elsewhere then."""

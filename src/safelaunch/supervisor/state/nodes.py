@@ -36,9 +36,9 @@ class Nodes:
         """All evidence against nodes at this leader's start."""
         self.evidence = tuple(evidence)
 
-    def blames(self, found: Sequence[NodeEvidence]) -> None:
+    def blames(self, evidence: Sequence[NodeEvidence]) -> None:
         """New evidence from an attempt."""
-        self.evidence = (*self.evidence, *found)
+        self.evidence = (*self.evidence, *evidence)
 
     def blamed_by(self, run: str, attempt: int) -> tuple[str, ...]:
         """The nodes that the failure of an attempt has blamed."""
@@ -52,9 +52,9 @@ class Nodes:
         """Slurm was asked for the missing nodes."""
         self.missing = missing
 
-    def have_addresses(self, found: Mapping[str, str]) -> None:
+    def have_addresses(self, addresses: Mapping[str, str]) -> None:
         """Slurm has told these addresses."""
-        self.addresses = {**self.addresses, **found}
+        self.addresses = {**self.addresses, **addresses}
 
     def refuse_helpers(self, why: str) -> None:
         """No step runs beside the training here."""
@@ -64,9 +64,9 @@ class Nodes:
         """An attempt has failed on these nodes."""
         self.uninspected = (*self.uninspected, failed)
 
-    def tell_software(self, found: Mapping[str, CheckReport]) -> None:
+    def tell_software(self, reports: Mapping[str, CheckReport]) -> None:
         """Ranks run in it."""
-        self.software = {**self.software, **found}
+        self.software = {**self.software, **reports}
 
     def try_port(self, number: int, port: int) -> None:
         """The nodes have been asked to reach this port, which that attempt will use."""

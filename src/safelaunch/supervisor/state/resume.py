@@ -32,9 +32,9 @@ class ResumePoint:
         """The folder has answered by an error."""
         self.is_unknown, self.deadline_s = True, DEADLINE_S
 
-    def note_found(self, found: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
+    def note_found(self, complete: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
         """These are complete, the newest one first."""
         self.saved_t = saved_t
         self.is_unknown, self.deadline_s = False, DEADLINE_S
-        self.newest = found[0] if found else None
-        self.whole_steps = tuple(one.step for one in found if one.step is not None)
+        self.newest = complete[0] if complete else None
+        self.whole_steps = tuple(one.step for one in complete if one.step is not None)
