@@ -245,7 +245,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("a rank dies", steps=120, faults=(Fault("forgets", 1.0), Fault("rank_dies", 75.0))),
         [(lostprogress, "judge_start", _nothing)], "nobody says so"),
     "a supervisor dies of a bug": (
-        _golden("nothing goes wrong"), [(observe, "publish_pulse", _fail)], "died of an exception"),
+        _golden("nothing goes wrong"), [(observe, "publish_heartbeat", _fail)], "died of an exception"),
     "a supervisor waits without sleeping": (
         _golden("nothing goes wrong"), [(Leader, "timeout_s", lambda self: 0.0)], "time stands still"),
     # Of the guard itself:

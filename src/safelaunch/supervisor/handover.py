@@ -90,7 +90,7 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
     if lead.took_over is None or lead.job.is_local:
         return
     if is_now:
-        observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+        observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
     while lead.course.end_act is None and lead.ending is None and lead.term_s is None:
         claim = lead.claim("end the job")
         if claim:
@@ -237,7 +237,7 @@ def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
 def _resubmit(lead: Leader, action: HandOver) -> Passing:
     """sbatch without a dependency: the next job may start before this one has ended. Nothing more is done here then."""
     if lead.ending is None:
-        yield from drain(lead)   # so that this job's last pulse does not overwrite the next one's first
+        yield from drain(lead)   # so that this job's last heartbeat does not overwrite the next one's first
     clear_looks = submissions = refusals = 0
     while True:
         found = yield from find_queued(lead)
@@ -313,7 +313,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
-        observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+        observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
     if action.held and _ask_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, (yield from affordable(lead, action.exclude)))

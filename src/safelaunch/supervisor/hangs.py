@@ -73,7 +73,7 @@ def would_call_t(lead: Leader) -> float | None:
 
 
 def step_due(lead: Leader) -> dict[str, Any]:
-    """Of the pulse: the time of the last step, and when the next one is late; nothing where nobody knows."""
+    """Of the heartbeat: the time of the last step, and when the next one is late; nothing where nobody knows."""
     due = lead.hangs.due() if lead.live is not None and lead.hangs.is_about(lead.live.number) else None
     if due is None:
         return {}

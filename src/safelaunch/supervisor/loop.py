@@ -69,7 +69,7 @@ def run(lead: Leader) -> int:
             is_ours = other.by is not None   # else the folder is another run's
             _step_down(lead, other)
     if lead.course.final != DEMOTED and is_ours:
-        observe.publish_pulse(lead)
+        observe.publish_heartbeat(lead)
     lead.shared.close()
     lead.server.close()
     return lead.course.final

@@ -15,7 +15,7 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
-from safelaunch.core import jobstates, pulse, slurmtext
+from safelaunch.core import heartbeat, jobstates, slurmtext
 from safelaunch.core.decide import endless, jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
@@ -24,7 +24,7 @@ from safelaunch.core.model import RESTARTS, STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.progress.steps import carry_on
 from safelaunch.core.script import warn_before_s
-from safelaunch.core.timing import CONTESTED_S, PULSE_S
+from safelaunch.core.timing import CONTESTED_S, HEARTBEAT_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import (
     asking,
@@ -44,7 +44,7 @@ from safelaunch.supervisor import (
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.pulse import Urgent
+from safelaunch.supervisor.state.heartbeat import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -88,8 +88,8 @@ def observe(lead: Leader) -> None:
     notifying.follow(lead)
     metering.follow(lead)
     urgent = find_urgent(lead)
-    if lead.clock.take_turn(Timer.PULSE, pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
-        publish_pulse(lead, urgent)
+    if lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead)) or lead.standbys.heartbeat.urgent != urgent:
+        publish_heartbeat(lead, urgent)
 
 
 def see_who_leads(lead: Leader) -> None:
@@ -101,7 +101,7 @@ def see_who_leads(lead: Leader) -> None:
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
-    lead.clock.hurries(Timer.PULSE)   # its second witness that this leader lives
+    lead.clock.hurries(Timer.HEARTBEAT)   # its second witness that this leader lives
 
 
 def check_folders(lead: Leader) -> None:
@@ -317,29 +317,29 @@ def _quiet_until_s(lead: Leader, live: Live) -> float:
     return max(lead.running.grew_s, lead.running.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
 
 
-def pulse_every_s(lead: Leader) -> float:
-    """Seconds between two pulses."""
-    return CONTESTED_S if lead.standbys.is_contested else PULSE_S
+def heartbeat_every_s(lead: Leader) -> float:
+    """Seconds between two heartbeats."""
+    return CONTESTED_S if lead.standbys.is_contested else HEARTBEAT_S
 
 
 def find_urgent(lead: Leader) -> Urgent:
-    """What of a pulse cannot wait for the next one."""
+    """What of a heartbeat cannot wait for the next one."""
     attempt = lead.state.attempt
     return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node,
                   eligible_standbys(lead))
 
 
-def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
+def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Write a copy of the heartbeat into the run folder, for those outside."""
     urgent = urgent or find_urgent(lead)
-    count = lead.standbys.pulse.shows(urgent)
-    lead.server.show_pulse(count, lead.now_s)
+    count = lead.standbys.heartbeat.shows(urgent)
+    lead.server.show_heartbeat(count, lead.now_s)
     attempt = lead.state.attempt
-    ticket = lead.shared.enqueue(PUT, pulse.FILE, pulse.dump(pulse.Pulse(
+    ticket = lead.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
-        t=round(lead.now, 3), every_s=pulse_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
+        t=round(lead.now, 3), every_s=heartbeat_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead), **hangs.step_due(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    lead.standbys.pulse.lists(urgent.eligible, ticket)
+    lead.standbys.heartbeat.lists(urgent.eligible, ticket)

@@ -24,7 +24,7 @@ def keep_standby(lead: Leader) -> None:
         return
     for node, quiet_s in _silences_s(lead).items():
         if quiet_s >= CALM_AFTER_S:
-            lead.server.forget_standby(node)   # before the pulse says so: what he hears from then on is a new greeting
+            lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
     lead.standbys.doubt(lead.had_eligible and (_may_be_watched_unheard(lead) or _check_striking_off(lead)))
     if not lead.standbys.is_contested:
         _confirm(lead)
@@ -65,11 +65,11 @@ def _facts(
 
 
 def _may_be_watched_unheard(lead: Leader) -> bool:
-    """A standby may read the pulse without hearing this leader: then it gets a pulse each second.
+    """A standby may read the heartbeat without hearing this leader: then it gets a heartbeat each second.
 
     It was heard before, or an earlier leader here had it. One that is still starting may not take over
-    (core.decide.takeover). After CALM_AFTER_S it has read in the pulse that the next ones come less often, and waits
-    longer.
+    (core.decide.takeover). After CALM_AFTER_S it has read in the heartbeat that the next ones come less often, and
+    waits longer.
     """
     silences_s = _silences_s(lead)
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
@@ -90,7 +90,7 @@ def eligible_standbys(lead: Leader) -> list[str]:
 
 def _check_striking_off(lead: Leader) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-    return lead.standbys.pulse.check_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
+    return lead.standbys.heartbeat.check_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
                                                   lead.standbys.confirmed_s)
 
 

@@ -42,7 +42,7 @@ COMPLETING_LOOK_S = 30.0
 UNEXPLAINED_S = 60.0     # for Slurm's answer on a job whose end nothing explains: then it has crashed
 ASK_S = 15.0    # for Slurm's answer on a job that is over; no answer proves nothing
 LAST_ASK_S = 5.0   # once this job itself is being ended
-PULSES_A_GENERATION = 1_000_000
+HEARTBEATS_A_GENERATION = 1_000_000
 
 
 def boot(lead: Leader) -> None:
@@ -59,7 +59,7 @@ def boot(lead: Leader) -> None:
     lead.world.reads_by(undump(meta.get("rules")))
     lead.journal.sees_claims_up_to(claims)
     lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
-    lead.standbys.pulse.counts_from(lead.journal.gen * PULSES_A_GENERATION)
+    lead.standbys.heartbeat.counts_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
     # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
@@ -132,7 +132,7 @@ def open_control(lead: Leader) -> None:
                           on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
     # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.standbys.pulse.begins_with(eligible_standbys(lead))
+    lead.standbys.heartbeat.begins_with(eligible_standbys(lead))
     hold_watched(lead)
 
 

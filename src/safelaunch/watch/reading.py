@@ -24,9 +24,9 @@ from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.successor import is_before
 from safelaunch.core.decide.watched import SlurmAnswer, Watched, read_notes
 from safelaunch.core.folding import fold
-from safelaunch.core.pulse import FILE as PULSE_FILE
-from safelaunch.core.pulse import parse as parse_pulse
-from safelaunch.core.pulse import to_json
+from safelaunch.core.heartbeat import FILE as HEARTBEAT_FILE
+from safelaunch.core.heartbeat import parse as parse_heartbeat
+from safelaunch.core.heartbeat import to_json
 from safelaunch.core.state import State
 from safelaunch.node import fresh
 from safelaunch.watch.memory import Known
@@ -85,7 +85,7 @@ class RunReader:
         return self._registry[1]
 
     def glance(self, runs: Mapping[str, Known]) -> tuple[dict[str, Any], list[str]]:
-        """(folder → its pulse if that has changed, folders that did not answer)."""
+        """(folder → its heartbeat if that has changed, folders that did not answer)."""
         self._mounts = _mount_points()
         changed: dict[str, Any] = {}
         blind: list[str] = []
@@ -191,12 +191,12 @@ def _registered(sign: Sequence[int], cluster: str) -> tuple[list[int], list[tupl
 
 
 def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
-    """[sign, pulse, folder without links, claim] where the pulse's file is another one than at the last look. Pulse
-    None = there is none. The last claim comes at the first look only. Bare calls: a thousand runs are to take
+    """[sign, heartbeat, folder without links, claim] where the heartbeat's file is another one than at the last look.
+    Heartbeat None = there is none. The last claim comes at the first look only. Bare calls: a thousand runs are to take
     milliseconds.
     """
     try:
-        descriptor = sharedfile.open_file(f"{dir}/{PULSE_FILE}")
+        descriptor = sharedfile.open_file(f"{dir}/{HEARTBEAT_FILE}")
     except FileNotFoundError:
         return None if sign == [] else [[], None, os.path.realpath(dir), journal.last_claim(Path(dir))]
     try:
@@ -204,7 +204,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = parse_pulse(sharedfile.parse_json(os.read(descriptor, sharedfile.PULSE_BYTES)))
+        pulse = parse_heartbeat(sharedfile.parse_json(os.read(descriptor, sharedfile.HEARTBEAT_BYTES)))
         told = None if pulse is None else to_json(pulse)
     finally:
         os.close(descriptor)

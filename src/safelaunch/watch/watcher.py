@@ -1,4 +1,4 @@
-"""The watch of all runs of a user: reads their pulses, asks Slurm when there is a reason to, and acts.
+"""The watch of all runs of a user: reads their heartbeats, asks Slurm when there is a reason to, and acts.
 
 `tick` is a generator that yields Slurm's commands and is sent their results: its caller owns the clock and the waiting.
 Slurm is asked once for all runs.
@@ -17,7 +17,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import jobstates, slurmtext
 from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.watched import MakeSmaller, Note, SlurmAnswer, WriteEnd
-from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.heartbeat import parse as parse_heartbeat
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
 from safelaunch.watch import telling
@@ -108,7 +108,7 @@ class Watcher:
         return {dir: known for dir, known in self.runs.items() if dir in wanted}
 
     def _glance(self, runs: Mapping[str, Known], now_s: float) -> dict[str, Known]:
-        """Note the pulses that have moved; the runs whose folders answer."""
+        """Note the heartbeats that have moved; the runs whose folders answer."""
         changed, blind = self.reader.glance(runs)
         for dir, row in changed.items():
             known = runs[dir]
@@ -118,13 +118,13 @@ class Watcher:
             if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later check
                 known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
-            pulse = None if told is None else parse_pulse(told)
+            pulse = None if told is None else parse_heartbeat(told)
             if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
                 known.moved_s = now_s
             known.pulse = pulse
         for dir, known in runs.items():
             if known.moved_s is None or dir in blind:
-                known.moved_s = now_s   # an unread pulse is not known to stand still
+                known.moved_s = now_s   # an unread heartbeat is not known to stand still
         self._tell_blind_to(blind)
         return {dir: known for dir, known in runs.items() if dir not in blind}
 
@@ -207,7 +207,7 @@ class Watcher:
                            short_s=0.0 if known.short_s is None else now_s - known.short_s)
 
     def _note_well(self, dir: str, known: Known, slurm_answer: SlurmAnswer, now_s: float) -> bool:
-        """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
+        """Whether heartbeat and Slurm agree that all is well; then the journal is not even read."""
         pulse, jobs = known.pulse, slurm_answer.jobs or ()
         if pulse is None or pulse.over:
             return False   # there is no leader, or it leaves
@@ -334,7 +334,7 @@ class Watcher:
             known.told_s = now_s
 
     def sentence(self, known: Known, now_s: float) -> str:
-        """What is known of a run, for people; of a running one up to this moment, since its pulse is."""
+        """What is known of a run, for people; of a running one up to this moment, since its heartbeat is."""
         if known.row != "running" or known.running is None:
             return known.text
         elapsed_s, start, nodelist = known.running

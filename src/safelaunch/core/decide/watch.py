@@ -1,8 +1,8 @@
 """The judgement of `safelaunch watch` on one run: rung 3 of the recovery ladder, for what no supervisor can see to.
 
 `judge` walks a short ordered table of named rows, as core.decide does, and uses that table for whatever ends a run. It
-acts on two witnesses at least: a pulse that stands still is never enough, nor is one answer of Slurm. What the folder
-and Slurm contradict each other about is reported and left alone.
+acts on two witnesses at least: a heartbeat that stands still is never enough, nor is one answer of Slurm. What the
+folder and Slurm contradict each other about is reported and left alone.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, lacks_nodes, render_elapsed
 
-STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
+STALE_S = 300.0           # twenty heartbeats; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
 ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown
-LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers are 60 s apart
+LIVES_S = 50.0            # a leader gives a heartbeat every 15 s; the two answers are 60 s apart
 # KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers. One known site has
 # 60 s and 180 s. A silent node is given up after SlurmdTimeout and slurmctld's ping, 440 s measured.
 HUNG_S = 240.0
@@ -181,7 +181,7 @@ def _queue_next(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgemen
 def _limbo(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A job whose batch host has died under --no-kill runs without a script until its time limit (the trap).
 
-    Witnesses: its pulse stands still, and Slurm has taken its batch host away. It ends once a job waits behind it.
+    Witnesses: its heartbeat stands still, and Slurm has taken its batch host away. It ends once a job waits behind it.
     """
     job = running_job(slurm_answer)
     if job is None or job.state != jobstates.RUNNING or run.silent_s < STALE_S or not job.batch_host:
@@ -380,7 +380,7 @@ _ROWS: tuple[Row, ...] = (
 
 
 def _is_led(run: Watched, job: str) -> bool:
-    """Whether a supervisor in that job has given a pulse just now: it knows better."""
+    """Whether a supervisor in that job has given a heartbeat just now: it knows better."""
     return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
 
 

@@ -11,7 +11,7 @@ What it does beside waiting:
   shared token). It is their subreaper, so that a daemonised rank is still its child;
 - signals: on the leader's order it signals only processes whose SigCgt mask holds the signal; others would die of it;
 - orphan's end: when leader and standby are gone and no watch runs, the job would keep its nodes until its time limit.
-  After ORPHAN_S of silence, with a pulse that stands still, it cancels the job, and the run goes on in its next one;
+  After ORPHAN_S of silence, with a heartbeat that stands still, it cancels the job; the run goes on in its next one;
 - last messages: when the launcher has gone and the leader's host does not answer, the first guard of the node stays. It
   waits until it is heard or another supervisor leads, so that one is left to end an orphaned job;
 - fence: it ends its own ranks when it has heard nobody for `lease_s`, and the attempt's record says "ended". Late

@@ -1,4 +1,4 @@
-"""Reads of an attempt's record and of the pulse, in children: on a frozen folder they hang, never the guard."""
+"""Reads of an attempt's record and of the heartbeat, in children: on a frozen folder they hang, never the guard."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Looks:
 
 
 def tell(path: str, afresh: bool) -> Iterator[bytes]:
-    """The record and the pulse, a line each, as soon as it is read."""
+    """The record and the heartbeat, a line each, as soon as it is read."""
     folder = os.path.dirname(path)
     try:
         if afresh:
@@ -124,7 +124,7 @@ def tell(path: str, afresh: bool) -> Iterator[bytes]:
 
 
 def read(told: bytes) -> RecordState:
-    """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None)."""
+    """(live | ended | missing | unreadable, endpoint or None, the heartbeat's counter or None)."""
     record, _, pulse = told.partition(b"\n")
     return (*_record(record), _count(pulse))
 

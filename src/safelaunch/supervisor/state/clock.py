@@ -16,7 +16,7 @@ class Timer(Enum):
     CLAIMS = auto()          # check whether another supervisor leads
     FOLDERS = auto()         # check whether the run's folders take writes
     TOUCH = auto()           # keep the local folder from a cleaner of /tmp
-    PULSE = auto()           # write the pulse
+    HEARTBEAT = auto()           # write the heartbeat
     METRICS = auto()         # write the run's figures for Prometheus
     THIRD_WITNESS = auto()   # ask Slurm whether this node is cut off
     PERMISSIONS = auto()     # close a run folder that others can write

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.adapters.slurm import Command
-from safelaunch.supervisor.state.pulse import ShownPulse
+from safelaunch.supervisor.state.heartbeat import ShownHeartbeat
 
 AFTER_S = 5.0     # a standby of the earlier leader has called by then
 FIRST_S = 1.0     # where there was none: the attempt's own start comes first
@@ -22,7 +22,7 @@ class Standbys:
         self.has_said_none = False
         self.is_contested = False       # a standby may not hear this leader
         self.confirmed_s = now_s        # when folder or standby last showed that nobody else leads this run
-        self.pulse = ShownPulse()
+        self.heartbeat = ShownHeartbeat()
 
     def allow_start_by(self, at_s: float) -> None:
         """A standby need not wait for longer than `at_s`."""
