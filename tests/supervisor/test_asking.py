@@ -49,7 +49,7 @@ class Lead:
         self.now_s = 0.0
         self.server = server
         self.running = RunningAttempt(0.0)
-        self.running.begins(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
+        self.running.begin(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
         self.waits = 0
         self.tasks = SimpleNamespace(begin=self._begin)

@@ -43,7 +43,7 @@ class Lead:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def follows(self, plan: Any) -> None:
+    def follow(self, plan: Any) -> None:
         self.plan = plan
 
     def reads(self, text: bytes, attempt: int = 1) -> None:

@@ -91,14 +91,14 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
         words, extra = own.args if own.link else (), {**extra, **own.environ()}
     env = {**(lead.job.env if own is None else own.env_of_job()), **extra, **_secrets(lead, number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
-    lead.running.begins(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
+    lead.running.begin(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
     process = lead.world.launch(
         lead.local, number, words, env,
         {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
         *([] if own is None else [own.facts()]))
     lead.running.mark_launched(process, lead.now_s)
-    lead.clock.hurries(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
+    lead.clock.hurry(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
     if not lead.had_eligible:
         lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
@@ -170,7 +170,7 @@ def ask_addresses(lead: Leader) -> Step:
     if unknown:
         result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
         if result is not None and result.is_ok:
-            lead.nodes.have_addresses(slurmtext.parse_addresses(result.stdout))
+            lead.nodes.note_addresses(slurmtext.parse_addresses(result.stdout))
     lead.server.strangers.keep_for(lead.nodes.addresses.values())
 
 

@@ -125,7 +125,7 @@ def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd
     # no attempt starts in a job that is over (simulated: test_found "a job of which srun says that it is over gets no
     # further attempt")
     if no_step and slurmtext.is_job_over(text):
-        lead.course.job_ends(lead.ending or JobEnd.UNKNOWN)
+        lead.course.note_ending(lead.ending or JobEnd.UNKNOWN)
     is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
     said = refusal.Said(bool(live.exits), no_step, lead.course.unread == live.number,
                         is_relaunch and slurmtext.why_no_overlap(text) is not None)

@@ -94,7 +94,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
     yield from handover.start_soon(lead)
-    lead.course.ends(HANDED_OVER)
+    lead.course.end(HANDED_OVER)
 
 
 def _hold_back(lead: Leader, pause_s: float) -> Step:
@@ -132,7 +132,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     yield from handover.end_job(lead)
     if lead.folder.gone is not None and not was_gone:
         lead.say(ended)   # the other line went with the folder
-    lead.course.ends(action.exit_code)
+    lead.course.end(action.exit_code)
 
 
 def _write_end(lead: Leader, action: Finish) -> Step:

@@ -51,7 +51,7 @@ def look_at_others(lead: Leader) -> Step:
             else:
                 absent.pop(one.job_name, None)
         before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in lead.plan.after)
-        lead.next.waits_for(before)
+        lead.next.note_before(before)
         may = after.judge(before)
         if may.is_free or may.never:
             return

@@ -95,7 +95,7 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
         claim = lead.claim("end the job")
         if claim:
             act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
-            lead.course.announces_end(act)
+            lead.course.announce_end(act)
             next(act)
             yield from drain(lead)   # who sees the cancel in squeue must be able to read who did it
             return
@@ -310,7 +310,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     if step is passing.Requeue.TAKE_BACK:
         yield from _take_back(lead)
         return False
-    lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
+    lead.course.note_ending(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death

@@ -56,6 +56,6 @@ def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent:
         looks.append(Examination(collected.reports, groups, found, gone))
         hangs.note_check(looks[-1])
         keep(collected, looks[-1])
-        if why_not := hangs.concludes(now_s(), looks, more_s):
+        if why_not := hangs.conclude(now_s(), looks, more_s):
             return why_not
     return verdict_of(looks)

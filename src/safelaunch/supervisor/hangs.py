@@ -40,11 +40,11 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     """Take in what the log has said; check the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
-    lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
+    lead.hangs.follow(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
-        lead.hangs.log_has_grown(lead.running.grew_s, talk)
+        lead.hangs.note_log(lead.running.grew_s, talk)
     ended, failed = _ended_beside_others(lead)
-    lead.hangs.ranks_have_failed(failed, lead.now_s)
+    lead.hangs.note_failed_ranks(failed, lead.now_s)
     if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
         lead.hangs.note_alive(lead.running.grew_s)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
@@ -86,14 +86,14 @@ def check_ranks(lead: Leader) -> Step:
     number, began_s = lead.attempt.number, lead.hangs.rhythm.since_s
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
-    lead.running.falls_silent()
+    lead.running.suspect_hang()
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                   step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t, usual_s=_usual_s(lead),
                                   frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
-        lead.hangs.postpones_check(lead.now_s)
+        lead.hangs.postpone_check(lead.now_s)
         return
     lead.hangs.note_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
@@ -109,7 +109,7 @@ def check_ranks(lead: Leader) -> Step:
     elif found is not None:
         end_s = yield from _end_of_job_s(lead)
         if lead.hangs.rhythm.since_s == began_s:
-            lead.hangs.job_ends(lead.now_s, end_s)
+            lead.hangs.check_before(lead.now_s, end_s)
         next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
         lead.tell("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
                                                    lead.hangs.counts_s, end_s),
@@ -181,7 +181,7 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
     lead.tell("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
-        lead.hangs.postpones_check(lead.now_s)
+        lead.hangs.postpone_check(lead.now_s)
         return
     if then == "preserve":
         yield from _preserve(lead, number)
@@ -190,12 +190,12 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
         if not _is_silent_still(lead, number):
             return
     if (yield from wait_for_thaw(lead, verdict)):   # a rank that slept on its filesystem goes on by itself
-        lead.hangs.postpones_check(lead.now_s)
+        lead.hangs.postpone_check(lead.now_s)
         return
     if not _is_silent_still(lead, number):
         return
-    lead.hangs.hangs(number, verdict)
-    lead.running.hangs(verdict.summary)
+    lead.hangs.note_hang(number, verdict)
+    lead.running.note_hang(verdict.summary)
 
 
 def _preserve(lead: Leader, number: int) -> Step:

@@ -59,13 +59,13 @@ class Leader(LeaderParts):
         """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
         awaited is durable no later than the next events that are.
         """
-        self.journal.records(events, noted, DEADLINE_S if is_awaited else 0.0)
+        self.journal.record(events, noted, DEADLINE_S if is_awaited else 0.0)
 
     announce = record   # either way the line is on disk before the next step
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
-        self.journal.notes(event)
+        self.journal.note(event)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
@@ -87,10 +87,10 @@ class Leader(LeaderParts):
         if self.now_s - before_s > timeout_s + STALL_S:
             # This process was stopped or starved: nobody else was silent.
             self.server.forgive(self.now_s)
-            self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
+            self.running.note_standstill(self.now_s, is_long=self.now_s - before_s > LEASE_S)
             self.standbys.doubt(self.standbys.is_contested or self.standbys.node is not None)
-            self.clock.hurries(Timer.CLAIMS)
-            self.clock.takes_news()
+            self.clock.hurry(Timer.CLAIMS)
+            self.clock.take_news()
         for key, _ in ready:
             key.data(self.now_s)
 
@@ -178,7 +178,7 @@ class Leader(LeaderParts):
         while True:
             answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
             if answer.is_ok:
-                self.folder.answers()   # the next question is worth its wait
+                self.folder.note_answer()   # the next question is worth its wait
                 return answer.value
             self.rest(1.0)
             self.doubt_itself()
@@ -196,7 +196,7 @@ class Leader(LeaderParts):
             won = self.between_pings(lambda: self.shared.publish(f"claims/{number}", content, PATIENT_S))   # noqa: B023
             if won is None:
                 if not own_gen:
-                    self.folder.freezes()
+                    self.folder.freeze()
                     return 0
                 self.rest(1.0)
                 self.doubt_itself()
@@ -255,7 +255,7 @@ class Leader(LeaderParts):
     def lose(self, node: str, why: str) -> None:
         """Count a node as lost."""
         if node not in self.reach.lost:
-            self.reach.loses(node, why)
+            self.reach.note_lost(node, why)
             self.say(f"{node} is lost: {why}")
             self.record(self.writer.event("node_lost", node=node, why=why))
 
@@ -293,7 +293,7 @@ class Leader(LeaderParts):
     def move_record(self, number: int) -> None:
         """Mark the attempt's record as ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")
-        self.running.record_moves(number, self.shared.enqueue(PUT, name, data))
+        self.running.note_moved(number, self.shared.enqueue(PUT, name, data))
 
     def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
@@ -306,11 +306,11 @@ class Leader(LeaderParts):
         return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # built without Path: asked each tick
 
     def _take_signal(self, number: int, now_s: float) -> None:
-        self.clock.takes_news()   # also SIGCHLD: a command has ended
+        self.clock.take_news()   # also SIGCHLD: a command has ended
         if number == signal.SIGTERM:
-            self.course.gets_term(now_s)
+            self.course.note_term(now_s)
         elif number == signal.SIGUSR2:
-            self.course.nears_limit()
+            self.course.note_limit_near()
 
 
 def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:

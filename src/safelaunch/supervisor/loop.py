@@ -95,12 +95,12 @@ def tick(lead: Leader) -> None:
 
 def _step_down(lead: Leader, other: Superseded) -> None:
     """Another supervisor leads, or the folder is another run's: this one no longer owns what runs here."""
-    lead.course.enters(Phase.SUPERSEDED)
+    lead.course.enter(Phase.SUPERSEDED)
     lead.say(f"steps down: {other}")
     step = turn.step_down(other.by, lead.job.host, wants_standby=lead.wants_standby)
     if step.ends_attempt:
         lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
-    lead.course.ends(DEMOTED if step.stands_by else HANDED_OVER)
+    lead.course.end(DEMOTED if step.stands_by else HANDED_OVER)
     if lead.process is not None:
         lead.process.finish_pump()
         if step.ends_attempt:
@@ -164,7 +164,7 @@ def act(lead: Leader, decision: Decision) -> bool:
                 resuming.find_resume(lead)
             elif row == "give_up":
                 endings.keep_for_longer(lead, action)
-    lead.journal.decides(row)
+    lead.journal.note_row(row)
     return again
 
 
@@ -193,7 +193,7 @@ def main(argv: list[str]) -> None:
     elif start is not None:   # it had taken over, and was restarted
         took_over = TookOver(job.host, world.now_s())
     lead = Leader(run_dir, local, job, world, took_over)
-    lead.nodes.have_addresses(start.addresses if start else {})
+    lead.nodes.note_addresses(start.addresses if start else {})
     code = run(lead)
     if code == DEMOTED:
         _write(local / "role", "standby")

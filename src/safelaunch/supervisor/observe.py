@@ -82,7 +82,7 @@ def observe(lead: Leader) -> None:
     find_out_whether_alone(lead)
     if lead.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
         check_folders(lead)
-    lead.clock.starts_with(Timer.TOUCH, FIRST_TOUCH_S)
+    lead.clock.start_with(Timer.TOUCH, FIRST_TOUCH_S)
     if lead.clock.take_turn(Timer.TOUCH, TOUCH_EVERY_S):
         touch(lead.local)
     notifying.follow(lead)
@@ -101,7 +101,7 @@ def see_who_leads(lead: Leader) -> None:
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
-    lead.clock.hurries(Timer.HEARTBEAT)   # its second witness that this leader lives
+    lead.clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
 
 
 def check_folders(lead: Leader) -> None:
@@ -157,7 +157,7 @@ def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command,
     is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
     if jobend.has_missed_term(is_ending=is_ending, has_term=lead.term_s is not None, ending=lead.ending,
                               ends_itself=lead.course.end_act is not None):
-        lead.course.misses_term(lead.now_s + TERM_LATE_S)
+        lead.course.expect_term(lead.now_s + TERM_LATE_S)
         lead.say("Slurm is ending this job, and has not told this node why yet")
     return is_ending
 
@@ -177,7 +177,7 @@ def watch_limit(lead: Leader) -> Step:
                                   None if own_s is None else own_s - endless.warn_s(lead.plan)) if s is not None),
                      default=None)
         if rest_s is not None and rest_s <= 0:
-            lead.course.nears_limit()
+            lead.course.note_limit_near()
             return
         yield LIMIT_S if rest_s is None else max(1.0, min(LIMIT_S, rest_s))
 
@@ -196,14 +196,14 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
                  [] if lead.folder.route else vanished.way_to(lead)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
-        return lead.folder.refuses(answer.late, answer.errno)
+        return lead.folder.note_refusal(answer.late, answer.errno)
     found, folder, claims, is_open, places = answer.value
     lead.find_other(claims)
     if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
     before = {request.name for request in lead.folder.requests if request.name not in RESTARTS}
     lead.folder.note_read(folder, runfolder.requests_of(found), asked_s)
-    lead.folder.lies_at(places)
+    lead.folder.note_route(places)
     if is_open and lead.clock.take_turn(Timer.PERMISSIONS, CLOSING_S):
         lead.check_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
@@ -220,9 +220,9 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     """Read the live attempt: srun, the pump, the log's growth, progress, the guards."""
     code = process.poll()
     if code is not None and lead.attempt.srun_code is None:
-        lead.running.srun_has_ended(code)
+        lead.running.note_srun_end(code)
     process.keep_pump(lead.main_log(process.number), lead.now_s)
-    lead.running.log_has(process.size(), lead.now_s)
+    lead.running.note_log_size(process.size(), lead.now_s)
     if lead.clock.take_turn(Timer.RULES, READY_S):
         lead.world.make_ready()
     every_s = START_S if lostprogress.is_near(lead) else PROGRESS_S
@@ -283,7 +283,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
 
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard or a standby has sent beside its answers to pings."""
-    lead.clock.takes_news()
+    lead.clock.take_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None and not guard.is_of_step:
@@ -332,7 +332,7 @@ def find_urgent(lead: Leader) -> Urgent:
 def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Write a copy of the heartbeat into the run folder, for those outside."""
     urgent = urgent or find_urgent(lead)
-    count = lead.standbys.heartbeat.shows(urgent)
+    count = lead.standbys.heartbeat.show(urgent)
     lead.server.show_heartbeat(count, lead.now_s)
     attempt = lead.state.attempt
     ticket = lead.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
@@ -342,4 +342,4 @@ def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bo
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead), **hangs.step_due(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    lead.standbys.heartbeat.lists(urgent.eligible, ticket)
+    lead.standbys.heartbeat.list_standbys(urgent.eligible, ticket)

@@ -47,7 +47,7 @@ def find_resume(lead: Leader) -> None:
     # seconds however long the folder is frozen").
     is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
     if is_doubtful and lead.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
-        lead.resume.does_not_answer()
+        lead.resume.mark_unknown()
         return
     answer = lead.ask_folder(look, lead.resume.deadline_s)
     if answer.late:

@@ -33,12 +33,12 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
     known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
     known = pace.of_attempt(known, number)
     if talk.step is None:   # nothing to measure, and cheap
-        lead.running.goes_so_fast(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
+        lead.running.note_pace(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
     lines, phase = listening.read_figures(lead, text, partial(step_lines, since=since), nothing)
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
-    lead.running.goes_so_fast(known)
+    lead.running.note_pace(known)
     for change in changes:
         _report(lead, known, change, text)
     slowsearch.judge(lead, number, known)

@@ -141,12 +141,12 @@ def _start(lead: Leader) -> None:
     # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
     output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
     argv = lead.fencer.helper(node, ["bash", script, "standby"])
-    lead.standbys.starts(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
+    lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
 
 
 def _choose(lead: Leader) -> str | None:
     bad = {lead.job.host, *lead.reach.lost, *lead.state.excluded}
     node = standby.choose(lead.job.nodes, bad, lead.standbys.tried, lead.live.nodes if lead.live else ())
     if node in lead.standbys.tried:
-        lead.standbys.tries_all_again()
+        lead.standbys.try_all_again()
     return node

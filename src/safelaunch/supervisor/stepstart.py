@@ -30,11 +30,11 @@ def follow(lead: Leader, process: AttemptProcess) -> None:
         wait, is_script=lead.plan.is_script, guards=sum(not guard.is_of_step for guard in guards),
         step_guards=sum(guard.is_of_step for guard in guards), tasks=live.tasks)
     if wait is None or place is None:
-        lead.running.starts(None)
+        lead.running.note_step_start(None)
         return
     if known is None or known.place is not place or known.why != wait.why:
         known = StepStart(place, wait.why, lead.now_s)
-        lead.running.starts(known)
+        lead.running.note_step_start(known)
     if lead.now_s - known.since_s >= stepstart.TELL_S:
         lead.tasks.begin(Work.ASK_STEPS, _ask(lead, known), live.number)
 

@@ -37,7 +37,7 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
 
 def _accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> list[Event]:
     """The events of new evidence, which counts from now on; the shared ledger is told, too."""
-    lead.nodes.blames(evidence)
+    lead.nodes.blame(evidence)
     if evidence:
         share(lead, evidence)
     return [lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence]
@@ -100,7 +100,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
             lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
-    lead.nodes.recalls(evidence)
+    lead.nodes.recall(evidence)
     command = _sinfo(lead)
     if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None

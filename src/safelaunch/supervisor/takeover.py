@@ -48,21 +48,21 @@ HEARTBEATS_A_GENERATION = 1_000_000
 def boot(lead: Leader) -> None:
     """Open the guards' endpoint first (their lease runs), then read the journal."""
     open_control(lead)
-    lead.folder.opens(lead.world.share(lead.run_dir, lead.local / "spool"))
+    lead.folder.open(lead.world.share(lead.run_dir, lead.local / "spool"))
     # Each question is a child process, and a next job's training waits for all of them.
     meta, env, claims, reason = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    lead.follows(plans.make(meta["config"], meta["run_id"]))
+    lead.follow(plans.make(meta["config"], meta["run_id"]))
     lead.world.reads_by(undump(meta.get("rules")))
-    lead.journal.sees_claims_up_to(claims)
-    lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
-    lead.standbys.heartbeat.counts_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
+    lead.journal.note_claims(claims)
+    lead.journal.lead_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
+    lead.standbys.heartbeat.count_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
     # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
-    lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
+    lead.journal.open(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
     lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
     lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
@@ -72,7 +72,7 @@ def boot(lead: Leader) -> None:
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
-            lead.course.job_ends(JobEnd.CANCELLED)
+            lead.course.note_ending(JobEnd.CANCELLED)
         presume_launched(lead, launched)
     else:
         presume_launched(lead, launched)
@@ -127,12 +127,12 @@ def open_control(lead: Leader) -> None:
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
     token = old["token"]
-    lead.guard_endpoint.opens(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
+    lead.guard_endpoint.open(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
     lead.server.report_to(on_report=lambda guard: observe.on_report(lead, guard),
                           on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
     # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.standbys.heartbeat.begins_with(eligible_standbys(lead))
+    lead.standbys.heartbeat.begin_with(eligible_standbys(lead))
     hold_watched(lead)
 
 
@@ -183,7 +183,7 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is not None and before.id != lead.job.id:
         canceller = who_cancelled(lead, before.id)
         if canceller is Canceller.PERSON:
-            lead.course.job_ends(JobEnd.CANCELLED)   # no job comes back from a scancel
+            lead.course.note_ending(JobEnd.CANCELLED)   # no job comes back from a scancel
         elif canceller in (Canceller.UNTOLD, Canceller.UNSAID):
             hold_for_people(lead, before.id, canceller)
     if attempt is not None and attempt.ended is None:

@@ -52,7 +52,7 @@ def follow(lead: Leader) -> None:
     """After a read of the requests: has the folder gone, or come back?"""
     if not lead.folder.refused:
         if lead.folder.gone is not None:
-            lead.folder.returns()
+            lead.folder.take_up()
             lead.say("the run folder is there again: the run goes on with it")
             secure_next(lead)
         return
@@ -95,7 +95,7 @@ def _look_elsewhere(lead: Leader, node: str) -> Step:
 
 
 def _give_up_folder(lead: Leader, path: str) -> None:
-    lead.folder.vanishes(vanished.tell(path, str(lead.run_dir)))
+    lead.folder.abandon(vanished.tell(path, str(lead.run_dir)))
     for work in (Work.QUEUE_NEXT, Work.HAND_OVER):   # both would wait for the folder
         lead.tasks.cancel(work)
     lead.say(f"{lead.folder.gone}. The training goes on; nothing of the run is written down any more, its kill switch "

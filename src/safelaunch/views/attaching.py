@@ -99,9 +99,9 @@ class Attachment:
         while True:
             now_s = time.monotonic()
             if self.job.state in jobstates.ON_NODES:
-                self._hangs.follows(1, len(nodeset.expand(self.job.nodelist)), self._plan.hang, now_s)
+                self._hangs.follow(1, len(nodeset.expand(self.job.nodelist)), self._plan.hang, now_s)
                 if chunk := self._log.read():
-                    self._hangs.log_has_grown(now_s, listen(chunk, self._plan.step_pattern))
+                    self._hangs.note_log(now_s, listen(chunk, self._plan.step_pattern))
                     if _ENDS in chunk:
                         ask_next_s = min(ask_next_s, now_s + SOON_S)
                 elif self._log.trouble and self._log.trouble != trouble:
@@ -150,7 +150,7 @@ class Attachment:
             while True:
                 time.sleep(next(checks))
         except SafelaunchError as error:
-            self._hangs.postpones_check(time.monotonic())
+            self._hangs.postpone_check(time.monotonic())
             yield AttachNote("trouble", f"{silent}, and its ranks could not be looked at: {error.message}")
             return
         except StopIteration as done:
@@ -162,7 +162,7 @@ class Attachment:
             yield AttachNote("pulse", f"{silent}: {found}{counts}")
         if not isinstance(found, HangVerdict):
             return
-        self._hangs.postpones_check(time.monotonic())
+        self._hangs.postpone_check(time.monotonic())
         if self._told_since_s != self._hangs.rhythm.since_s:
             self._told_since_s = self._hangs.rhythm.since_s
             yield AttachNote("hang", _tell_hang(self.job, silent, found))
@@ -175,7 +175,7 @@ class Attachment:
 
     def _check_silent_still(self) -> bool:
         if chunk := self._log.read():
-            self._hangs.log_has_grown(time.monotonic(), listen(chunk, self._plan.step_pattern))
+            self._hangs.note_log(time.monotonic(), listen(chunk, self._plan.step_pattern))
         return self._hangs.is_silent(time.monotonic())
 
     def _end(self, facts: JobFacts | None) -> AttachNote:

@@ -82,7 +82,7 @@ class RunningAttempt:
         assert self.live is not None
         return self.live
 
-    def begins(self, live: Live) -> None:
+    def begin(self, live: Live) -> None:
         """It is announced."""
         self.live = live
 
@@ -112,11 +112,11 @@ class RunningAttempt:
         """A checkpoint has completed since the attempt was asked to end."""
         self.live = replace(self.now, saved=path, saved_t=now)
 
-    def hangs(self, what: str) -> None:
+    def note_hang(self, what: str) -> None:
         """Two witnesses agree on a hang."""
         self.live = replace(self.now, hung=what)
 
-    def starts(self, waits: StepStart | None) -> None:
+    def note_step_start(self, waits: StepStart | None) -> None:
         """Its srun waits; None: it does not."""
         self.step_start = waits
 
@@ -128,11 +128,11 @@ class RunningAttempt:
         """The attempt has surely started below all its checkpoints."""
         self.live = replace(self.now, lost=why)
 
-    def srun_has_ended(self, code: int) -> None:
+    def note_srun_end(self, code: int) -> None:
         """With this code."""
         self.live = replace(self.now, srun_code=code)
 
-    def task_has_ended(self, exit: Exit, now: float, now_s: float) -> None:
+    def note_task_end(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
         live = self.now
         if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
@@ -147,7 +147,7 @@ class RunningAttempt:
         """The attempt has its verdict."""
         self.live = self.process = None
 
-    def log_has(self, size: int, now_s: float) -> None:
+    def note_log_size(self, size: int, now_s: float) -> None:
         """The log is so long now."""
         if size != self.size:
             self.size, self.grew_s = size, now_s
@@ -156,7 +156,7 @@ class RunningAttempt:
         """The log named a new step at `t`."""
         self.last_step = LastStep(t)
 
-    def falls_silent(self) -> None:
+    def suspect_hang(self) -> None:
         """No step comes: the ranks are checked."""
         self.last_step = self.last_step._replace(is_suspected=True)
 
@@ -169,7 +169,7 @@ class RunningAttempt:
         start, self.heard = self.heard.size, self.heard._replace(size=self.size)
         return start
 
-    def stood_still(self, now_s: float, is_long: bool) -> None:
+    def note_standstill(self, now_s: float, is_long: bool) -> None:
         """This process stood still, so that nobody read the log; perhaps the whole job did."""
         self.grew_s = now_s
         self.was_stopped = self.was_stopped or is_long
@@ -178,7 +178,7 @@ class RunningAttempt:
         """New lines of the log are read behind these."""
         self.heard = self.heard._replace(known=lines)
 
-    def names_no_step(self, unread: Unread | None) -> None:
+    def note_unread(self, unread: Unread | None) -> None:
         """So far; None: it has named one, or the lines are told."""
         self.heard = self.heard._replace(unread=unread)
 
@@ -186,7 +186,7 @@ class RunningAttempt:
         """What the attempt's log counts."""
         self.counted = counted
 
-    def goes_so_fast(self, pace: LogPace) -> None:
+    def note_pace(self, pace: LogPace) -> None:
         """As far as its log was read for that."""
         self.pace = pace
 
@@ -198,6 +198,6 @@ class RunningAttempt:
         """What the log said when the attempt had ended."""
         self.read = read
 
-    def record_moves(self, number: int, ticket: int) -> None:
+    def note_moved(self, number: int, ticket: int) -> None:
         """Its record is to say that it has ended."""
         self.moved = (number, ticket)

@@ -50,7 +50,7 @@ class Clock:
         """A sleep begins."""
         self.has_news = False
 
-    def takes_news(self) -> None:
+    def take_news(self) -> None:
         """Something has happened that ends the sleep."""
         self.has_news = True
 
@@ -61,10 +61,10 @@ class Clock:
         self._due[timer] = self.now_s + every_s
         return True
 
-    def hurries(self, timer: Timer) -> None:
+    def hurry(self, timer: Timer) -> None:
         """It is due at once."""
         self._due.pop(timer, None)
 
-    def starts_with(self, timer: Timer, after_s: float) -> None:
+    def start_with(self, timer: Timer, after_s: float) -> None:
         """It is first due so many seconds after the first call of this."""
         self._due.setdefault(timer, self.now_s + after_s)

@@ -13,7 +13,7 @@ class GuardEndpoint:
     fencer: Fencer
     token: str
 
-    def opens(self, token: str, server: ControlServer) -> None:
+    def open(self, token: str, server: ControlServer) -> None:
         """The first act of a start: the guards' leases run."""
         self.token, self.server = token, server
 

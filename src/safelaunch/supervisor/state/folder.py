@@ -34,7 +34,7 @@ class FolderState:
         self._refusals = 0              # reads of the requests in a row that ended in an error
         self._late_s = -1.0             # the tick in which a shared folder did not answer
 
-    def opens(self, shared: SharedFolder) -> None:
+    def open(self, shared: SharedFolder) -> None:
         """This leader's way to it."""
         self.shared = shared
 
@@ -43,7 +43,7 @@ class FolderState:
         self.shared.poll(now_s)
         self.is_frozen = self.shared.is_frozen
 
-    def freezes(self) -> None:
+    def freeze(self) -> None:
         """A claim could not be published."""
         self.is_frozen = True
 
@@ -55,11 +55,11 @@ class FolderState:
         """A folder has not answered in this tick: nobody waits for another answer in it."""
         self._late_s = now_s
 
-    def answers(self) -> None:
+    def note_answer(self) -> None:
         """It has answered: the next question is worth its wait."""
         self._late_s = -1.0
 
-    def refuses(self, is_late: bool, number: int = 0) -> bool:
+    def note_refusal(self, is_late: bool, number: int = 0) -> bool:
         """The read of the requests was late, or ended in an error; whether that has lasted for long."""
         self.refused = number or errno.EIO
         self._refusals += not is_late
@@ -74,7 +74,7 @@ class FolderState:
         self._refusals, self._id, self.requests, self.read_s = 0, folder, tuple(requests), asked_s
         self.refused, self.missing = 0, Missing()
 
-    def lies_at(self, route: Sequence[Sequence[Any]]) -> None:
+    def note_route(self, route: Sequence[Sequence[Any]]) -> None:
         """The names on the way to it, as long as it is there."""
         self.route = self.route or tuple(Spot(str(path), int(device), int(inode)) for path, device, inode in route)
 
@@ -82,12 +82,12 @@ class FolderState:
         """A look has not found the folder, or another node was asked."""
         self.missing = missing
 
-    def vanishes(self, gone: str) -> None:
+    def abandon(self, gone: str) -> None:
         """It is gone for good: nothing is written any more, and nothing of it is waited for."""
         self.gone, self.is_frozen, self.requests = gone, False, ()
         self.shared.abandon()
 
-    def returns(self) -> None:
+    def take_up(self) -> None:
         """It is there again, under its name."""
         self.gone = None
         self.shared.take_up()

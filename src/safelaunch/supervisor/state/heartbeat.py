@@ -29,21 +29,21 @@ class ShownHeartbeat:
         self._struck_off: int | None = None     # the ticket of a heartbeat that lists a standby no longer
         self._struck_s: float | None = None     # since when the folder has it
 
-    def counts_from(self, count: int) -> None:
+    def count_from(self, count: int) -> None:
         """A leader starts: a standby takes a counter that goes back for one that stands."""
         self.count = count
 
-    def shows(self, urgent: Urgent) -> int:
+    def show(self, urgent: Urgent) -> int:
         """The counter of a new heartbeat that says this."""
         self.count += 1
         self.urgent = urgent
         return self.count
 
-    def begins_with(self, eligible: Sequence[str]) -> None:
+    def begin_with(self, eligible: Sequence[str]) -> None:
         """An earlier leader's heartbeat listed these."""
         self.eligible = tuple(eligible)
 
-    def lists(self, eligible: Sequence[str], ticket: int) -> None:
+    def list_standbys(self, eligible: Sequence[str], ticket: int) -> None:
         """The heartbeat with this ticket lists these, and perhaps a standby no longer."""
         if not set(eligible).issuperset(self.eligible):
             self._struck_off, self._struck_s = ticket, None

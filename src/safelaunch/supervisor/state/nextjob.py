@@ -22,7 +22,7 @@ class NextJob:
         """The plan is known by now."""
         self.successor = successor
 
-    def waits_for(self, before: tuple[RunBefore, ...]) -> None:
+    def note_before(self, before: tuple[RunBefore, ...]) -> None:
         """How they are doing is known."""
         self.before = before
 

@@ -32,11 +32,11 @@ class Nodes:
         self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
         self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)
 
-    def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
+    def recall(self, evidence: Sequence[NodeEvidence]) -> None:
         """All evidence against nodes at this leader's start."""
         self.evidence = tuple(evidence)
 
-    def blames(self, evidence: Sequence[NodeEvidence]) -> None:
+    def blame(self, evidence: Sequence[NodeEvidence]) -> None:
         """New evidence from an attempt."""
         self.evidence = (*self.evidence, *evidence)
 
@@ -52,7 +52,7 @@ class Nodes:
         """Slurm was asked for the missing nodes."""
         self.missing = missing
 
-    def have_addresses(self, addresses: Mapping[str, str]) -> None:
+    def note_addresses(self, addresses: Mapping[str, str]) -> None:
         """Slurm has told these addresses."""
         self.addresses = {**self.addresses, **addresses}
 
@@ -64,7 +64,7 @@ class Nodes:
         """An attempt has failed on these nodes."""
         self.uninspected = (*self.uninspected, failed)
 
-    def tell_software(self, reports: Mapping[str, CheckReport]) -> None:
+    def note_software(self, reports: Mapping[str, CheckReport]) -> None:
         """Ranks run in it."""
         self.software = {**self.software, **reports}
 

@@ -14,7 +14,7 @@ class Reach:
         self.alone = self.resigned = False
         self.ask_every_s = ALONE_S      # between two questions to the third witness (supervisor.observe)
 
-    def loses(self, node: str, why: str) -> None:
+    def note_lost(self, node: str, why: str) -> None:
         """This node does not answer."""
         self.lost[node] = why
 

@@ -20,7 +20,7 @@ class ResumePoint:
         self.deadline_s = DEADLINE_S
         self.is_unknown = False
 
-    def does_not_answer(self) -> None:
+    def mark_unknown(self) -> None:
         """Nobody knows."""
         self.is_unknown = True
 

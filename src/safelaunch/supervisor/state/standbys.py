@@ -28,7 +28,7 @@ class Standbys:
         """A standby need not wait for longer than `at_s`."""
         self.next_s = min(self.next_s, at_s)
 
-    def starts(self, process: Command, node: str, until_s: float) -> None:
+    def start(self, process: Command, node: str, until_s: float) -> None:
         """It has been started there, and must have called by then."""
         self.process, self.asked, self.until_s = process, node, until_s
 
@@ -53,7 +53,7 @@ class Standbys:
         is_new, self.has_said_none, self.next_s = not self.has_said_none, True, next_s
         return is_new
 
-    def tries_all_again(self) -> None:
+    def try_all_again(self) -> None:
         """Each node has had its turn."""
         self.tried.clear()
 
