@@ -111,7 +111,7 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
         ("## The journal", "core/journal.py", "seq"),
         ("### `claims/<n>`", "adapters/journal.py", "action pid"),
         ("### `run.json`", "views/submitting.py", "origins"),
-        ("### `pulse.json`", "core/pulse.py", "guards"),
+        ("### `pulse.json`", "core/heartbeat.py", "guards"),
         ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
         ("### `attempts/<n>/exit.json`", "supervisor/closing.py", "srun_code"),
     ],

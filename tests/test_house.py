@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ SLURM = frozenset({"sacct", "sbatch", "scancel", "scontrol", "sinfo", "squeue", 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 50
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """Dotted name → syntax tree, of every module of the package."""
     found = {}

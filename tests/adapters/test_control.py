@@ -302,7 +302,7 @@ def test_answer_of_a_standby_proves_no_more_than_its_question_could(leader: Lead
 def test_standby_is_told_no_counter_before_the_leader_has_shown_a_pulse(leader: Leader) -> None:
     standby = stands_by(leader)
     leader.server.tick(time.monotonic() + 1.1, 100.0)
-    leader.server.show_pulse(2_000_001, time.monotonic())
+    leader.server.show_heartbeat(2_000_001, time.monotonic())
     assert [line["count"] for line in standby.wait_for_lines(4)[2:]] == [None, 2_000_001]
 
 

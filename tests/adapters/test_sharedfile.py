@@ -150,7 +150,7 @@ OTHERS = {
         "adapters/attempt.py:AttemptProcess.sruns", "adapters/attempt.py:AttemptProcess.tail",
         "adapters/outbox.py:Outbox.adopt_all",
         "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/takeover.py:_note_taken",
-        "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.is_sure_of_folder.look",
+        "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.check_folder.look",
     ),
     "the package, the kernel, Slurm's configuration": (
         "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",

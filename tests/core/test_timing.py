@@ -32,11 +32,11 @@ LESS: tuple[tuple[str, float, float], ...] = (
     ("the doubting standby has its looks at the pulse", t.SUSPICION_S + MIN_READS * t.READ_EVERY_S, t.TAKEOVER_S),
     ("the standby takes over while the lease runs, which the fence waits for anyway", t.TAKEOVER_S, t.LEASE_S),
     ("a claim to launch is not used once a standby may lead", t.CLAIM_HOLDS_S, t.TAKEOVER_S),
-    ("a standby has taken over, or never will, before it is struck off", t.TAKEOVER_S + t.PULSE_S, t.CALM_AFTER_S),
+    ("a standby has taken over, or never will, before it is struck off", t.TAKEOVER_S + t.HEARTBEAT_S, t.CALM_AFTER_S),
     ("one that is struck off has read so before that counts", t.TAKEOVER_S, t.SETTLE_S),
-    ("several pulses are missing before `status` calls one old", 3 * t.PULSE_S, t.STALE_S),
+    ("several pulses are missing before `status` calls one old", 3 * t.HEARTBEAT_S, t.STALE_S),
     ("a takeover is over before guards think that nobody leads",
-     t.TAKEOVER_S + t.PULSE_S + t.LEASE_S + t.FENCE_MARGIN_S, fence.ORPHAN_S),
+     t.TAKEOVER_S + t.HEARTBEAT_S + t.LEASE_S + t.FENCE_MARGIN_S, fence.ORPHAN_S),
     ("guards end an orphan before a standby that nobody has let in does", fence.ORPHAN_S, t.ORPHANED_S),
 )
 

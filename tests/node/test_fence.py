@@ -53,7 +53,7 @@ class Node:
 
     def step(self, heard: list[dict[str, Any]] = [], left: bool | None = None) -> list[str]:  # noqa: B006
         seen, self.found = self.found, None
-        todo = self.fence.step(self.now, seen=seen)
+        todo = self.fence.step(self.now, record=seen)
         self.are_running &= HOLD not in [verb for verb, _ in todo]
         todo += self.fence.step(self.now, heard, left=left)
         for verb, what in todo:
@@ -124,13 +124,13 @@ def test_who_is_heard_does_not_look_at_the_record() -> None:
 def test_a_look_that_was_begun_before_the_lease_ran_out_ends_nothing() -> None:
     node = Node()
     node.pass_s(LEASE_S - TICK_S)
-    assert node.fence.step(node.now, seen=("live", None, None)) == []
+    assert node.fence.step(node.now, record=("live", None, None)) == []
     while not node.fence.is_looking:
         node.now += TICK_S
         node.fence.step(node.now)
     node.fence.looks_alone = False
     node.now += 5.0 - TICK_S
-    assert KILL not in [verb for verb, _ in node.fence.step(node.now, seen=("ended", None, None))]
+    assert KILL not in [verb for verb, _ in node.fence.step(node.now, record=("ended", None, None))]
 
 
 def test_the_record_names_a_supervisor_that_was_born_elsewhere() -> None:
@@ -149,7 +149,7 @@ def test_an_answer_that_comes_during_a_read_of_the_record_keeps_the_ranks() -> N
     assert node.fence.looks_alone
     node.fence.step(node.now, [{"do": "ping", "t": node.now}])
     node.now += TICK_S
-    assert KILL not in [verb for verb, _ in node.fence.step(node.now, seen=("ended", None, None))]
+    assert KILL not in [verb for verb, _ in node.fence.step(node.now, record=("ended", None, None))]
 
 
 @given(st.lists(st.tuples(

@@ -248,7 +248,7 @@ class Task:
         if not self.guard_alive or not self.host.is_running:
             return
         now_s = self._now_s()
-        self._carry_out(self.fence.step(now_s, seen=seen))
+        self._carry_out(self.fence.step(now_s, record=seen))
         self._carry_out(self.fence.step(now_s, self.link.messages(now_s)))
         self._wait()
 

@@ -186,7 +186,7 @@ class Supervisor(Actor):
         lead = self.lead_object = Leader(self.sim.run_dir, local, job, world, took_over)
         lead.course.on_enter = self._enter
         self.led_t = self.sim.clock.t
-        lead.nodes.have_addresses(start.addresses if start else {})
+        lead.nodes.note_addresses(start.addresses if start else {})
         code = loop.run(lead)
         self.sim.trace(self.host.name, f"the leader ends with {code}")
         if code == DEMOTED:

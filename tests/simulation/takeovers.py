@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from safelaunch.core.decide import takeover
 from safelaunch.core.decide.takeover import Signs
-from safelaunch.core.timing import CONTESTED_S, PAUSE_S, PULSE_S, READ_EVERY_S, SUSPICION_S
+from safelaunch.core.timing import CONTESTED_S, HEARTBEAT_S, PAUSE_S, READ_EVERY_S, SUSPICION_S
 
 STALL_S = 30.0       # issue 3, Targets
 PAUSES_AN_HOUR = 1.0
@@ -50,9 +50,9 @@ def _within(t: float, spans: tuple[tuple[float, float], ...]) -> bool:
 def is_false(episode: Episode, phase_s: float) -> bool:
     """Whether the standby takes a leader for dead that is alive all the time. `phase_s`: of the leader's calm pulse."""
     signs: Signs = takeover.receive(takeover.begin(0.0), 0.0, 1)
-    count, shown, shown_every_s = 1, 1, PULSE_S
+    count, shown, shown_every_s = 1, 1, HEARTBEAT_S
     pinged_t = heard_t = ticked_t = read_t = 0.0
-    pulse_due_t, waiting = PULSE_S - phase_s, False
+    pulse_due_t, waiting = HEARTBEAT_S - phase_s, False
     answered_t = 0.0                    # when the leader last heard its standby
     t = 0.0
     while t < episode.end_t + CALM_S:
@@ -63,10 +63,10 @@ def is_false(episode: Episode, phase_s: float) -> bool:
                 pinged_t = t
             if t >= pulse_due_t:
                 count, waiting = count + 1, True
-                pulse_due_t = t + (CONTESTED_S if is_contested else PULSE_S)
+                pulse_due_t = t + (CONTESTED_S if is_contested else HEARTBEAT_S)
                 pinged_t = t                      # a ping tells of it first
             if waiting and not stalled:           # the courier delivers, also after the thaw
-                shown, shown_every_s, waiting = count, CONTESTED_S if is_contested else PULSE_S, False
+                shown, shown_every_s, waiting = count, CONTESTED_S if is_contested else HEARTBEAT_S, False
         if not _within(t, episode.standby):
             if t - ticked_t > TICK_S + 3.0:
                 signs = takeover.begin(t, signs.is_known)
@@ -105,7 +105,7 @@ def draw(rng: random.Random) -> Episode:
 def count_false(seed: int, episodes: int) -> int:
     """False takeovers in so many episodes."""
     rng = random.Random(f"takeovers {seed}")
-    return sum(is_false(draw(rng), rng.uniform(0.0, PULSE_S)) for _ in range(episodes))
+    return sum(is_false(draw(rng), rng.uniform(0.0, HEARTBEAT_S)) for _ in range(episodes))
 
 
 def _work(words: tuple[int, int]) -> int:

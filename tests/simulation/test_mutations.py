@@ -107,8 +107,8 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
 
 
 def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
-    self.journal.has_claimed(self.journal.claim_number + 1, self.world.now_s())
-    self.standbys.is_confirmed(self.now_s)
+    self.journal.note_claim(self.journal.claim_number + 1, self.world.now_s())
+    self.standbys.confirm(self.now_s)
     return self.journal.claim_number
 
 
@@ -211,7 +211,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a change that Slurm refuses is asked for again and again": (
         _golden("a worker dies, without a spare", via="watch", site="no_scontrol", steps=200,
                 faults=(Fault("worker_silent", 150.0, 900.0),)),
-        [(handover, "_is_refused_for_good", lambda *words: False)], "calls to Slurm in"),
+        [(handover, "_note_refusal", lambda *words: False)], "calls to Slurm in"),
     "the kill switch is never looked at": (
         _golden("a teammate touches the kill switch", steps=200), _NO_KILL_SWITCH, "a person said kill"),
     "a run goes on at each time limit, though nothing is ever saved": (
@@ -245,7 +245,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("a rank dies", steps=120, faults=(Fault("forgets", 1.0), Fault("rank_dies", 75.0))),
         [(lostprogress, "judge_start", _nothing)], "nobody says so"),
     "a supervisor dies of a bug": (
-        _golden("nothing goes wrong"), [(observe, "publish_pulse", _fail)], "died of an exception"),
+        _golden("nothing goes wrong"), [(observe, "publish_heartbeat", _fail)], "died of an exception"),
     "a supervisor waits without sleeping": (
         _golden("nothing goes wrong"), [(Leader, "timeout_s", lambda self: 0.0)], "time stands still"),
     # Of the guard itself:

@@ -49,7 +49,7 @@ class Lead:
         self.now_s = 0.0
         self.server = server
         self.running = RunningAttempt(0.0)
-        self.running.begins(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
+        self.running.begin(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
         self.waits = 0
         self.tasks = SimpleNamespace(begin=self._begin)
@@ -111,5 +111,5 @@ def test_an_answer_that_comes_late_is_told_although_the_attempt_ends_before_the_
         elif asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 2.0:
             server.signalled, server.signal_answers = ["n0: a", "n1: b"], 2
         elif lead.now_s > asking.ANSWER_S:
-            lead.running.is_killed("kill", lead.now_s, lead.now_s)
+            lead.running.mark_killed("kill", lead.now_s, lead.now_s)
     assert said == [1, 2]

@@ -36,7 +36,7 @@ def leader(made: Made, tmp_path: Path) -> Any:
     (tmp_path / "local" / "job.sbatch").write_bytes((made.dir / "job.sbatch").read_bytes())
     said: list[str] = []
     folder = FolderState()
-    folder.is_read(runfolder.folder_id(made.dir), (), 0.0)
+    folder.note_read(runfolder.folder_id(made.dir), (), 0.0)
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
         shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),
@@ -45,16 +45,16 @@ def leader(made: Made, tmp_path: Path) -> Any:
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
     laterjobs.write(leader.run_dir, {"time": "2:00:00"})
-    assert Leader.is_sure_of_folder(leader) and not leader.said
+    assert Leader.check_folder(leader) and not leader.said
     assert leader.next.later == {"time": "2:00:00"}   # what the next submission is to have
     leader.shared.ask = lambda ask, _: ChildAnswer(late=True)
-    assert not Leader.is_sure_of_folder(leader)
+    assert not Leader.check_folder(leader)
 
 
 def test_one_that_its_owner_has_opened_to_others_is_closed_again_and_that_is_said(leader: Any, made: Made) -> None:
     made.dir.chmod(0o770)
     (made.dir / "submit.env").chmod(0o620)
-    assert Leader.is_sure_of_folder(leader)
+    assert Leader.check_folder(leader)
     assert ownership.why_not_own_run(made.dir) is None
     assert "closed to them again" in leader.said[0]
 
@@ -80,7 +80,7 @@ def test_nothing_is_sent_from_one_that_another_user_may_have_changed(
 ) -> None:
     attack(made.dir)
     with pytest.raises(Superseded):
-        Leader.is_sure_of_folder(leader)
+        Leader.check_folder(leader)
 
 
 @needs_root

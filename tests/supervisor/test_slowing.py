@@ -27,11 +27,11 @@ class Lead:
         self.events: list[Event] = []
         self.said: list[str] = []
         self.due: set[object] = set()
-        self.clock = SimpleNamespace(is_due=self._is_due)
+        self.clock = SimpleNamespace(take_turn=self._take_turn)
         self.tasks = SimpleNamespace(begin=lambda work, step: list(step))
         self.writer = SimpleNamespace(event=lambda name, **data: Event(100.0, 1, len(self.events), "n0", name, data))
 
-    def _is_due(self, timer: object, every_s: float) -> bool:
+    def _take_turn(self, timer: object, every_s: float) -> bool:
         is_due = timer not in self.due
         self.due.add(timer)
         return is_due
@@ -43,7 +43,7 @@ class Lead:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def follows(self, plan: Any) -> None:
+    def follow(self, plan: Any) -> None:
         self.plan = plan
 
     def reads(self, text: bytes, attempt: int = 1) -> None:

@@ -26,8 +26,8 @@ def test_a_node_is_cut_off_where_slurm_does_not_answer_and_not_where_a_signal_ha
     lead = SimpleNamespace(
         world=SimpleNamespace(command=lambda *words: words), job=SimpleNamespace(id="11", env={}),
         successor=SimpleNamespace(state_of=lambda result, job: "RUNNING"), term_s=None, ending=None,
-        course=SimpleNamespace(end_act=None), reach=SimpleNamespace(has_asked=told.append),
-        standbys=SimpleNamespace(is_doubted=lambda: None))
+        course=SimpleNamespace(end_act=None), reach=SimpleNamespace(note_answer=told.append),
+        standbys=SimpleNamespace(doubt=lambda: None))
     asking: Any = ask_third_witness(cast(Leader, lead))
     next(asking)
     with pytest.raises(StopIteration):

@@ -90,17 +90,17 @@ def read_cores(folder: Path) -> tuple[str, ...]:
         return ()
 
 
-def tell_cores(found: Mapping[str, Any]) -> list[str]:
+def tell_cores(facts: Mapping[str, Any]) -> list[str]:
     """What node.cores found, in lines: "core /run/core.42 of python (SIGSEGV) on n1: f (x.py:3) ← g (x.py:9)"."""
     lines = []
-    for core in found["cores"][:MOST_CORES]:
+    for core in facts["cores"][:MOST_CORES]:
         number, node = core["signal"], core.get("node")
         signal = f" ({signal_name(number)})" if isinstance(number, int) else ""
         of = f" of {core['program']}" if core["program"] else ""
         frames = [str(frame) for frame in core["backtrace"][:MOST_FRAMES]]
         stack = " ← ".join(frames) if frames else f"no stack: {core['why']}"
         lines.append(f"core {core['path']}{of}{signal}{f' on {node}' if node else ''}: {stack}")
-    return [*lines, *map(str, found["notes"])]
+    return [*lines, *map(str, facts["notes"])]
 
 
 def read_leftovers(folder: Path) -> tuple[str, ...]:

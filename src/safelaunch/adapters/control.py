@@ -44,8 +44,8 @@ class ControlServer:
         self.strangers = Strangers(
             min(MAX_STRANGERS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)))
         self.guards: dict[tuple[str, int], Guard] = {}
-        self.standbys: dict[str, Guard] = {}   # by node; each ping tells them the pulse's counter
-        self.pulse_count: int | None = None   # None = no pulse yet: this leader is starting
+        self.standbys: dict[str, Guard] = {}   # by node; each ping tells them the heartbeat's counter
+        self.heartbeat_count: int | None = None   # None = no heartbeat yet: this leader is starting
         self.order: dict[str, Any] | None = None   # told to a guard that connects later, or again
         self.signalled: list[str] = []      # processes that took a signal, as guards report them
         self.signal_answers = 0             # guards that have reported that
@@ -106,10 +106,9 @@ class ControlServer:
             elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
                 self._ping(guard, connection, now_s)
 
-    def show_pulse(self, count: int, now_s: float) -> None:
-        """Tell the standbys of a pulse before it is in the folder: who reads it there as new keeps to what it promises.
-        """
-        self.pulse_count = count
+    def show_heartbeat(self, count: int, now_s: float) -> None:
+        """Tell the standbys of a heartbeat before it is in the folder: who reads it there keeps to its promise."""
+        self.heartbeat_count = count
         self.ping_standbys(now_s)
 
     def ping_standbys(self, now_s: float) -> None:
@@ -125,7 +124,7 @@ class ControlServer:
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
         if guard.task != STANDBY_TASK:
             return protocol.PING
-        return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode()
+        return json.dumps({"do": "ping", "count": self.heartbeat_count, "s": round(now_s, 3)}).encode()
 
     def forgive(self, now_s: float) -> None:
         """Count everybody's silence from now."""

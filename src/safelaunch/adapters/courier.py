@@ -85,7 +85,7 @@ class Courier:
         while frames := outbox.undelivered():
             last_put = {frame.name: frame.seq for frame in frames if frame.kind == PUT}
             for frame in frames:
-                # An hour of frozen pulses is one pulse.
+                # An hour of frozen heartbeats is one heartbeat.
                 is_stale = frame.kind == PUT and frame.seq < last_put[frame.name]
                 if not is_stale and not self._deliver_stubbornly(outbox, frame):
                     return False

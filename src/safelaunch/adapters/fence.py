@@ -75,18 +75,18 @@ class Fencer:
         return helper_step(self._job.id, node, argv, is_local=self._job.is_local, has_gpus=self._job.has_gpus)
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
-                is_record_moved: Callable[[], bool], is_frozen: bool = False,
+                ensure_record_moved: Callable[[], bool], is_frozen: bool = False,
                 sruns: Sequence[str] | None = None) -> list[tuple[Command, str]]:
         """Sweeps to start now, with their nodes, or a question to Slurm for ALL_NODES. `sruns`: those of a script
         (core.decide.fence.has_script_gone).
 
-        `is_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
+        `ensure_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
         that sleep in it blame no node, and nothing can be launched anyhow.
         """
         if live.number != self._number:
             self._reset(live.number)
         self._now_s, self._is_frozen = now_s, is_frozen
-        if self._record_s is None and is_record_moved():
+        if self._record_s is None and ensure_record_moved():
             self._record_s = now_s
         sweeps = self._look_at_steps(live, sruns) if self._plan.is_script else []
         if self.is_asking:

@@ -160,7 +160,7 @@ class NodeBench(RoundsUnderWay):
         self._tolerance = tolerance
         self._benched: BenchedNodes | None = None
         self._pairs: PairRounds = ((), ())
-        super().__init__(self._all(target, env, question, begin))
+        super().__init__(self._bench_all(target, env, question, begin))
 
     def judged(self) -> tuple[JudgedSpeed, ...]:
         """All nodes, the worst first; () = not even one measurement of each was to be had in time."""
@@ -169,10 +169,11 @@ class NodeBench(RoundsUnderWay):
         judged = judge_speed(self._benched.rounds, self._benched.silent, self._tolerance)
         return add_links(judged, judge_pairs(*self._pairs, self._tolerance))
 
-    def _all(self, target: Target, env: Mapping[str, str], question: BenchQuestion,
-             begin: StartCommand) -> Rounds[None]:
-        def keep(known: BenchedNodes) -> None:
-            self._benched = known
+    def _bench_all(self, target: Target, env: Mapping[str, str], question: BenchQuestion,
+                   begin: StartCommand) -> Rounds[None]:
+        """Measure each node by itself, then the links of those that answered, in pairs."""
+        def keep(benched: BenchedNodes) -> None:
+            self._benched = benched
 
         self._benched = yield from node_rounds(target, env, question, self._tolerance, begin, keep)
         there = {node: found for node, found in self._benched.addresses.items()

@@ -80,15 +80,16 @@ def find(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
     return None
 
 
-def _read_value(found: FoundPlugin) -> CheckPlugin | LauncherPlugin:
+def _read_value(plugin: FoundPlugin) -> CheckPlugin | LauncherPlugin:
     from safelaunch.core import pluginvalues  # most machines have no plugins
 
-    return (pluginvalues.read_check if found.group == plugins.CHECKS else pluginvalues.read_launcher)(load_data(found))
+    read = pluginvalues.read_check if plugin.group == plugins.CHECKS else pluginvalues.read_launcher
+    return read(load_data(plugin))
 
 
-def load_data(found: FoundPlugin) -> Mapping[str, Any]:
+def load_data(plugin: FoundPlugin) -> Mapping[str, Any]:
     """The mapping that it names or gives, as plain values; raises NoPlugin."""
-    return _in_child(found, lambda: _plain(found.entry.load()))
+    return _in_child(plugin, lambda: _plain(plugin.entry.load()))
 
 
 def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
@@ -107,19 +108,19 @@ def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
     return checks, notes
 
 
-def load_rules(found: FoundPlugin) -> tuple[Rule, ...]:
+def load_rules(plugin: FoundPlugin) -> tuple[Rule, ...]:
     """The rules of a package; raises NoPlugin."""
     from safelaunch.core.why.rulepacks import parse_pack
 
     try:
-        return parse_pack(found.name, load_data(found))
+        return parse_pack(plugin.name, load_data(plugin))
     except ConfigError as error:
         raise NoPlugin("; ".join(f"{one.key}: {one.text}".removeprefix(": ") for one in error.problems)) from error
 
 
-def left_out(found: FoundPlugin, error: NoPlugin) -> str:
+def left_out(plugin: FoundPlugin, error: NoPlugin) -> str:
     """What people are told of one that is not used."""
-    return f"the plugin {found.name} of {found.distribution} ({found.group}) is left out: {error}"
+    return f"the plugin {plugin.name} of {plugin.distribution} ({plugin.group}) is left out: {error}"
 
 
 def load_code(group: str, name: str) -> Any:
@@ -136,26 +137,26 @@ def load_code(group: str, name: str) -> Any:
     return value
 
 
-def why_broken(found: FoundPlugin) -> str:
+def why_broken(plugin: FoundPlugin) -> str:
     """Why it cannot be used; "" = it can."""
     try:
-        if found.group == plugins.RULES:
-            load_rules(found)
-        elif found.group in (plugins.CHECKS, plugins.LAUNCHERS):
-            _read_value(found)
+        if plugin.group == plugins.RULES:
+            load_rules(plugin)
+        elif plugin.group in (plugins.CHECKS, plugins.LAUNCHERS):
+            _read_value(plugin)
         else:
-            _require_for_jobs(found)
-            _in_child(found, lambda: {"type": type(load_code(found.group, found.name)).__name__})
+            _require_for_jobs(plugin)
+            _in_child(plugin, lambda: {"type": type(load_code(plugin.group, plugin.name)).__name__})
     except NoPlugin as error:
         return str(error)
     return ""
 
 
-def state_of(found: FoundPlugin) -> tuple[str, str]:
+def state_of(plugin: FoundPlugin) -> tuple[str, str]:
     """(used, taken or broken; why)."""
-    if found.taken_by:
-        return "taken", _taken(found)
-    why = why_broken(found)
+    if plugin.taken_by:
+        return "taken", _taken(plugin)
+    why = why_broken(plugin)
     return ("broken", why) if why else ("used", "")
 
 
@@ -167,21 +168,21 @@ def see_packages() -> None:
         site.main()
 
 
-def _require_for_jobs(found: FoundPlugin) -> None:
+def _require_for_jobs(plugin: FoundPlugin) -> None:
     """Raise NoPlugin where supervisors, which are started in isolated mode (-I), do not see the package."""
     import site
 
-    at = str(found.entry.dist.locate_file("")).rstrip("/") if found.entry.dist else ""
+    at = str(plugin.entry.dist.locate_file("")).rstrip("/") if plugin.entry.dist else ""
     named = [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(":") if one]   # noqa: PTH100
     if at in named or at == site.getusersitepackages():
         raise NoPlugin(f"jobs do not see packages of PYTHONPATH and ~/.local: install it into {sys.prefix}")
 
 
-def _taken(found: FoundPlugin) -> str:
-    return f"the name {found.name} is taken by {found.taken_by}"
+def _taken(plugin: FoundPlugin) -> str:
+    return f"the name {plugin.name} is taken by {plugin.taken_by}"
 
 
-def _in_child(found: FoundPlugin, load: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def _in_child(plugin: FoundPlugin, load: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     def told() -> dict[str, Any]:
         try:
             return {"value": load()}

@@ -129,8 +129,7 @@ class _Touched(NamedTuple):
 
 
 def _look(path: str) -> _Touched | None:
-    """What has this name, without following it; None = nothing. Raises OSError where its folder does not answer either.
-    """
+    """Owner, time and kind of a control file (lstat); None = there is none. OSError where even its folder fails."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -172,9 +171,9 @@ def folder_id(run_dir: Path) -> list[int]:
     return [status.st_dev, status.st_ino]
 
 
-def requests_of(found: list[Any]) -> tuple[Request, ...]:
+def requests_of(listed: list[Any]) -> tuple[Request, ...]:
     """Requests from `read_requests`, whose answer has gone through JSON."""
-    return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)
+    return tuple(Request(str(name), str(who), float(t)) for name, who, t in listed)
 
 
 def name_of(uid: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MOST_BYTES = 64 << 20   # of run.json: its config, rule packs, and at most 1 MiB of the working tree's diff
-PULSE_BYTES = CLAIM_BYTES = 1 << 16
+HEARTBEAT_BYTES = CLAIM_BYTES = 1 << 16
 
 
 class OddFile(OSError):

@@ -271,6 +271,7 @@ OTHERS: tuple[tuple[str, Callable[[_Other, Path], Found]], ...] = (
 
 
 def _wait_there(other: _Other, path: Path, change: Callable[[], object], wanted: str) -> Found:
+    """Seconds until the other host reads `wanted` in the file that this host has changed; None = not in time."""
     _here(change)
     seen_s = other.ask({"do": "wait", "path": str(path), "wanted": wanted, "for_s": OTHER_WAIT_S},
                        OTHER_WAIT_S + DEADLINE_S)

@@ -74,7 +74,7 @@ class Result(NamedTuple):
                    stderr=self.stderr, hint="is slurmctld up? try: scontrol ping" if self.is_unknown else None)
 
 
-def is_done(result: Result | None) -> bool | None:
+def outcome(result: Result | None) -> bool | None:
     """Whether Slurm did it; None = nobody knows."""
     return None if result is None or result.is_unknown else result.is_ok
 
@@ -112,9 +112,9 @@ def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     return ("sbatch", "--parsable", *options, script)
 
 
-def squeue(words: Sequence[str], format: str) -> tuple[str, ...]:
+def squeue(options: Sequence[str], format: str) -> tuple[str, ...]:
     """Lists the jobs that these options choose, in one of the formats of core.slurmtext."""
-    return ("squeue", "--noheader", *words, f"--format={format}")
+    return ("squeue", "--noheader", *options, f"--format={format}")
 
 
 def squeue_by_name(name: str) -> tuple[str, ...]:
@@ -162,8 +162,8 @@ def sacct_steps(job: str, format: str) -> tuple[str, ...]:
     return _sacct((f"--jobs={job}",), format)
 
 
-def _sacct(words: Sequence[str], format: str) -> tuple[str, ...]:
-    return ("sacct", "--noheader", "--parsable2", *words, f"--format={format}")
+def _sacct(options: Sequence[str], format: str) -> tuple[str, ...]:
+    return ("sacct", "--noheader", "--parsable2", *options, f"--format={format}")
 
 
 def sinfo(partition: str | None) -> tuple[str, ...]:
@@ -207,9 +207,9 @@ def show_limits(what: str, format: str) -> tuple[str, ...]:
     return ("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", *what.split(), f"format={format}")
 
 
-def test_only(words: Sequence[str]) -> tuple[str, ...]:
+def test_only(options: Sequence[str]) -> tuple[str, ...]:
     """Asks whether sbatch would take a job, and when that would start; submits nothing."""
-    return ("sbatch", "--test-only", *words)
+    return ("sbatch", "--test-only", *options)
 
 
 def show_federation() -> tuple[str, ...]:
@@ -270,9 +270,9 @@ def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -
             f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
 
 
-def allocate(name: str, words: Sequence[str], start_s: float, limit_s: float) -> tuple[str, ...]:
+def allocate(name: str, options: Sequence[str], start_s: float, limit_s: float) -> tuple[str, ...]:
     """Gets nodes for steps from here; gives up where they are not free within `start_s`. No word changes the name."""
-    return ("salloc", "--no-shell", f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(limit_s / 60)}", *words,
+    return ("salloc", "--no-shell", f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(limit_s / 60)}", *options,
             f"--job-name={name}")
 
 

@@ -51,12 +51,12 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
     return 0
 
 
-def _as_one_of_many(seen: ResumePoints, most_whole: int) -> tuple[ResumePoints, str | None]:
+def _as_one_of_many(points: ResumePoints, most_whole: int) -> tuple[ResumePoints, str | None]:
     """A folder that is a checkpoint itself, judged by its name beside others; else what was found."""
-    folder = seen.place.folder
-    above = seen.place._replace(folder=str(Path(folder).parent))
+    folder = points.place.folder
+    above = points.place._replace(folder=str(Path(folder).parent))
     found = resumepoints.within(resumepoints.look(above, most_whole), folder)
-    return (found, folder) if any(one.path == folder for one in found.judged) else (seen, None)
+    return (found, folder) if any(one.path == folder for one in found.judged) else (points, None)
 
 
 def _find_place(which: str | None) -> tuple[CheckpointPlace, str | None]:
@@ -91,10 +91,10 @@ def _need(place: CheckpointPlace | None, whose: str) -> CheckpointPlace:
     return place
 
 
-def _as_json(seen: ResumePoints) -> dict[str, Any]:
-    best = seen.next
-    return {"v": 1, "dir": seen.place.folder, "format": seen.place.format, "pattern": seen.place.pattern,
-            "next": _entry(best) if best else None, "candidates": [_entry(one) for one in seen.judged]}
+def _as_json(points: ResumePoints) -> dict[str, Any]:
+    best = points.next
+    return {"v": 1, "dir": points.place.folder, "format": points.place.format, "pattern": points.place.pattern,
+            "next": _entry(best) if best else None, "candidates": [_entry(one) for one in points.judged]}
 
 
 def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
@@ -102,19 +102,19 @@ def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
             "complete": one.reason is None, "reason": one.reason}
 
 
-def _show(seen: ResumePoints) -> None:
+def _show(points: ResumePoints) -> None:
     """A line for each: the path last, for a skipped one with the reason."""
     now = time.time()
-    for line, one in zip(columns([_cells(one, now) for one in seen.judged]), seen.judged, strict=True):
+    for line, one in zip(columns([_cells(one, now) for one in points.judged]), points.judged, strict=True):
         click.echo(line if one.reason is None else f"{line}: {talk.clean(one.reason)}")
 
 
-def _conclude(seen: ResumePoints, is_cut: bool) -> None:
+def _conclude(points: ResumePoints, is_cut: bool) -> None:
     """What an attempt that starts now would do with it."""
-    best = seen.next
+    best = points.next
     if best is None:
-        many = f"none of {len(seen.judged)} is complete" if seen.judged else "no checkpoint"
-        talk.say(f"{many} in {talk.clean(seen.place.folder)} (format {seen.place.format}): an attempt starts from "
+        many = f"none of {len(points.judged)} is complete" if points.judged else "no checkpoint"
+        talk.say(f"{many} in {talk.clean(points.place.folder)} (format {points.place.format}): an attempt starts from "
                  "the beginning")
     else:
         step = "" if best.step is None else f" step {best.step},"

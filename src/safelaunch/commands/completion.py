@@ -52,7 +52,7 @@ def command(shell: str) -> int:
 
 
 def complete(verbs: Mapping[str, tuple[str, str]], instruction: str) -> int:
-    """Print the candidates that a shell asks for by its function; the typed words come in the environment.
+    """Print completions for the words in COMP_WORDS.
 
     `instruction`: the value of VARIABLE, one of "bash_complete", "zsh_complete", "fish_complete".
     """

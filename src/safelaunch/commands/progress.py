@@ -33,36 +33,36 @@ def command(which: str | None, pattern: str | None, as_json: bool) -> int:
     return 0 if seen["last"] is not None else NONE_READ
 
 
-def _rows(seen: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    own = seen["pattern"] != "auto"
-    yield "log", f"{seen['log']}, {_lines(seen['lines'])}", ""
-    yield "pattern", f"{seen['pattern']}{'' if own else ': the lines of known trainers'}", ""
-    if seen["last"] is None:
+def _rows(status: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    own = status["pattern"] != "auto"
+    yield "log", f"{status['log']}, {_lines(status['lines'])}", ""
+    yield "pattern", f"{status['pattern']}{'' if own else ': the lines of known trainers'}", ""
+    if status["last"] is None:
         yield "read", "no line names a step that is read", "red"
-        if seen["place"]:
-            yield "progress", f"{seen['place']}, which tells a hang; the log names no step", ""
+        if status["place"]:
+            yield "progress", f"{status['place']}, which tells a hang; the log names no step", ""
     else:
-        yield "read", f"{_lines(seen['read'])} name a step", "green"
+        yield "read", f"{_lines(status['read'])} name a step", "green"
         for label in ("first", "last"):
-            of = f" of {seen['total']}" if label == "last" and seen["total"] else ""
-            yield label, "step {step}{of}, in line {line}: {text}".format(**seen[label], of=of), ""
-    yield "step time", _step_time(seen), ""
-    if seen["loss"] is not None:
-        yield "loss", str(seen["loss"]), ""
-    others = seen["unread"]
+            of = f" of {status['total']}" if label == "last" and status["total"] else ""
+            yield label, "step {step}{of}, in line {line}: {text}".format(**status[label], of=of), ""
+    yield "step time", _step_time(status), ""
+    if status["loss"] is not None:
+        yield "loss", str(status["loss"]), ""
+    others = status["unread"]
     yield "not read", _lines(others["lines"]) + (", the last of them:" if others["last"] else ""), ""
     yield from (("", text, "dim") for text in others["last"])
-    if seen["last"] is None and others["nearest"]:
+    if status["last"] is None and others["nearest"]:
         yield "nearest", others["nearest"], ""
         yield "next", r"try a pattern with one group for the step, such as --pattern 'batch (\d+)'", "bold"
-    elif seen["last"] is not None and own:
-        yield "next", f"in train.yaml: progress: {{step: '{seen['pattern']}'}}", "bold"
+    elif status["last"] is not None and own:
+        yield "next", f"in train.yaml: progress: {{step: '{status['pattern']}'}}", "bold"
 
 
-def _step_time(seen: dict[str, Any]) -> str:
-    if seen["step_time_s"] is None:
+def _step_time(status: dict[str, Any]) -> str:
+    if status["step_time_s"] is None:
         return "no line names one: the times between steps are measured"
-    return f"{duration(seen['step_time_s'], talk.span)} (median {duration(seen['typical_step_time_s'], talk.span)})"
+    return f"{duration(status['step_time_s'], talk.span)} (median {duration(status['typical_step_time_s'], talk.span)})"
 
 
 def _lines(number: int) -> str:

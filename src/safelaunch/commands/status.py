@@ -99,18 +99,18 @@ def _tell(listing: Listing, with_team: bool) -> None:
         talk.say("no run is known" if not listing.silent else "no other run is known")
 
 
-def plain(seen: dict[str, Any]) -> str:
+def plain(status: dict[str, Any]) -> str:
     """The rows as text without colours or folding, for files, pipes and programs."""
-    return "\n".join(terminal.lines(_rows(seen)))
+    return "\n".join(terminal.lines(_rows(status)))
 
 
-def _rows(seen: dict[str, Any]) -> Iterator[Row]:
-    return rows(seen, SPEECH._replace(clock=lambda t: talk.moment(t, seen["now_t"])))
+def _rows(status: dict[str, Any]) -> Iterator[Row]:
+    return rows(status, SPEECH._replace(clock=lambda t: talk.moment(t, status["now_t"])))
 
 
-def _for_person(seen: dict[str, Any], most_lines: int | None = None) -> str:
+def _for_person(status: dict[str, Any], most_lines: int | None = None) -> str:
     """For a terminal; of more than `most_lines` some are left out, those that are wanted least."""
-    shown = list(_rows(seen))
+    shown = list(_rows(status))
     for label in LEAST_WANTED:
         if most_lines is None or len(terminal.lines(shown, terminal.width())) <= most_lines:
             break

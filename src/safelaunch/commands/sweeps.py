@@ -53,26 +53,26 @@ def watch(points: Sequence[RegisteredRun], every_s: float, ask: Callable[[bool],
     return 0
 
 
-def _is_over(seen: dict[str, Any]) -> bool:
-    return not seen["silent"] and all(row["ended_t"] is not None for row in seen["points"])
+def _is_over(sweep: dict[str, Any]) -> bool:
+    return not sweep["silent"] and all(row["ended_t"] is not None for row in sweep["points"])
 
 
-def _tell(seen: dict[str, Any]) -> None:
-    for line in _lines(seen):
+def _tell(sweep: dict[str, Any]) -> None:
+    for line in _lines(sweep):
         click.echo(line)
-    for note in _notes(seen):
+    for note in _notes(sweep):
         talk.say(note)
 
 
-def _lines(seen: dict[str, Any], most: int | None = None) -> list[str]:
-    lines = sweeptable.render(seen, SPEECH, terminal.width() if talk.is_for_person() else None, most)
+def _lines(sweep: dict[str, Any], most: int | None = None) -> list[str]:
+    lines = sweeptable.render(sweep, SPEECH, terminal.width() if talk.is_for_person() else None, most)
     return [terminal.coloured(talk.clean(line), style) for line, style in lines]
 
 
-def _notes(seen: dict[str, Any]) -> list[str]:
-    told = [f"no clear answer from Slurm: {seen['trouble']}"] if seen["trouble"] else []
-    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in seen["silent"]]
-    if gone := seen["gone"]:
+def _notes(sweep: dict[str, Any]) -> list[str]:
+    told = [f"no clear answer from Slurm: {sweep['trouble']}"] if sweep["trouble"] else []
+    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in sweep["silent"]]
+    if gone := sweep["gone"]:
         told.append(f"no run is to be read in the folders of {sweeptable.some(gone)}: were they deleted?")
     return [talk.clean(one) for one in told]
 

@@ -21,7 +21,7 @@ from safelaunch.views import runs, talk
 from safelaunch.watch import memory as watchmemory
 from safelaunch.watch.watcher import Watcher
 
-TICK_S = 60.0      # four pulses
+TICK_S = 60.0      # four heartbeats
 GAP_S = 0.6        # between two calls of Slurm: never more than two a second
 SAVE_EVERY_S = 600.0
 

@@ -123,7 +123,7 @@ def perform_now(
     """`perform` of what waits for nothing: `do` returns when it is done."""
     def doing() -> Generator[None, None, ActOutcome[T]]:
         return do()
-        yield
+        yield   # never reached: it makes this a generator
 
     try:
         next(perform(actor, act, claim, doing(), told, **fields))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.core import pulse
+from safelaunch.core import heartbeat
 from safelaunch.core.records import NamedTuple
 
 LEAST_AGE_S = 600.0   # the last words of a run's job, and a log's last lines, come after its end
 # What safelaunch, and the job's own output, leave in a run folder. Everything else there is the training's.
-FILES = ("run.json", "job.sbatch", "submit.env", "git.json", "resume.args", pulse.FILE, "metrics.prom", "job.out",
+FILES = ("run.json", "job.sbatch", "submit.env", "git.json", "resume.args", heartbeat.FILE, "metrics.prom", "job.out",
          "later-jobs.json")
 FOLDERS = ("attempts", "claims", "control", "journal")
 

@@ -72,7 +72,7 @@ def _fewer(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str
 
 
 def _cost(plan: Plan, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
-    """What a job takes at most, and what bounds all of them. A time limit that ends a job costs no restart."""
+    """GPU hours of one job, of all jobs if every restart needs a new job, and the bounds of the run."""
     unit, per_node = ("GPU hours", plan.gpus_per_node) if plan.gpus_per_node else ("node hours", 1)
     size, spares = plan.allocated_nodes * per_node, f" and {plan.spare_nodes} spare" if plan.spare_nodes else ""
     limit_s, most, most_s = time_limit_s(dict(plan.sbatch).get("time")), plan.restart.max_jobs, plan.restart.max_time_s

@@ -22,10 +22,10 @@ KEYS = {"time": LaterKey("time", "TimeLimit"), "partition": LaterKey("partition"
 _VALUE = r"[A-Za-z0-9_.,:@+-]+"
 
 
-def parse(words: Iterable[str], before: Mapping[str, str]) -> dict[str, str]:
+def parse(arguments: Iterable[str], before: Mapping[str, str]) -> dict[str, str]:
     """The changes after these words, such as "time=2:00:00"; an empty value takes one back. Raises UsageError."""
     changes = dict(before)
-    for word in words:
+    for word in arguments:
         name, equals, value = word.removeprefix("slurm.").partition("=")
         if not equals or name not in KEYS:
             raise UsageError(f"{word}: expected {', '.join(f'{key}=…' for key in KEYS)}",

@@ -82,27 +82,27 @@ def default_launcher(has_nproc: bool, is_wide: bool) -> str:
     return "torchrun" if has_nproc else "srun" if is_wide else "none"
 
 
-def find_launcher(words: list[str]) -> tuple[str, list[str]] | None:
+def find_launcher(argv: list[str]) -> tuple[str, list[str]] | None:
     """The launcher of a command line, and the words after it; None = none whose options are known."""
     for name, row in LAUNCHERS.items():
         if not row.valued:
             continue
-        if words[:1] and words[0] in row.programs:
-            return name, words[1:]
-        if words[1:2] == ["-m"] and words[2:3] and words[2] in row.modules:
-            return name, words[3:]
+        if argv[:1] and argv[0] in row.programs:
+            return name, argv[1:]
+        if argv[1:2] == ["-m"] and argv[2:3] and argv[2] in row.modules:
+            return name, argv[3:]
     return None
 
 
-def owned_flag(launcher: Launcher, word: str) -> bool:
+def owned_flag(launcher: Launcher, argument: str) -> bool:
     """Whether a word of launch.args is an option that safelaunch sets, or its beginning, or its letter with a value.
 
     As argparse reads them, where - and _ are the same.
     """
-    if word.startswith("--") and len(word) > 2:
-        name = word[2:].partition("=")[0].replace("_", "-")
+    if argument.startswith("--") and len(argument) > 2:
+        name = argument[2:].partition("=")[0].replace("_", "-")
         return any(option.startswith(name) for option in launcher.owned)
-    return word.startswith("-") and word[1:2] in launcher.owned
+    return argument.startswith("-") and argument[1:2] in launcher.owned
 
 
 def call_fault(call: Iterable[str]) -> str | None:

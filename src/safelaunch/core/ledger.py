@@ -263,6 +263,7 @@ def describe(standing: Standing) -> str:
 def _standing(
     node: str, known: list[NodeEvidence], void: set[tuple[str, str]], now: float, half_life_s: float,
 ) -> Standing:
+    """The node's weight: the heaviest evidence of each failure, `void` causes left out, halved each half-life."""
     alive = [one for one in known if one.is_fact or (one.run, one.fingerprint) not in void]
     witnesses: dict[tuple[str, int | None, str], NodeEvidence] = {}
     for one in alive:

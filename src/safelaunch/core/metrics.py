@@ -122,11 +122,11 @@ def _causes(attempts: Iterable[Attempt]) -> Counter[str]:
     return Counter(one.category or one.ended or "unknown" for one in [*attempts][:-1])
 
 
-def render(found: Iterable[MetricSample]) -> str:
+def render(samples: Iterable[MetricSample]) -> str:
     """The text; the values of a family stand together, as the format demands. Families that are not ours are left out.
     """
     values: dict[str, list[str]] = {name: [] for name in FAMILIES}
-    for family, labels, value in found:
+    for family, labels, value in samples:
         if family in values:
             words = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
             values[family].append(f"{family}{{{words}}} {_number(value)}")

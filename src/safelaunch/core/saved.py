@@ -23,17 +23,17 @@ class Seen(NamedTuple):
     living: int | None             # the attempt that runs
 
 
-def judge(before: Newest | None, number: int, seen: Seen, confirmed: Newest | None, *, is_late: bool,
+def judge(before: Newest | None, number: int, sample: Seen, confirmed: Newest | None, *, is_late: bool,
           has_folder: bool) -> str | None:
     """The outcome that one look shows; None = it is too early to tell. `confirmed`: the newest one of the look before.
     """
-    is_new = seen.newest is not None and (before is None or seen.newest.t > before.t)
-    if is_new and seen.newest == confirmed:
+    is_new = sample.newest is not None and (before is None or sample.newest.t > before.t)
+    if is_new and sample.newest == confirmed:
         return "saved"
-    is_taken = not seen.is_there or bool(seen.heard)
+    is_taken = not sample.is_there or bool(sample.heard)
     if is_taken and not has_folder:
         return "taken"
-    if seen.living != number:
+    if sample.living != number:
         return "ended"
     if not is_late:
         return None

@@ -47,7 +47,7 @@ class _Narrator:
         data, number = dict(event.data), _number(event)
         if event.event == "progress":
             self._steps[number] = (event.t, data.get("step"))
-        if event.event in HIDDEN or self._is_told(event, after):
+        if event.event in HIDDEN or self._check_told(event, after):
             return None
         noted_t, step = self._steps.get(number, (-math.inf, None))
         if event.event in ("failure", "attempt_ended") and event.t - noted_t < LAST_STEP_S:
@@ -65,7 +65,7 @@ class _Narrator:
         self._note(event)
         return replace(event, data=data)
 
-    def _is_told(self, event: Event, after: Sequence[Event]) -> bool:
+    def _check_told(self, event: Event, after: Sequence[Event]) -> bool:
         """Whether other lines tell all of it."""
         data, number = event.data, _number(event)
         match event.event:

@@ -1,5 +1,5 @@
-"""The lease, and every time that depends on it: pings, silences, takeover, margins, pulses. tests/core/test_timing.py
-has the relations between them and the node guard's own times (node/guard).
+"""The lease, and every time that depends on it: pings, silences, takeover, margins, heartbeats.
+tests/core/test_timing.py has the relations between them and the node guard's own times (node/guard).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ STALL_S = 3.0       # a leader that slept so much too long was stopped: above wa
 # The leader checks once a second, so a standby is pinged each 1.5 s at most. A full second here made 2.0 s of it
 # (measured).
 STANDBY_PING_S = 0.5
-SUSPICION_S = 2.0     # of silence: from here on the pulse is read, and the leader publishes it, each second
+SUSPICION_S = 2.0     # of silence: from here on the heartbeat is read, and the leader publishes it, each second
 PATIENT_S = 1.5       # for an answer of the folder that is worth a wait
 TAKEOVER_S = 7.0      # above a leader's pause of 5 s (a collector, a hypervisor) and a ping's second
 # (simulated: test_found "launch that slept starts nothing beside the attempt of whoever took over")
 CLAIM_HOLDS_S = 5.0
 PAUSE_S = 5.0         # the longest pause of a healthy leader (docs/simulation.md)
 
-# --- the pulse ------------------------------------------------------------------------------------------------------
+# --- the heartbeat ----------------------------------------------------------------------------------------------------
 
-PULSE_S = 15.0        # between two pulses of a leader that hears everybody who may watch it
+HEARTBEAT_S = 15.0    # between two heartbeats of a leader that hears everybody who may watch it
 CONTESTED_S = 1.0     # ... and of one that does not
 READ_EVERY_S = 1.0    # a doubting standby's looks at it
-FRESH_S = 2.5         # a look at the pulse that is older says nothing about now
-STALE_S = 60.0        # `status` calls a pulse of this age old
-CALM_AFTER_S = 60.0   # a standby that is not heard any more gets a pulse each second for so long; then
-SETTLE_S = 10.0       # ... the pulse no longer lists it; after so long it has read that, or has acted before
+FRESH_S = 2.5         # a look at the heartbeat that is older says nothing about now
+STALE_S = 60.0        # `status` calls a heartbeat of this age old
+CALM_AFTER_S = 60.0   # a standby that is not heard any more gets a heartbeat each second for so long; then
+SETTLE_S = 10.0       # ... the heartbeat no longer lists it; after so long it has read that, or has acted before
 
 # --- nobody left ----------------------------------------------------------------------------------------------------
 

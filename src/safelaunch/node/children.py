@@ -98,7 +98,7 @@ class Child:
             self.open.discard(fd)
         return True
 
-    def is_late(self) -> bool:
+    def check_late(self) -> bool:
         """Whether its time is up. What it has said by now counts, however late this process itself comes to look."""
         if time.monotonic() < self.until_s:
             return False
@@ -151,7 +151,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             continue
         _receive(poll, running)
         for name, child in list(running.items()):
-            open_before, late = set(child.open), child.is_late()
+            open_before, late = set(child.open), child.check_late()
             if late or not child.open:
                 for fd in open_before:
                     poll.unregister(fd)
@@ -169,9 +169,9 @@ def _receive(poll: Any, running: dict[Any, Child]) -> None:
             poll.unregister(fd)
 
 
-def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until_s: float) -> tuple[dict[int, Any],
+def walk(items: Sequence[Any], work: Callable[[Any], Any], stall_s: float, until_s: float) -> tuple[dict[int, Any],
                                                                                                      list[int]]:
-    """({index: what `look` says of the item}, indexes that hang), looked at one after another by as few children as do.
+    """({index: what `work` says of the item}, indexes that hang), looked at one after another by as few children as do.
 
     /proc/PID/{environ,cmdline,maps} wait for the process's memory lock, which one in D state may hold for ever: `ps`
     hangs then. A child that stalls on an item is killed, and the next one goes on behind it. One that waits for a
@@ -182,7 +182,7 @@ def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until
     begin = 0
     while begin < len(items) and len(stuck) < MOST_STUCK and time.monotonic() < until_s:
         try:
-            child = Child(lambda begin=begin: _stream(items, begin, look), until_s - time.monotonic())  # type: ignore[misc]
+            child = Child(lambda begin=begin: _stream(items, begin, work), until_s - time.monotonic())  # type: ignore[misc]
         except OSError:
             break
         last = _follow(child, stall_s, found)
@@ -193,9 +193,9 @@ def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until
     return found, stuck
 
 
-def _stream(items: Sequence[Any], begin: int, look: Callable[[Any], Any]) -> bytes:
+def _stream(items: Sequence[Any], begin: int, work: Callable[[Any], Any]) -> bytes:
     for index in range(begin, len(items)):
-        _send(1, json.dumps([index, look(items[index])]).encode() + b"\n")
+        _send(1, json.dumps([index, work(items[index])]).encode() + b"\n")
     return b""
 
 

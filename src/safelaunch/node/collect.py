@@ -38,20 +38,20 @@ MOST_RANKS = 512
 class Options:
     """What is asked: `job` and `mark` say whose processes, the rest how closely to look."""
 
-    def __init__(self, words: Mapping[str, Any]) -> None:
-        self.job = str(words["job"])
-        self.node = str(words.get("node") or os.environ.get("SLURMD_NODENAME", ""))
-        self.mark = str(words.get("mark", ""))
-        self.samples = int(words.get("samples", 2))   # 0 = no rank is looked at
-        self.gap_s = float(words.get("gap_s", 0.2))
-        self.native = bool(words.get("native", False))
-        self.gpus = bool(words.get("gpus", True))
-        self.deadline_s = float(words.get("deadline_s", 8.0))
-        self.keep_tool = bool(words.get("keep_tool", False))
-        self.software = bool(words.get("software", False))
-        self.claim = leftovers.Claim(str(words.get("run", "")), int(words.get("attempt", 0)), self.node)
-        self.end_left = bool(words.get("end_left", False))
-        self.cores = words.get("cores")   # (folders, since when) to look for core files, or None
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.job = str(fields["job"])
+        self.node = str(fields.get("node") or os.environ.get("SLURMD_NODENAME", ""))
+        self.mark = str(fields.get("mark", ""))
+        self.samples = int(fields.get("samples", 2))   # 0 = no rank is looked at
+        self.gap_s = float(fields.get("gap_s", 0.2))
+        self.native = bool(fields.get("native", False))
+        self.gpus = bool(fields.get("gpus", True))
+        self.deadline_s = float(fields.get("deadline_s", 8.0))
+        self.keep_tool = bool(fields.get("keep_tool", False))
+        self.software = bool(fields.get("software", False))
+        self.claim = leftovers.Claim(str(fields.get("run", "")), int(fields.get("attempt", 0)), self.node)
+        self.end_left = bool(fields.get("end_left", False))
+        self.cores = fields.get("cores")   # (folders, since when) to look for core files, or None
 
 
 class Table:

@@ -166,7 +166,7 @@ class Pump:
             self._copy_up_to(min(size, self._synced + SYNC_BYTES))
             self._recover()
         elif self._stop.at_s is not None:
-            return self._is_drained()
+            return self._drain()
         waited_s = time.monotonic() - self._synced_at_s
         if self._position - self._synced >= SYNC_BYTES or (self._position > self._synced and waited_s >= SYNC_AFTER_S):
             self._sync()
@@ -177,14 +177,14 @@ class Pump:
         return False
 
     def _wait(self, timeout_s: float) -> None:
-        if not self._are_ranks_split():
+        if not self._split_ranks():
             return   # a piece of what was there before: the log itself comes first
         if self._stop.at_s is None:
             self._stop.wait(min(BATCH_S, timeout_s))
         if self._stop.at_s is None:
             self._growth.wait(self._spool, self._position, timeout_s)
 
-    def _is_drained(self) -> bool:
+    def _drain(self) -> bool:
         """True when the spool has been still for QUIET_S, or never is, and what was copied is durable."""
         has_grown = self._growth.wait(self._spool, self._position, QUIET_S)
         if has_grown and not self._stop.is_overdue():
@@ -193,7 +193,7 @@ class Pump:
         return has_grown or os.fstat(self._spool).st_size == self._position
 
     def _leave(self) -> int:
-        while not self._are_ranks_split() and not self._stop.is_overdue():
+        while not self._split_ranks() and not self._stop.is_overdue():
             pass
         self._for_ranks(lambda ranks: ranks.end())
         left = os.fstat(self._spool).st_size - self._position
@@ -245,7 +245,7 @@ class Pump:
             self._ranks = None
         return None
 
-    def _are_ranks_split(self) -> bool:
+    def _split_ranks(self) -> bool:
         """Whether all that was copied is in the ranks' files, too; if not, some more is now."""
         return self._for_ranks(lambda ranks: ranks.catch_up(self._position + self._shift)) is not False
 

@@ -22,27 +22,27 @@ PROGRAM_S = 15.0
 LOCAL = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - where a supervisor lives, in this order
 
 
-def _programs(words: Mapping[str, Any]) -> list[children.Task]:
+def _programs(fields: Mapping[str, Any]) -> list[children.Task]:
     """What is asked of Slurm from this node: about this job, for a step beside this one, for another job."""
-    job, env = str(words.get("job") or ""), dict(os.environ)
+    job, env = str(fields.get("job") or ""), dict(os.environ)
     if not job:
         return []
     # In a step, sbatch and srun would read the options of the job around them; a name is no part of those.
     plain = {key: value for key, value in env.items() if key == "SLURM_CONF" or not key.startswith(("SLURM", "SBATCH"))}
     argv = {"scontrol": ["scontrol", "--oneliner", "show", "job", job],
             "squeue": ["squeue", "--noheader", "--jobs=" + job, "--format=%i"],
-            "sbatch": ["sbatch", "--test-only", *texts(words, "options"), "--wrap=true"]}
+            "sbatch": ["sbatch", "--test-only", *texts(fields, "options"), "--wrap=true"]}
     tasks = [children.Task(name, line, PROGRAM_S, plain) for name, line in argv.items()]
-    if words.get("node"):
-        beside = ["srun", "--jobid=" + job, "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=%s" % words["node"],
+    if fields.get("node"):
+        beside = ["srun", "--jobid=" + job, "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=%s" % fields["node"],
                   "--mem=0", "--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0", "true"]
         tasks.append(children.Task("overlap", beside, PROGRAM_S, plain))
     return tasks
 
 
-def texts(words: Mapping[str, Any], key: str) -> list[str]:
+def texts(fields: Mapping[str, Any], key: str) -> list[str]:
     """The texts of a list; none where there is no list."""
-    value = words.get(key)
+    value = fields.get(key)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
@@ -86,18 +86,18 @@ def read_local(folders: tuple[str, ...] = LOCAL) -> dict[str, Any]:
     return failed("none of %s can be written" % ", ".join(folders))
 
 
-def look(words: Mapping[str, Any]) -> list[dict[str, Any]]:
+def look(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All rows."""
     rows = [{"name": "interpreter", "item": "", **ok("Python %d.%d.%d" % sys.version_info[:3])},
             {"name": "ptrace", "item": "", **read_ptrace()}, {"name": "local", "item": "", **read_local()}]
-    tasks = _programs(words)
+    tasks = _programs(fields)
     outcomes = children.run_all(tasks, len(tasks) or 1, time.monotonic() + PROGRAM_S + 1.0)
     return [*rows, *({"name": str(name), "item": "", **judge(outcome)} for name, outcome in outcomes.items())]
 
 
-def meet(words: Mapping[str, Any]) -> list[dict[str, Any]]:
+def meet(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The one row of a meeting."""
-    request = pair.PairRequest(words)
+    request = pair.PairRequest(fields)
     met = pair.meet(request)
     if met is None:
         row = failed(pair.no_meeting(request))

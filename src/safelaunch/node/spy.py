@@ -44,10 +44,10 @@ class Tools:
         self.py_spy, self.pystack, self.stuck = py_spy, pystack, stuck
 
 
-def find_tools(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]], until_s: float) -> Tools:
+def find_tools(envs: Iterable[Mapping[str, str]], commands: Iterable[list[str]], until_s: float) -> Tools:
     """The tools, looked for on local disk first, then beside the interpreters and on the PATHs, which may be frozen."""
     near = _near_folders()
-    far = installed_folders(envs, words)
+    far = installed_folders(envs, commands)
     stuck: list[str] = []
     py_spy, pystack = (_find(name, near, until_s, stuck) for name in ("py-spy", "pystack"))
     if py_spy is None:   # else what is far, and may be frozen, is not needed
@@ -65,9 +65,9 @@ def _near_folders() -> list[str]:
     return [*([local_folder()] if is_own_folder(local_folder()) else []), *devices.SYSTEM_PATH.split(":")]
 
 
-def installed_folders(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]]) -> list[str]:
+def installed_folders(envs: Iterable[Mapping[str, str]], commands: Iterable[list[str]]) -> list[str]:
     """Where a user has installed things: beside the interpreters, in virtual environments, on the PATHs."""
-    far = [os.path.dirname(first[0]) for first in words if first and "/" in first[0]]
+    far = [os.path.dirname(first[0]) for first in commands if first and "/" in first[0]]
     for env in (os.environ, *envs):
         far += [os.path.dirname(env["SAFELAUNCH_PYTHON"])] if env.get("SAFELAUNCH_PYTHON") else []
         far += [os.path.join(env[key], "bin") for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(key)]
@@ -97,7 +97,7 @@ def is_own_folder(path: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]]) -> str:
+def keep_local_copy(envs: Iterable[Mapping[str, str]], commands: Iterable[list[str]]) -> str:
     """Where py-spy lies on the node's own disk from now on. A program on a frozen filesystem cannot be executed. ""
     where it was not found or the folder is not ours alone. The installed one is taken, also in place of an older copy.
 
@@ -105,7 +105,7 @@ def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]
     """
     folder = local_folder()
     target = os.path.join(folder, "py-spy")
-    places = [*installed_folders(envs, words), *devices.SYSTEM_PATH.split(":")]
+    places = [*installed_folders(envs, commands), *devices.SYSTEM_PATH.split(":")]
     paths = [os.path.join(place, "py-spy") for place in dict.fromkeys(places) if place.startswith("/")]
     source = next((path for path in paths if path != target and os.access(path, os.X_OK)), None)
     if source is None or _is_copy_of(target, source):

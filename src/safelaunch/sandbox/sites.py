@@ -41,12 +41,12 @@ end
 """
 # cli_filter.lua runs inside sbatch, salloc and srun themselves; an option that was not given is "unset" (22.05).
 NO_OVERLAP_LUA = """\
-function slurm_cli_setup_defaults(options, early_pass)
+function slurm_cli_setup_defaults(quirks, early_pass)
   return slurm.SUCCESS
 end
 
-function slurm_cli_pre_submit(options, pack_offset)
-  if options["type"] == "srun" and options["overlap"] == "set" then
+function slurm_cli_pre_submit(quirks, pack_offset)
+  if quirks["type"] == "srun" and quirks["overlap"] == "set" then
     slurm.log_error("--overlap is not allowed on this cluster")
     return slurm.ERROR
   end
@@ -112,7 +112,7 @@ class Quirk:
     links: Mapping[str, str] = field(default_factory=dict)                # path on the nodes → where it leads
     hidden: tuple[str, ...] = ()                                          # patterns of paths that nodes do not have
     places: tuple[tuple[str, str], ...] = ()                              # folder, what it stands in place of on nodes
-    disks: Mapping[str, str] = field(default_factory=dict)                # folder → mount options of a tmpfs on it
+    disks: Mapping[str, str] = field(default_factory=dict)                # folder → mount quirks of a tmpfs on it
 
 
 NODE_TMP = (("{dir}/node-tmp/{node}", "/tmp"),)  # noqa: S108 - the path itself
@@ -174,21 +174,21 @@ def describe() -> str:
     return "; ".join(f"{word}: {quirk.what}" for word, quirk in QUIRKS.items())
 
 
-def check(folder: Path, words: Sequence[str], *, has_netns: bool) -> None:
+def check(folder: Path, quirks: Sequence[str], *, has_netns: bool) -> None:
     """Raise SandboxError for a word that is none, or for a folder that such a site's nodes would not see."""
-    for word in words:
+    for word in quirks:
         if word not in QUIRKS:
             raise SandboxError(f"--site {word}: known are {', '.join(QUIRKS)}")
-    if OLD_PYTHON in words and old_python() is None:
+    if OLD_PYTHON in quirks and old_python() is None:
         raise SandboxError(f"--site {OLD_PYTHON}: this machine has no Python 3.9", hint="pyenv install 3.9")
-    if OWN_TMP in words and is_chroot():
+    if OWN_TMP in quirks and is_chroot():
         raise SandboxError(f"--site {OWN_TMP}: slurmstepd joins the mounts of a job by setns(2), which leads out of "
                            "this chroot", hint="Take a container, or pivot_root, instead of chroot")
-    if TWO_NETWORKS in words and not has_netns:
+    if TWO_NETWORKS in quirks and not has_netns:
         raise SandboxError(f"--site {TWO_NETWORKS}: only with --netns")
-    if UNKNOWN_HOSTS in words and has_netns:
+    if UNKNOWN_HOSTS in quirks and has_netns:
         raise SandboxError(f"--site {UNKNOWN_HOSTS}: only without --netns")
-    if has_own_tmp(words) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
+    if has_own_tmp(quirks) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
         raise SandboxError(f"{folder}: nodes of this site have a /tmp of their own, and would not see it",
                            hint=f"Choose another --dir, such as {ROOM}/{folder.name}")
 
@@ -208,24 +208,24 @@ def old_python() -> Path | None:
     return next((prefix for prefix in found if (prefix / "bin" / "python3.9").exists()), None)
 
 
-def has_own_tmp(words: Iterable[str]) -> bool:
+def has_own_tmp(quirks: Iterable[str]) -> bool:
     """Whether the nodes' /tmp is not this machine's."""
-    return any(word.startswith("tmp-") for word in words)
+    return any(word.startswith("tmp-") for word in quirks)
 
 
-def room(usual: Path, words: Iterable[str]) -> Path:
+def room(usual: Path, quirks: Iterable[str]) -> Path:
     """Where a sandbox of such a site lies, unless somebody says where."""
-    return ROOM if has_own_tmp(words) else usual
+    return ROOM if has_own_tmp(quirks) else usual
 
 
-def settings(folder: Path, words: Iterable[str]) -> dict[str, str]:
+def settings(folder: Path, quirks: Iterable[str]) -> dict[str, str]:
     """The lines that these quirks add to slurm.conf."""
-    return {key: value.replace("{dir}", str(folder)) for word in words for key, value in QUIRKS[word].settings.items()}
+    return {key: value.replace("{dir}", str(folder)) for word in quirks for key, value in QUIRKS[word].settings.items()}
 
 
-def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
+def lay_out(folder: Path, quirks: Sequence[str], nodes: Sequence[str]) -> None:
     """Make all files and mounts of these quirks; nodes see them once their slurmd starts."""
-    for quirk in (QUIRKS[word] for word in words):
+    for quirk in (QUIRKS[word] for word in quirks):
         for name, text in quirk.files.items():
             _write(folder / name, text.replace("{dir}", str(folder)))
         for path, text in quirk.programs.items():
@@ -235,14 +235,14 @@ def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
         for pattern in quirk.hidden:
             for found in Path("/").glob(pattern.removeprefix("/")):
                 lay_whiteout(folder, found)
-    if OTHER_SHELL in words:
+    if OTHER_SHELL in quirks:
         _write(_layer_of(folder, Path("/etc/passwd")) / "passwd", _with_shell("/usr/local/bin/csh"))
     for node in nodes:
-        for quirk in (QUIRKS[word] for word in words):
+        for quirk in (QUIRKS[word] for word in quirks):
             _lay_out_disks(quirk, folder, node)
     with (folder / "places").open("a") as file:
-        rows = [row for word in words for row in QUIRKS[word].places]
-        if OLD_PYTHON in words:
+        rows = [row for word in quirks for row in QUIRKS[word].places]
+        if OLD_PYTHON in quirks:
             (folder / "python-3.9").mkdir()   # pyenv's lies in a home that ordinary users may not enter
             rows.append((str(old_python()), "{dir}/python-3.9"))
         file.writelines(f"{source} {target}\n".replace("{dir}", str(folder)) for source, target in rows)
@@ -259,9 +259,9 @@ def _lay_out_disks(quirk: Quirk, folder: Path, node: str) -> None:
     for source, target in quirk.places:
         for path in (source, target):
             Path(path.format(**named)).mkdir(mode=0o755, parents=True, exist_ok=True)
-    for path, options in quirk.disks.items():
+    for path, quirks in quirk.disks.items():
         # Mounted once, by the sandbox: a slurmd that is started again finds what was there.
-        run_command(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path.format(**named)])
+        run_command(["mount", "-t", "tmpfs", "-o", quirks, "tmpfs", path.format(**named)])
 
 
 def _write(path: Path, text: str) -> None:

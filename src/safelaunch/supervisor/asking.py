@@ -53,7 +53,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
             live, answers = lead.attempt, lead.server.signal_answers
             reached += [one for one in lead.server.signalled if one not in reached]
             knows = answers >= told and told + len(live.exits) >= live.tasks
-            lead.running.has_heard(len(reached) if reached or knows else None)
+            lead.running.note_heard(len(reached) if reached or knows else None)
             if said != (lead.attempt.heard, len(reached)):
                 said = lead.attempt.heard, len(reached)
                 _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
@@ -123,7 +123,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
             before = newest
         if newest is not None and before is not None and newest[0] > before[0]:
             if is_found:
-                lead.running.has_saved(newest[1], lead.now)
+                lead.running.note_saved(newest[1], lead.now)
                 return
             is_found = True
             yield CONFIRM_S

@@ -91,16 +91,16 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
         words, extra = own.args if own.link else (), {**extra, **own.environ()}
     env = {**(lead.job.env if own is None else own.env_of_job()), **extra, **_secrets(lead, number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
-    lead.running.begins(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
+    lead.running.begin(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
     process = lead.world.launch(
         lead.local, number, words, env,
         {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
         *([] if own is None else [own.facts()]))
-    lead.running.is_launched(process, lead.now_s)
-    lead.clock.hurries(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
+    lead.running.mark_launched(process, lead.now_s)
+    lead.clock.hurry(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
     if not lead.had_eligible:
-        lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
+        lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
     return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
 
@@ -170,7 +170,7 @@ def ask_addresses(lead: Leader) -> Step:
     if unknown:
         result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
         if result is not None and result.is_ok:
-            lead.nodes.have_addresses(slurmtext.parse_addresses(result.stdout))
+            lead.nodes.note_addresses(slurmtext.parse_addresses(result.stdout))
     lead.server.strangers.keep_for(lead.nodes.addresses.values())
 
 
@@ -181,7 +181,7 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
     """
     lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
               log_bytes=lead.log_bytes())
-    lead.running.is_killed(row, lead.now, lead.now_s)
+    lead.running.mark_killed(row, lead.now, lead.now_s)
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
@@ -191,14 +191,14 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 def fence(lead: Leader) -> bool:
     """Make sure that nothing of the attempt is left; True once that is sure."""
     sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
-    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.is_record_moved,
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.ensure_record_moved,
                                               lead.folder.is_frozen, sruns):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)
         lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
-        lead.running.is_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
+        lead.running.mark_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
         return True
     if lead.fencer.is_asking:
         foresee(lead, replace(lead.attempt, exits=exits_of_script(lead)))

@@ -138,7 +138,7 @@ def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
         one.node, checks.kind_of(one, is_suspect=one.node in suspects), lead.now, one.why, lead.here.user,
         lead.plan.run_id, asking.folder if asking.after is None else asking.after,
         f"checks: {' '.join(one.checks)}", lead.job.cluster) for one in found.failed)
-    lead.nodes.blames(evidence)
+    lead.nodes.blame(evidence)
     share(lead, evidence)
     return [*events, *(lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence),
             *change_exclusions(lead)]

@@ -84,9 +84,9 @@ def close_attempt(lead: Leader) -> None:
     if lead.state.attempt is not None:
         lead.tasks.begin(Work.NOTE_USE, note_use(lead, live, lead.state.attempt.started_t), live.number)
     if how == AttemptEnd.FAILED and lead.state.attempt is not None:
-        lead.nodes.are_to_be_inspected(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
+        lead.nodes.queue_inspection(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
-    lead.running.is_closed()
+    lead.running.close()
     # Nothing is done outside before the intent of the next act is durable, and these with it.
     lead.record(*events, noted=steps, is_awaited=False)
     _put_exit(lead, live, how, code)
@@ -125,7 +125,7 @@ def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd
     # no attempt starts in a job that is over (simulated: test_found "a job of which srun says that it is over gets no
     # further attempt")
     if no_step and slurmtext.is_job_over(text):
-        lead.course.job_ends(lead.ending or JobEnd.UNKNOWN)
+        lead.course.note_ending(lead.ending or JobEnd.UNKNOWN)
     is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
     said = refusal.Said(bool(live.exits), no_step, lead.course.unread == live.number,
                         is_relaunch and slurmtext.why_no_overlap(text) is not None)
@@ -190,9 +190,9 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation, *, is_refused: bool,
+def _judgement(lead: Leader, live: Live, how: str, code: int, facts: Observation, *, is_refused: bool,
                reach: TrainingReach | None) -> list[Event]:
-    verdict = judge_attempt(lead, live, seen, how, is_refused)
+    verdict = judge_attempt(lead, live, facts, how, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
@@ -231,7 +231,7 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
         yield 0.1
     is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job reached the pump, too
     process.kill()   # srun would wait for a silent node without end
-    copied = process.finish_pump() and is_over and (yield from _has_copied_all(lead, process))
+    copied = process.finish_pump() and is_over and (yield from _await_copy(lead, process))
     while not copied and lead.folder.gone is None:
         process.finish_pump()
         result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
@@ -240,7 +240,7 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
             yield 0.5
 
 
-def _has_copied_all(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
+def _await_copy(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
     """Whether this leader's own pump, told to leave when nothing is left to copy, has copied all.
 
     A second pump to find that out would add the start of a Python process to each restart and handover.

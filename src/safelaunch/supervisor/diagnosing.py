@@ -23,9 +23,9 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import ReadLog
 
 
-def judge_attempt(lead: Leader, live: Live, seen: Observation, how: str, is_refused: bool) -> Verdict:
+def judge_attempt(lead: Leader, live: Live, facts: Observation, how: str, is_refused: bool) -> Verdict:
     """The verdict on an attempt that did not complete: from its known end, else from its log as well."""
-    told = judge_end(end_of(live, seen, how, is_refused))
+    told = judge_end(end_of(live, facts, how, is_refused))
     if told is not None:
         return told
     known, process = _evidence(lead, live, how), lead.process
@@ -45,16 +45,16 @@ def _judge_unread(known: OutsideEvidence) -> Verdict:
     return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
 
 
-def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) -> EndFacts:
+def end_of(live: Live, facts: Observation, how: str, is_refused: bool = False) -> EndFacts:
     """How the attempt ended, as far as known without the log."""
-    asked = seen.asked(*STOPS)
+    asked = facts.asked(*STOPS)
     has_lost = how in BAD_ENDS and live.end_row == "lost_progress" and live.lost is not None
     told = ("config", 0.95, str(live.lost)) if has_lost else None   # we ended its ranks: their messages are no cause
     if how in BAD_ENDS and live.end_row == "step_stuck":
         told = ("config", 0.9, str(live.stuck))
     if how in BAD_ENDS and live.end_row == "nan":
         told = ("numerical", 0.95, "its loss was no finite number in three step lines in a row")
-    return EndFacts(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
+    return EndFacts(how, live.end_row, facts.ending, tell_stop(asked) if asked is not None else None, facts.suspended,
                     is_refused, told)
 
 
@@ -79,7 +79,7 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Outsi
         layout = (live.nodes, per_node) if per_node else None
         found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
         read = ReadLog(live.number, size, evidence, found)
-        lead.running.is_read(read)
+        lead.running.note_read(read)
     return read.found
 
 

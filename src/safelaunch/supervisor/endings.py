@@ -8,7 +8,7 @@ from functools import partial
 
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.localtime import moment
-from safelaunch.adapters.slurm import Command, Result, is_done, said
+from safelaunch.adapters.slurm import Command, Result, outcome, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
@@ -94,7 +94,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
     yield from handover.start_soon(lead)
-    lead.course.ends(HANDED_OVER)
+    lead.course.end(HANDED_OVER)
 
 
 def _hold_back(lead: Leader, pause_s: float) -> Step:
@@ -104,7 +104,7 @@ def _hold_back(lead: Leader, pause_s: float) -> Step:
         return
     result = yield lead.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
     lead.say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
-             if is_done(result) else f"job {job} could not be held back: {said(result)}")
+             if outcome(result) else f"job {job} could not be held back: {said(result)}")
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
@@ -132,7 +132,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     yield from handover.end_job(lead)
     if lead.folder.gone is not None and not was_gone:
         lead.say(ended)   # the other line went with the folder
-    lead.course.ends(action.exit_code)
+    lead.course.end(action.exit_code)
 
 
 def _write_end(lead: Leader, action: Finish) -> Step:

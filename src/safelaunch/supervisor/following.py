@@ -51,7 +51,7 @@ def look_at_others(lead: Leader) -> Step:
             else:
                 absent.pop(one.job_name, None)
         before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in lead.plan.after)
-        lead.next.waits_for(before)
+        lead.next.note_before(before)
         may = after.judge(before)
         if may.is_free or may.never:
             return
@@ -100,4 +100,4 @@ def _update(lead: Leader, job: str, wanted: str) -> Generator[Command, Result | 
     result = yield lead.world.command(slurm.update_job(job, Dependency=wanted), lead.job.env)
     if result is not None and not result.is_ok:
         lead.say(f"job {job}, which waits for this run, could not be changed: {said(result)}")
-    return ActOutcome(slurm.is_done(result), None)
+    return ActOutcome(slurm.outcome(result), None)

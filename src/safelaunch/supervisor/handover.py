@@ -6,7 +6,7 @@ from collections.abc import Generator
 from functools import partial
 
 from safelaunch.adapters import slurm
-from safelaunch.adapters.slurm import Command, Result, is_done, said
+from safelaunch.adapters.slurm import Command, Result, outcome, said
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
@@ -90,12 +90,12 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
     if lead.took_over is None or lead.job.is_local:
         return
     if is_now:
-        observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+        observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
     while lead.course.end_act is None and lead.ending is None and lead.term_s is None:
         claim = lead.claim("end the job")
         if claim:
             act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
-            lead.course.announces_end(act)
+            lead.course.announce_end(act)
             next(act)
             yield from drain(lead)   # who sees the cancel in squeue must be able to read who did it
             return
@@ -108,7 +108,7 @@ def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, ActO
     done: bool | None = False
     while lead.ending is None and lead.term_s is None:
         lead.say("this job has lost its batch host and does not end by itself: cancelling it")
-        done = is_done((yield lead.successor.run(slurm.scancel(lead.job.id))))
+        done = outcome((yield lead.successor.run(slurm.scancel(lead.job.id))))
         if done is not None:   # refused: Slurm no longer knows the job
             break
         yield 5.0
@@ -147,7 +147,7 @@ def _cancel(lead: Leader, job: str, what: str, every_s: float = AGAIN_S) -> Acti
 def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, ActOutcome[bool | None]]:
     """Whether Slurm has accepted a cancel. Unknown is not no: the end would look like a person's cancel (core.state).
     """
-    done = is_done((yield lead.successor.run(slurm.scancel(job))))
+    done = outcome((yield lead.successor.run(slurm.scancel(job))))
     return ActOutcome(done, done)
 
 
@@ -172,7 +172,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {said(result)}")
         is_stuck = lead.successor.is_unchangeable(result, lead.state.successor_excludes)
-        change = passing.after_refused(is_stuck=is_stuck, is_hopeless=is_stuck or _is_refused_for_good(lead, result))
+        change = passing.after_refused(is_stuck=is_stuck, is_hopeless=is_stuck or _note_refusal(lead, result))
         if change is passing.Change.REPLACE:
             yield from _replace(lead, job)
         elif change is passing.Change.AGAIN:
@@ -196,22 +196,22 @@ def _replace(lead: Leader, job: str) -> Step:
 def _hold(lead: Leader, job: str) -> Step:
     """Hold the next job in the queue until a person resumes the run, which may have happened, or happen meanwhile."""
     # (simulated: test_found "a job that is held once the hold was lifted stays not held where its supervisor dies")
-    while _is_on_hold(lead):
+    while _ask_hold(lead):
         result = yield lead.successor.run(slurm.hold(job))
         if result is not None and result.is_ok:
             break
         lead.say(f"job {job} could not be held: {said(result)}")
-        if _is_refused_for_good(lead, result):   # its supervisor sees the hold
+        if _note_refusal(lead, result):   # its supervisor sees the hold
             return
         yield AGAIN_S
     # `resume` deletes the file, then looks for held jobs: it finds whatever this supervisor holds after this check.
-    if not _is_on_hold(lead):
+    if not _ask_hold(lead):
         yield lead.successor.run(slurm.release(job))
         return
     lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
 
 
-def _is_on_hold(lead: Leader) -> bool:
+def _ask_hold(lead: Leader) -> bool:
     """Whether a person still holds the run, by the folder's last answer."""
     # (simulated: test_found "a hold that is taken back, and that a client remembers, keeps no job back for ever")
     lead.ask_folder(lambda: fresh.see(f"{lead.run_dir}/control"), 1.0)
@@ -219,10 +219,10 @@ def _is_on_hold(lead: Leader) -> bool:
     return any(request.name == "hold" for request in lead.folder.requests)
 
 
-def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
+def _note_refusal(lead: Leader, result: Result | None) -> bool:
     """Whether to stop changing the next job: scontrol is missing, or has refused again and again."""
     if result is not None and not result.is_unknown:
-        lead.next.is_not_changed()
+        lead.next.note_refused_change()
     return result is not None and passing.is_hopeless(
         lead.next.refused_changes, passing.MOST_CHANGES_REFUSED, is_missing=result.is_missing)
 
@@ -237,11 +237,11 @@ def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
 def _resubmit(lead: Leader, action: HandOver) -> Passing:
     """sbatch without a dependency: the next job may start before this one has ended. Nothing more is done here then."""
     if lead.ending is None:
-        yield from drain(lead)   # so that this job's last pulse does not overwrite the next one's first
+        yield from drain(lead)   # so that this job's last heartbeat does not overwrite the next one's first
     clear_looks = submissions = refusals = 0
     while True:
         found = yield from find_queued(lead)
-        if passing.is_settled(lead.state, lead.ending, found=found):
+        if passing.is_settled(lead.state, lead.ending, is_queued=found):
             return None
         clear_looks += found is not None
         if passing.may_submit_alone(clear_looks, submissions):
@@ -260,7 +260,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
 
 def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Result]:
     """sbatch of the next job: announced, done, journalled."""
-    claim = yield from acts.wait_for_claim(lambda: lead.is_sure_of_folder() and lead.claim("submit the next job"), 1.0)
+    claim = yield from acts.wait_for_claim(lambda: lead.check_folder() and lead.claim("submit the next job"), 1.0)
     result, job = yield from acts.perform(lead, "queue_successor", claim, _sbatch(lead, action))
     if job is None:
         lead.say(f"the next job could not be submitted: {said(result)}")
@@ -310,11 +310,11 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     if step is passing.Requeue.TAKE_BACK:
         yield from _take_back(lead)
         return False
-    lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
+    lead.course.note_ending(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
-        observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    if action.held and _is_on_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
+        observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
+    if action.held and _ask_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, (yield from affordable(lead, action.exclude)))
     return True
@@ -386,7 +386,7 @@ def _to_watch(lead: Leader, action: HandOver) -> Passing:
         yield from drain(lead)
     for _ in range(2):
         found = yield from find_queued(lead)
-        if passing.is_settled(lead.state, lead.ending, found=found):
+        if passing.is_settled(lead.state, lead.ending, is_queued=found):
             return None
         if found is False:
             break

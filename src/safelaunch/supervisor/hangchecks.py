@@ -54,8 +54,8 @@ def examine(hangs: HangWatch, now_s: Callable[[], float], look: Look, is_silent:
         gone = ended()
         found = judge_hang(collected.reports, collected.silent, groups=groups, has_ended=gone is not EndedRanks.NONE)
         looks.append(Examination(collected.reports, groups, found, gone))
-        hangs.has_checked(looks[-1])
+        hangs.note_check(looks[-1])
         keep(collected, looks[-1])
-        if why_not := hangs.concludes(now_s(), looks, more_s):
+        if why_not := hangs.conclude(now_s(), looks, more_s):
             return why_not
     return verdict_of(looks)

@@ -40,13 +40,13 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     """Take in what the log has said; check the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
-    lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
+    lead.hangs.follow(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
-        lead.hangs.log_has_grown(lead.running.grew_s, talk)
+        lead.hangs.note_log(lead.running.grew_s, talk)
     ended, failed = _ended_beside_others(lead)
-    lead.hangs.ranks_have_failed(failed, lead.now_s)
+    lead.hangs.note_failed_ranks(failed, lead.now_s)
     if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
-        lead.hangs.was_alive(lead.running.grew_s)
+        lead.hangs.note_alive(lead.running.grew_s)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
@@ -60,10 +60,10 @@ def _ended_beside_others(lead: Leader) -> tuple[EndedRanks, int]:
     return (EndedRanks.BADLY if failed else EndedRanks.WELL if codes else EndedRanks.NONE), failed
 
 
-def is_overdue(lead: Leader) -> bool:
+def take_overdue_turn(lead: Leader) -> bool:
     """Whether a hang check is due, as far as the log was read; asked once a second."""
     return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
-            and lead.clock.is_due(Timer.OVERDUE_LOG, 1.0))
+            and lead.clock.take_turn(Timer.OVERDUE_LOG, 1.0))
 
 
 def would_call_t(lead: Leader) -> float | None:
@@ -73,7 +73,7 @@ def would_call_t(lead: Leader) -> float | None:
 
 
 def step_due(lead: Leader) -> dict[str, Any]:
-    """Of the pulse: the time of the last step, and when the next one is late; nothing where nobody knows."""
+    """Of the heartbeat: the time of the last step, and when the next one is late; nothing where nobody knows."""
     due = lead.hangs.due() if lead.live is not None and lead.hangs.is_about(lead.live.number) else None
     if due is None:
         return {}
@@ -86,16 +86,16 @@ def check_ranks(lead: Leader) -> Step:
     number, began_s = lead.attempt.number, lead.hangs.rhythm.since_s
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
-    lead.running.falls_silent()
+    lead.running.suspect_hang()
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                   step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t, usual_s=_usual_s(lead),
                                   frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
-        lead.hangs.postpones_check(lead.now_s)
+        lead.hangs.postpone_check(lead.now_s)
         return
-    lead.hangs.was_alive(_last_checkpoint_s(lead))
+    lead.hangs.note_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
                   is_work=True)
@@ -109,7 +109,7 @@ def check_ranks(lead: Leader) -> Step:
     elif found is not None:
         end_s = yield from _end_of_job_s(lead)
         if lead.hangs.rhythm.since_s == began_s:
-            lead.hangs.job_ends(lead.now_s, end_s)
+            lead.hangs.check_before(lead.now_s, end_s)
         next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
         lead.tell("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
                                                    lead.hangs.counts_s, end_s),
@@ -165,23 +165,23 @@ def _is_silent_still(lead: Leader, number: int) -> bool:
             and lead.hangs.is_silent(lead.now_s))
 
 
-def _keep(lead: Leader, number: int, collected: Collected, look: Examination) -> None:
+def _keep(lead: Leader, number: int, collected: Collected, examination: Examination) -> None:
     """Keep the dumps in the attempt's folder, for people and for `why`."""
     folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
         lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
     lead.put(number, f"{folder}/verdict.json", stacktext.to_public(
-        look.groups, look.found, collected.reports, collected.silent, collected.took_s))
+        examination.groups, examination.found, collected.reports, collected.silent, collected.took_s))
 
 
-def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
+def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
-    where = f" on {nodefold.fold(found.suspects)}" if found.suspects else ""
-    lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}", attempt=number, is_work=False)
+    where = f" on {nodefold.fold(verdict.suspects)}" if verdict.suspects else ""
+    lead.tell("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
-        lead.hangs.postpones_check(lead.now_s)
+        lead.hangs.postpone_check(lead.now_s)
         return
     if then == "preserve":
         yield from _preserve(lead, number)
@@ -189,13 +189,13 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         yield 2.0
         if not _is_silent_still(lead, number):
             return
-    if (yield from wait_for_thaw(lead, found)):   # a rank that slept on its filesystem goes on by itself
-        lead.hangs.postpones_check(lead.now_s)
+    if (yield from wait_for_thaw(lead, verdict)):   # a rank that slept on its filesystem goes on by itself
+        lead.hangs.postpone_check(lead.now_s)
         return
     if not _is_silent_still(lead, number):
         return
-    lead.hangs.hangs(number, found)
-    lead.running.hangs(found.summary)
+    lead.hangs.note_hang(number, verdict)
+    lead.running.note_hang(verdict.summary)
 
 
 def _preserve(lead: Leader, number: int) -> Step:

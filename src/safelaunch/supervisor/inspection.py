@@ -87,7 +87,7 @@ def _tell_changed_code(lead: Leader, number: int) -> None:
 def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mapping[str, object]) -> None:
     """Compare what ranks run in on all nodes of the attempt, and report what differs. That ends and blames nothing."""
     found = {node: report for node, one in told.items() for report in [ranksoftware.read(node, one)] if report}
-    lead.nodes.tell_software(found)
+    lead.nodes.note_software(found)
     known = [lead.nodes.software[node] for node in nodes if node in lead.nodes.software]
     compared = compare(known)
     lines = [*(f"{one.node}: {one.why}" for one in compared.differences), *compared.ties]
@@ -106,7 +106,7 @@ def after_failures(lead: Leader) -> Step:
         if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        yield from _inspect(lead, lead.nodes.are_inspected())
+        yield from _inspect(lead, lead.nodes.take_uninspected())
 
 
 def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:

@@ -59,13 +59,13 @@ class Leader(LeaderParts):
         """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
         awaited is durable no later than the next events that are.
         """
-        self.journal.records(events, noted, DEADLINE_S if is_awaited else 0.0)
+        self.journal.record(events, noted, DEADLINE_S if is_awaited else 0.0)
 
     announce = record   # either way the line is on disk before the next step
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
-        self.journal.notes(event)
+        self.journal.note(event)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
@@ -73,7 +73,7 @@ class Leader(LeaderParts):
         Answers to pings alone end no sleep, unless a standby may suspect this leader: each would cost a round of the
         loop.
         """
-        self.clock.has_no_news()
+        self.clock.forget_news()
         until_s = self.world.now_s() + timeout_s
         self._receive(timeout_s)
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
@@ -87,10 +87,10 @@ class Leader(LeaderParts):
         if self.now_s - before_s > timeout_s + STALL_S:
             # This process was stopped or starved: nobody else was silent.
             self.server.forgive(self.now_s)
-            self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
-            self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
-            self.clock.hurries(Timer.CLAIMS)
-            self.clock.takes_news()
+            self.running.note_standstill(self.now_s, is_long=self.now_s - before_s > LEASE_S)
+            self.standbys.doubt(self.standbys.is_contested or self.standbys.node is not None)
+            self.clock.hurry(Timer.CLAIMS)
+            self.clock.take_news()
         for key, _ in ready:
             key.data(self.now_s)
 
@@ -130,10 +130,10 @@ class Leader(LeaderParts):
             return ChildAnswer(late=True)
         answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
         if answer.late:
-            self.folder.is_late(self.now_s)
+            self.folder.mark_late(self.now_s)
         return answer
 
-    def is_sure_of_folder(self) -> bool:
+    def check_folder(self) -> bool:
         """Whether the run folder answers, right before its script is submitted or started. Raises Superseded where the
         folder has been replaced, or is another user's.
         """
@@ -155,7 +155,7 @@ class Leader(LeaderParts):
         folder, reason, is_closed, later = answer.value
         if reason is not None or self.folder.is_another(folder):
             raise Superseded(reason or "the run folder has been replaced by another")
-        self.next.is_to_have(later)
+        self.next.note_later(later)
         if is_closed:
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True
@@ -178,7 +178,7 @@ class Leader(LeaderParts):
         while True:
             answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
             if answer.is_ok:
-                self.folder.answers()   # the next question is worth its wait
+                self.folder.note_answer()   # the next question is worth its wait
                 return answer.value
             self.rest(1.0)
             self.doubt_itself()
@@ -196,13 +196,13 @@ class Leader(LeaderParts):
             won = self.between_pings(lambda: self.shared.publish(f"claims/{number}", content, PATIENT_S))   # noqa: B023
             if won is None:
                 if not own_gen:
-                    self.folder.freezes()
+                    self.folder.freeze()
                     return 0
                 self.rest(1.0)
                 self.doubt_itself()
                 continue
-            self.journal.has_claimed(number, claimed_s)
-            self.standbys.is_confirmed(self.now_s)
+            self.journal.note_claim(number, claimed_s)
+            self.standbys.confirm(self.now_s)
             if won:
                 return number
             other = self.read_claim(number)
@@ -228,7 +228,7 @@ class Leader(LeaderParts):
 
     def find_other(self, claims: list[dict[str, Any]]) -> None:
         """Take in the claims after this leader's last one; raises Superseded where another one leads."""
-        self.standbys.is_confirmed(self.now_s)
+        self.standbys.confirm(self.now_s)
         other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.journal.gen), None)
         if other is not None:
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
@@ -255,7 +255,7 @@ class Leader(LeaderParts):
     def lose(self, node: str, why: str) -> None:
         """Count a node as lost."""
         if node not in self.reach.lost:
-            self.reach.loses(node, why)
+            self.reach.note_lost(node, why)
             self.say(f"{node} is lost: {why}")
             self.record(self.writer.event("node_lost", node=node, why=why))
 
@@ -293,9 +293,9 @@ class Leader(LeaderParts):
     def move_record(self, number: int) -> None:
         """Mark the attempt's record as ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")
-        self.running.record_moves(number, self.shared.enqueue(PUT, name, data))
+        self.running.note_moved(number, self.shared.enqueue(PUT, name, data))
 
-    def is_record_moved(self) -> bool:
+    def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
         if self.running.moved[0] != self.attempt.number:
             self.move_record(self.attempt.number)
@@ -306,11 +306,11 @@ class Leader(LeaderParts):
         return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # built without Path: asked each tick
 
     def _take_signal(self, number: int, now_s: float) -> None:
-        self.clock.takes_news()   # also SIGCHLD: a command has ended
+        self.clock.take_news()   # also SIGCHLD: a command has ended
         if number == signal.SIGTERM:
-            self.course.gets_term(now_s)
+            self.course.note_term(now_s)
         elif number == signal.SIGUSR2:
-            self.course.nears_limit()
+            self.course.note_limit_near()
 
 
 def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:

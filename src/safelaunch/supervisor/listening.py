@@ -28,7 +28,7 @@ def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T)
             return nothing
         lead.say(f"progress.step is given up: {pattern!r} took {error} for {len(cut)} bytes of the log; steps are read "
                  "as with progress.step: auto")
-    lead.follows(lead.plan._replace(step_pattern=AUTO))
+    lead.follow(lead.plan._replace(step_pattern=AUTO))
     return read(lead, text, look, nothing)
 
 
@@ -43,7 +43,7 @@ def read_figures(lead: Leader, text: bytes, look: Callable[[bytes, Patterns], T]
             return nothing
         lead.say(f"progress.step_time and progress.loss are given up: they took {error} for {len(cut)} bytes of the "
                  "log; both are read as auto")
-    lead.follows(plan._replace(step_time_pattern=AUTO, loss_pattern=AUTO))
+    lead.follow(plan._replace(step_time_pattern=AUTO, loss_pattern=AUTO))
     return read_figures(lead, text, look, nothing)
 
 
@@ -51,12 +51,12 @@ def note_unread(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     """Tell once that no line of an attempt's log names a step, so that nobody waits for what is never seen."""
     attempt = lead.state.attempt
     if talk.mark or attempt is None or attempt.step is not None or attempt.unread is not None:
-        lead.running.names_no_step(None)
+        lead.running.note_unread(None)
         return
     if (known := lead.running.heard.unread) is None:
         return
     known = leave_unread(known, cut_lines(text))
-    lead.running.names_no_step(known)
+    lead.running.note_unread(known)
     ran_s = lead.now_s - lead.running.launched_s
     if known.lines and (ran_s >= UNREAD_S or (known.lines >= MOST_UNREAD and ran_s >= START_S)):
         lead.record(lead.writer.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),

@@ -69,7 +69,7 @@ def run(lead: Leader) -> int:
             is_ours = other.by is not None   # else the folder is another run's
             _step_down(lead, other)
     if lead.course.final != DEMOTED and is_ours:
-        observe.publish_pulse(lead)
+        observe.publish_heartbeat(lead)
     lead.shared.close()
     lead.server.close()
     return lead.course.final
@@ -95,12 +95,12 @@ def tick(lead: Leader) -> None:
 
 def _step_down(lead: Leader, other: Superseded) -> None:
     """Another supervisor leads, or the folder is another run's: this one no longer owns what runs here."""
-    lead.course.enters(Phase.SUPERSEDED)
+    lead.course.enter(Phase.SUPERSEDED)
     lead.say(f"steps down: {other}")
     step = turn.step_down(other.by, lead.job.host, wants_standby=lead.wants_standby)
     if step.ends_attempt:
         lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
-    lead.course.ends(DEMOTED if step.stands_by else HANDED_OVER)
+    lead.course.end(DEMOTED if step.stands_by else HANDED_OVER)
     if lead.process is not None:
         lead.process.finish_pump()
         if step.ends_attempt:
@@ -138,7 +138,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case BenchNodes():
             lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
         case AskToEnd():
-            lead.running.is_asked(row, lead.now)
+            lead.running.mark_asked(row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
@@ -164,7 +164,7 @@ def act(lead: Leader, decision: Decision) -> bool:
                 resuming.find_resume(lead)
             elif row == "give_up":
                 endings.keep_for_longer(lead, action)
-    lead.journal.decides(row)
+    lead.journal.note_row(row)
     return again
 
 
@@ -193,7 +193,7 @@ def main(argv: list[str]) -> None:
     elif start is not None:   # it had taken over, and was restarted
         took_over = TookOver(job.host, world.now_s())
     lead = Leader(run_dir, local, job, world, took_over)
-    lead.nodes.have_addresses(start.addresses if start else {})
+    lead.nodes.note_addresses(start.addresses if start else {})
     code = run(lead)
     if code == DEMOTED:
         _write(local / "role", "standby")

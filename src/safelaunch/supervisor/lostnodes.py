@@ -97,4 +97,4 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
 def add_exit(lead: Leader, exit: Exit) -> None:
     """Note a task's end; the first report counts."""
     assert lead.live is not None
-    lead.running.task_has_ended(exit, lead.now, lead.now_s)
+    lead.running.note_task_end(exit, lead.now, lead.now_s)

@@ -54,7 +54,7 @@ def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
     attempt = lead.state.attempt
     resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
     found = counters.count(before.counters, text, pattern, resume_step)
-    lead.running.is_counted(before._replace(counters=found))
+    lead.running.note_counted(before._replace(counters=found))
 
 
 def judge_start(lead: Leader) -> None:
@@ -65,7 +65,7 @@ def judge_start(lead: Leader) -> None:
     earlier = lead.state.attempts[:-1]
     found = judge(attempt, earlier, lead.running.counted.counters)
     is_settled = found is not None or has_gone_on(attempt, earlier, lead.running.counted.counters)
-    lead.running.is_counted(lead.running.counted._replace(is_settled=is_settled))
+    lead.running.note_counted(lead.running.counted._replace(is_settled=is_settled))
     if found is None:
         return
     if attempt.lost is None:
@@ -77,7 +77,7 @@ def judge_start(lead: Leader) -> None:
         goes_on = "" if then == "stop" else "; it goes on, and may overwrite newer checkpoints"
         lead.say(f"!!! {what}: {found.why}{goes_on}")
     if found.is_sure:
-        lead.running.has_lost_progress(found.why)
+        lead.running.note_lost_progress(found.why)
 
 
 def progress_event(lead: Leader, number: int, step: int) -> Event:

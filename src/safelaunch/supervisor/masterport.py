@@ -43,9 +43,9 @@ def hold(lead: Leader, number: int, first: str, asked: Collection[str]) -> tuple
     return {"meeting": {"node": first, "address": address, "port": port, "listens": not is_here}}, trial
 
 
-def keep(lead: Leader, number: int, words: Mapping[str, Any], reports: Sequence[CheckReport]) -> None:
+def keep(lead: Leader, number: int, answer: Mapping[str, Any], reports: Sequence[CheckReport]) -> None:
     """Give the attempt the port that its first node has listened on."""
     for report in reports:
-        if words and report.node == words["meeting"]["node"] and any(
+        if answer and report.node == answer["meeting"]["node"] and any(
                 result.name == MEETING and result.facts.get("listened") is True for result in report.results):
-            lead.nodes.try_port(number, words["meeting"]["port"])
+            lead.nodes.try_port(number, answer["meeting"]["port"])

@@ -14,8 +14,8 @@ FIRST_S = 5.0    # not at the start, when a training waits
 
 def follow(lead: Leader) -> None:
     """Write the figures when they are due."""
-    lead.clock.starts_with(Timer.METRICS, FIRST_S)
-    if lead.clock.is_due(Timer.METRICS, EVERY_S):
+    lead.clock.start_with(Timer.METRICS, FIRST_S)
+    if lead.clock.take_turn(Timer.METRICS, EVERY_S):
         write(lead)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
-from safelaunch.adapters.slurm import Command, Result, is_done
+from safelaunch.adapters.slurm import Command, Result, outcome
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
@@ -108,7 +108,7 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
         taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
         if taken is not None:
             return ActOutcome(False, _Tried(taken=taken))
-        if not lead.is_sure_of_folder():
+        if not lead.check_folder():
             return ActOutcome(False, _Tried())
         result, exclude = yield from submit_next(lead, exclude, is_held=is_held)
         job = lead.successor.job_from(result)
@@ -194,7 +194,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
     step = passing.after_refusal(refused.stderr, is_missing=refused.is_missing, refusals=refusals)
     if step is Refused.TEST:
-        step = passing.after_test(is_done((yield lead.successor.test())))
+        step = passing.after_test(outcome((yield lead.successor.test())))
     if step is Refused.AGAIN:
         return None
     return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(lead))
@@ -202,7 +202,7 @@ def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Comman
 
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    return passing.without_sbatch(is_done((yield lead.successor.run(slurm.show_job(lead.job.id)))),
+    return passing.without_sbatch(outcome((yield lead.successor.run(slurm.show_job(lead.job.id)))),
                                   is_small=len(lead.job.nodes) < lead.plan.allocated_nodes)
 
 
@@ -214,7 +214,7 @@ def ask_missing(lead: Leader, action: AskNodes) -> Step:
     if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and lead.successor.are_idle(
             found.nodes, (yield lead.successor.ask_nodes())):
         found = found._replace(free_t=found.t)
-    lead.nodes.are_missing(found)
+    lead.nodes.note_missing(found)
 
 
 # --- its fate -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
-from safelaunch.core import jobstates, pulse, slurmtext
+from safelaunch.core import heartbeat, jobstates, slurmtext
 from safelaunch.core.decide import endless, jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
@@ -24,7 +24,7 @@ from safelaunch.core.model import RESTARTS, STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.progress.steps import carry_on
 from safelaunch.core.script import warn_before_s
-from safelaunch.core.timing import CONTESTED_S, PULSE_S
+from safelaunch.core.timing import CONTESTED_S, HEARTBEAT_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import (
     asking,
@@ -44,7 +44,7 @@ from safelaunch.supervisor import (
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.pulse import Urgent
+from safelaunch.supervisor.state.heartbeat import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -66,30 +66,30 @@ SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decide
 
 def observe(lead: Leader) -> None:
     """Read everything that is due."""
-    lead.folder.is_seen(lead.now_s)
+    lead.folder.refresh(lead.now_s)
     lead.tasks.advance()
-    has_asked = lead.clock.is_due(Timer.REQUESTS, REQUESTS_S)
+    has_asked = lead.clock.take_turn(Timer.REQUESTS, REQUESTS_S)
     if has_asked:
         read_requests(lead)
         vanished.follow(lead)
     keep_standby(lead)
-    if lead.standbys.is_contested and not has_asked and lead.clock.is_due(Timer.CLAIMS, CONTESTED_S):
+    if lead.standbys.is_contested and not has_asked and lead.clock.take_turn(Timer.CLAIMS, CONTESTED_S):
         see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
     if lead.term_s is not None and lead.ending is None:
         slurmends.find_ending(lead)
     find_out_whether_alone(lead)
-    if lead.live is None and lead.clock.is_due(Timer.FOLDERS, TROUBLE_S):
+    if lead.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
         check_folders(lead)
-    lead.clock.starts_with(Timer.TOUCH, FIRST_TOUCH_S)
-    if lead.clock.is_due(Timer.TOUCH, TOUCH_EVERY_S):
+    lead.clock.start_with(Timer.TOUCH, FIRST_TOUCH_S)
+    if lead.clock.take_turn(Timer.TOUCH, TOUCH_EVERY_S):
         touch(lead.local)
     notifying.follow(lead)
     metering.follow(lead)
     urgent = find_urgent(lead)
-    if lead.clock.is_due(Timer.PULSE, pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
-        publish_pulse(lead, urgent)
+    if lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead)) or lead.standbys.heartbeat.urgent != urgent:
+        publish_heartbeat(lead, urgent)
 
 
 def see_who_leads(lead: Leader) -> None:
@@ -101,25 +101,25 @@ def see_who_leads(lead: Leader) -> None:
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
-    lead.clock.hurries(Timer.PULSE)   # its second witness that this leader lives
+    lead.clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
 
 
 def check_folders(lead: Leader) -> None:
     """After a storage failure: check whether the run's folders take writes again."""
     waits_for = thaw.trouble(lead)
     if waits_for is not None:
-        lead.folder.has_trouble(waits_for)
+        lead.folder.note_trouble(waits_for)
         return
     last = lead.state.attempt
     if last is None or response(lead.plan, last.category).then != "wait":
-        lead.folder.has_trouble(None)
+        lead.folder.note_trouble(None)
         return
     folders = [str(lead.run_dir)]
     if lead.plan.resume.dir is not None:
         folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
     answer = lead.ask_folder(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
-        lead.folder.has_trouble(answer.value or lead.shared.trouble or None)
+        lead.folder.note_trouble(answer.value or lead.shared.trouble or None)
 
 
 def find_out_whether_alone(lead: Leader) -> None:
@@ -127,20 +127,20 @@ def find_out_whether_alone(lead: Leader) -> None:
     last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
     standby_s = min((lead.now_s - guard.heard_s for guard in lead.server.standbys.values()), default=None)
     if not silence.may_be_alone(lead.job.host, last, lead.reach.lost, standby_s, lead.job.is_local):
-        lead.reach.is_not_alone()
+        lead.reach.mark_not_alone()
         return
-    if lead.clock.is_due(Timer.THIRD_WITNESS, lead.reach.ask_every_s):
+    if lead.clock.take_turn(Timer.THIRD_WITNESS, lead.reach.ask_every_s):
         lead.tasks.begin(Work.ASK_ALONE, ask_third_witness(lead))
     gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
-    lead.reach.has_left_here(gone)
+    lead.reach.note_left_here(gone)
 
 
 def ask_third_witness(lead: Leader) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
     is_alone = (yield from check_job_end(lead, is_repeated=True)) is None
-    lead.reach.has_asked(is_alone)
+    lead.reach.note_answer(is_alone)
     if is_alone:
-        lead.standbys.is_doubted()
+        lead.standbys.doubt()
 
 
 def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command, Result | None, bool | None]:
@@ -157,7 +157,7 @@ def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command,
     is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
     if jobend.has_missed_term(is_ending=is_ending, has_term=lead.term_s is not None, ending=lead.ending,
                               ends_itself=lead.course.end_act is not None):
-        lead.course.misses_term(lead.now_s + TERM_LATE_S)
+        lead.course.expect_term(lead.now_s + TERM_LATE_S)
         lead.say("Slurm is ending this job, and has not told this node why yet")
     return is_ending
 
@@ -177,7 +177,7 @@ def watch_limit(lead: Leader) -> Step:
                                   None if own_s is None else own_s - endless.warn_s(lead.plan)) if s is not None),
                      default=None)
         if rest_s is not None and rest_s <= 0:
-            lead.course.nears_limit()
+            lead.course.note_limit_near()
             return
         yield LIMIT_S if rest_s is None else max(1.0, min(LIMIT_S, rest_s))
 
@@ -196,16 +196,16 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
                  [] if lead.folder.route else vanished.way_to(lead)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
-        return lead.folder.refuses(answer.late, answer.errno)
+        return lead.folder.note_refusal(answer.late, answer.errno)
     found, folder, claims, is_open, places = answer.value
     lead.find_other(claims)
     if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
     before = {request.name for request in lead.folder.requests if request.name not in RESTARTS}
-    lead.folder.is_read(folder, runfolder.requests_of(found), asked_s)
-    lead.folder.lies_at(places)
-    if is_open and lead.clock.is_due(Timer.PERMISSIONS, CLOSING_S):
-        lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
+    lead.folder.note_read(folder, runfolder.requests_of(found), asked_s)
+    lead.folder.note_route(places)
+    if is_open and lead.clock.take_turn(Timer.PERMISSIONS, CLOSING_S):
+        lead.check_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
         if request.name not in before and (request.name, request.t) not in lead.state.restart_touches:
             event = "kill_switch" if request.name in STOPS else "request"
@@ -220,18 +220,18 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     """Read the live attempt: srun, the pump, the log's growth, progress, the guards."""
     code = process.poll()
     if code is not None and lead.attempt.srun_code is None:
-        lead.running.srun_has_ended(code)
+        lead.running.note_srun_end(code)
     process.keep_pump(lead.main_log(process.number), lead.now_s)
-    lead.running.log_has(process.size(), lead.now_s)
-    if lead.clock.is_due(Timer.RULES, READY_S):
+    lead.running.note_log_size(process.size(), lead.now_s)
+    if lead.clock.take_turn(Timer.RULES, READY_S):
         lead.world.make_ready()
     every_s = START_S if lostprogress.is_near(lead) else PROGRESS_S
-    if not lead.attempt.is_hook and (lead.clock.is_due(Timer.PROGRESS, every_s) or hangs.is_overdue(lead)):
+    if not lead.attempt.is_hook and (lead.clock.take_turn(Timer.PROGRESS, every_s) or hangs.take_overdue_turn(lead)):
         talk = read_log(lead, process)
         note_step(lead, process.number, talk)
         lostprogress.judge_start(lead)
         hangs.follow(lead, talk)
-    if lead.clock.is_due(Timer.LOST_NODES, LOOK_FOR_LOST_S):
+    if lead.clock.take_turn(Timer.LOST_NODES, LOOK_FOR_LOST_S):
         lostnodes.find_lost(lead)
         lostnodes.find_missing(lead, lead.attempt)
         overlap.detect_blocked_attempt(lead)
@@ -240,7 +240,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
 
 def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
     """New lines of the log, its last CHUNK_BYTES at most; None = it has not grown."""
-    start = lead.running.is_listened_to()
+    start = lead.running.listen()
     if lead.running.size <= start:
         return None
     start = max(start, lead.running.size - CHUNK_BYTES)
@@ -254,13 +254,13 @@ def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
 
 def _parse(lead: Leader, number: int, since: int, text: bytes, pattern: str) -> Talk:
     lostprogress.take_in(lead, number, text, pattern)
-    lead.running.is_read_on(carry_on(text, pattern))
+    lead.running.note_known(carry_on(text, pattern))
     return listen(text, pattern, since)
 
 
 def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
     """Read the last lines of an ended attempt: a short one may have started too low as well."""
-    lead.running.has_ended_log(process.size())
+    lead.running.note_ended_log(process.size())
     read_log(lead, process)
     lostprogress.judge_start(lead)
 
@@ -274,8 +274,8 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
     is_news = attempt.step is None or lead.running.last_step.is_suspected or lostprogress.overwrites(attempt, talk.step)
-    lead.running.has_stepped(lead.log_grew_t)
-    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
+    lead.running.note_step(lead.log_grew_t)
+    if lead.clock.take_turn(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
         lead.record(event)
     else:
         lead.note(event)
@@ -283,7 +283,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
 
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard or a standby has sent beside its answers to pings."""
-    lead.clock.takes_news()
+    lead.clock.take_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None and not guard.is_of_step:
@@ -317,29 +317,29 @@ def _quiet_until_s(lead: Leader, live: Live) -> float:
     return max(lead.running.grew_s, lead.running.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
 
 
-def pulse_every_s(lead: Leader) -> float:
-    """Seconds between two pulses."""
-    return CONTESTED_S if lead.standbys.is_contested else PULSE_S
+def heartbeat_every_s(lead: Leader) -> float:
+    """Seconds between two heartbeats."""
+    return CONTESTED_S if lead.standbys.is_contested else HEARTBEAT_S
 
 
 def find_urgent(lead: Leader) -> Urgent:
-    """What of a pulse cannot wait for the next one."""
+    """What of a heartbeat cannot wait for the next one."""
     attempt = lead.state.attempt
     return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node,
                   eligible_standbys(lead))
 
 
-def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
+def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Write a copy of the heartbeat into the run folder, for those outside."""
     urgent = urgent or find_urgent(lead)
-    count = lead.standbys.pulse.shows(urgent)
-    lead.server.show_pulse(count, lead.now_s)
+    count = lead.standbys.heartbeat.show(urgent)
+    lead.server.show_heartbeat(count, lead.now_s)
     attempt = lead.state.attempt
-    ticket = lead.shared.enqueue(PUT, pulse.FILE, pulse.dump(pulse.Pulse(
+    ticket = lead.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
-        t=round(lead.now, 3), every_s=pulse_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
+        t=round(lead.now, 3), every_s=heartbeat_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead), **hangs.step_due(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    lead.standbys.pulse.lists(urgent.eligible, ticket)
+    lead.standbys.heartbeat.list_standbys(urgent.eligible, ticket)

@@ -47,22 +47,22 @@ def find_resume(lead: Leader) -> None:
     # seconds however long the folder is frozen").
     is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
     if is_doubtful and lead.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
-        lead.resume.does_not_answer()
+        lead.resume.mark_unknown()
         return
     answer = lead.ask_folder(look, lead.resume.deadline_s)
     if answer.late:
-        lead.resume.is_late()
+        lead.resume.mark_late()
         return
     if answer.is_ok and answer.value is not None:
         found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
         found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
         without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
         usable = _before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step])
-        lead.resume.is_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
+        lead.resume.note_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
         _tell_skipped(lead, [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
     else:
-        lead.resume.is_unreadable()
-        if lead.clock.is_due(Timer.UNREADABLE, 60.0):
+        lead.resume.mark_unreadable()
+        if lead.clock.take_turn(Timer.UNREADABLE, 60.0):
             lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
 

@@ -33,17 +33,17 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
     known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
     known = pace.of_attempt(known, number)
     if talk.step is None:   # nothing to measure, and cheap
-        lead.running.goes_so_fast(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
+        lead.running.note_pace(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
     lines, phase = listening.read_figures(lead, text, partial(step_lines, since=since), nothing)
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
-    lead.running.goes_so_fast(known)
+    lead.running.note_pace(known)
     for change in changes:
         _report(lead, known, change, text)
     slowsearch.judge(lead, number, known)
     level = pace.level_of(known)
-    if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
+    if level is not None and not changes and lead.clock.take_turn(Timer.STEP_TIME, JOURNAL_S):
         lead.record(lead.writer.event("step_time", **to_event(level)))
     if lead.plan.on_nan is not None:
         _watch_figures(lead, number, lines, text)
@@ -79,7 +79,7 @@ def _watch_figures(lead: Leader, number: int, lines: list[StepLine], text: bytes
         nothing: tuple[list[StepLine], str] = (lines, "")
         every, _ = listening.read_figures(lead, text, partial(step_lines, most=MOST_SEARCHED), nothing)
         figures, found = oddfigures.watch_figures(lead.running.figures, number, every)
-    lead.running.has_figures(figures)
+    lead.running.note_figures(figures)
     for odd in found:
         if any((one.attempt, one.kind) == (number, odd.kind) and (odd.kind == oddfigures.NAN or one.step >= odd.step)
                for one in lead.state.odd):

@@ -109,7 +109,7 @@ def _take_in(lead: Leader, nodes: tuple[str, ...], judged: tuple[JudgedSpeed, ..
     slow = {one.node: "; ".join(one.reasons)[:MOST_WHY] for one in judged if one.speed is Speed.SLOW}
     evidence = tuple(NodeEvidence(node, "slow", lead.now, why, lead.here.user, lead.plan.run_id, number + 1, "",
                                   lead.job.cluster) for node, why in slow.items())
-    lead.nodes.blames(evidence)
+    lead.nodes.blame(evidence)
     if evidence:
         share(lead, evidence)
     said = _say(slow, judged, why_not)
@@ -163,7 +163,7 @@ def _withdraw(lead: Leader, number: int) -> list[Event]:
     slow = dict(lead.state.search.slow)
     found = tuple(NodeEvidence(node, DISPROVED, lead.now, why, lead.here.user, lead.plan.run_id, number, "",
                                lead.job.cluster) for node in slow)
-    lead.nodes.blames(found)
+    lead.nodes.blame(found)
     share(lead, found)
     return [*(lead.writer.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
             *change_exclusions(lead)]

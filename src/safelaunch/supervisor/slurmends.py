@@ -30,7 +30,7 @@ def find_ending(lead: Leader) -> None:
     elif step is Explain.ASK_SQUEUE:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead))
     elif step is Explain.LINE and line is not None:
-        lead.course.job_ends(line)
+        lead.course.note_ending(line)
         lead.say(f"the job is being ended: {tell_ending(line)}")
         for node in slurmoutput.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
             lead.lose(node, "its Prolog failed")
@@ -44,7 +44,7 @@ def find_early_ending(lead: Leader) -> None:
     if lead.ending is None and not lead.job.is_local and lead.process is not None:
         reason = slurmoutput.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
         if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
-            lead.course.job_ends(reason)
+            lead.course.note_ending(reason)
             lead.say(f"the job is being ended: {tell_ending(reason)}")
 
 
@@ -63,7 +63,7 @@ def find_who_ended_it(lead: Leader) -> None:
     only an end of the job takes that back.
     """
     live, process = lead.attempt, lead.process
-    lead.course.asks_who(live.number)
+    lead.course.note_asked_who(live.number)
     find_early_ending(lead)
     if process is None or lead.ending is not None:
         return
@@ -71,10 +71,10 @@ def find_who_ended_it(lead: Leader) -> None:
     unread = slurmoutput.find_unknown_step_end(said, lead.job.id)
     if unread is not None:
         report_unknown(lead, lead.job.id, unread)
-        lead.course.cannot_read(live.number)
+        lead.course.note_unread(live.number)
     if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
         if not has_script_ended_well(lead):
-            lead.running.is_asked("step_cancelled", lead.now)
+            lead.running.mark_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
     elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
@@ -100,9 +100,9 @@ def ask_who_ended_it(lead: Leader) -> Step:
     if result is not None and ending is None and lead.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
         ending = JobEnd.UNKNOWN   # its shell has been left
     if not is_answered and lead.live is not None and lead.live.end_row is None:
-        lead.running.is_asked("step_cancelled", lead.now)
+        lead.running.mark_asked("step_cancelled", lead.now)
     if ending is not None and lead.ending is None:
-        lead.course.job_ends(ending)
+        lead.course.note_ending(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
         lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
@@ -113,7 +113,7 @@ def ask_why_it_ends(lead: Leader) -> Step:
     reason = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
         ending = jobend.ending_by_scontrol(reason)
-        lead.course.job_ends(ending)
+        lead.course.note_ending(ending)
         lead.say(f"the job is being ended: {tell_ending(ending)}")
 
 
@@ -142,9 +142,9 @@ def ask_whether_it_ends(lead: Leader) -> Step:
     ending = jobend.ending_without_line(is_running=slurm.is_running(result, lead.job.id))
     if ending is None:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
-        lead.course.forgets_term()
+        lead.course.forget_term()
     elif lead.ending is None:
-        lead.course.job_ends(ending)
+        lead.course.note_ending(ending)
         lead.say("the job is being ended, for an unknown reason")
 
 

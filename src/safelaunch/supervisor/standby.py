@@ -2,8 +2,8 @@
 
 A dead batch host under --no-kill leaves the job RUNNING without a script until its time limit (measured), and Slurm
 itself notices after 440 s. The standby is connected to the leader's endpoint and answers its pings. When the connection
-is silent it reads the pulse from the shared folder. core.decide.takeover decides, and a claim makes sure that only one
-acts.
+is silent it reads the heartbeat from the shared folder. core.decide.takeover decides, and a claim makes sure that only
+one acts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import takeover
-from safelaunch.core.decide.takeover import PulseOf
-from safelaunch.core.pulse import FILE as PULSE_FILE
-from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.decide.takeover import HeartbeatOf
+from safelaunch.core.heartbeat import FILE as HEARTBEAT_FILE
+from safelaunch.core.heartbeat import parse as parse_heartbeat
 from safelaunch.core.timing import READ_EVERY_S, STALL_S, SUSPICION_S
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import SIGNALS
@@ -30,8 +30,8 @@ TICK_S = 0.5          # a ping is answered within it; a leader that leaves is no
 READ_DEADLINE_S = 1.0
 
 
-class LastPulse(NamedTuple):
-    """What pulses have said so far."""
+class LastHeartbeat(NamedTuple):
+    """What heartbeats have said so far."""
 
     gen: int = 0                     # the highest generation that one was of, or that has claimed the lead since
     leader: str = ""                 # its host,
@@ -47,10 +47,10 @@ class Standby:
         self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
         self.shared = world.share(run_dir, local / "standby")
         self.endpoint = endpoint
-        self.told = LastPulse()
+        self.told = LastHeartbeat()
         self.now_s = world.now_s()
         self.signs = takeover.begin(self.now_s)
-        self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
+        self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the heartbeat tells
         self.read_next_s = 0.0
         self.touch_next_s = self.now_s + TOUCH_EVERY_S
         self.is_over = False          # the run has ended, or has been handed over to another job
@@ -70,12 +70,12 @@ class Standby:
                 touch(self.local)
                 self.touch_next_s = self.now_s + TOUCH_EVERY_S
             if self._should_read():
-                self._read_pulse()
+                self._read_heartbeat()
             if self.is_over:
                 break
-            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+            if takeover.is_dead(self.signs, self.now_s) and self._check_still_due():
                 break
-            if takeover.is_orphaned(self.signs, self.now_s) and self._is_still_due():
+            if takeover.is_orphaned(self.signs, self.now_s) and self._check_still_due():
                 self._end_job()
         self.shared.close()
         if self.line is not None:
@@ -85,7 +85,7 @@ class Standby:
     @property
     def took_over(self) -> TookOver:
         """From whom, once `watch` has said so."""
-        # A pulse that moved while only the connection was cut: the leader was sure of itself until then.
+        # A heartbeat that moved while only the connection was cut: the leader was sure of itself until then.
         seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
         others = tuple(name for name in self.told.eligible if name != self.job.host)
         return TookOver(self.told.leader or "its host", max(self.signs.heard_s, seen_s), others)
@@ -106,44 +106,44 @@ class Standby:
         self.read_next_s = self.now_s + SUSPICION_S   # so that a silent connection is noticed in time
         return False
 
-    def _read_pulse(self) -> None:
-        """Read the pulse in a child: the folder may be frozen."""
-        path = self.run_dir / PULSE_FILE
+    def _read_heartbeat(self) -> None:
+        """Read the heartbeat in a child: the folder may be frozen."""
+        path = self.run_dir / HEARTBEAT_FILE
 
         def read() -> Any:
             # (simulated: test_found "a pulse that a client remembers is no witness of its leader's death")
             fresh.see(str(self.run_dir))
-            return sharedfile.read_json(path, sharedfile.PULSE_BYTES)
+            return sharedfile.read_json(path, sharedfile.HEARTBEAT_BYTES)
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
-        pulse = parse_pulse(answer.value) if answer.is_ok else None
+        pulse = parse_heartbeat(answer.value) if answer.is_ok else None
         if pulse is None or pulse.endpoint is None or pulse.eligible is None:
             return   # unread, or of another version
         count, every_s, is_listed = pulse.count, pulse.every_s, self.job.host in pulse.eligible
         whose = takeover.whose(pulse, self.job.host, self.job.id, gen=self.told.gen, leader=self.told.leader,
                                endpoint=self.endpoint)
-        if whose is PulseOf.EARLIER:   # the folder answers, and shows nothing new
+        if whose is HeartbeatOf.EARLIER:   # the folder answers, and shows nothing new
             self.signs = takeover.read(self.signs, self.now_s, 0)
             return
         self.told = self.told._replace(successor=pulse.successor)
-        if whose is PulseOf.OWN_HOST:
+        if whose is HeartbeatOf.OWN_HOST:
             self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
             return
         self.told = self.told._replace(gen=pulse.gen)
-        if whose is PulseOf.OVER:
+        if whose is HeartbeatOf.OVER:
             self.is_over = True
             return
         self.told = self.told._replace(eligible=pulse.eligible)
-        if whose is PulseOf.OTHER:
+        if whose is HeartbeatOf.OTHER:
             self._follow(pulse.host, pulse.endpoint, count, every_s, is_listed)
             return
         self.told = self.told._replace(leader=pulse.host)
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
-    def _is_still_due(self) -> bool:
-        """Whether nobody else leads the run by now: a node that was cut off may have missed this job's end. The pulse
-        of a leader in this one is waited for: that of the one before may have replaced it (simulated: test_found "a
-        standby leaves the run to the new leader whose pulse the old one has overwritten").
+    def _check_still_due(self) -> bool:
+        """Whether nobody else leads the run by now: a node that was cut off may have missed this job's end. The
+        heartbeat of a leader in this one is waited for: that of the one before may have replaced it (simulated:
+        test_found "a standby leaves the run to the new leader whose pulse the old one has overwritten").
         """
         def look() -> tuple[str, int] | None:
             fresh.see(f"{self.run_dir}/claims")
@@ -155,7 +155,7 @@ class Standby:
         self.is_over = job != self.job.id
         if gen <= self.told.gen:
             return True
-        self.told, self.signs = self.told._replace(gen=gen), takeover.wait_for_pulse(self.signs, self.now_s)
+        self.told, self.signs = self.told._replace(gen=gen), takeover.wait_for_heartbeat(self.signs, self.now_s)
         return self.is_over
 
     def _end_job(self) -> None:

@@ -20,12 +20,12 @@ def keep_standby(lead: Leader) -> None:
     if not lead.wants_standby or lead.course.final is not None:
         return
     if lead.folder.gone is not None:   # in which nobody can claim to lead
-        lead.standbys.is_doubted(False)
+        lead.standbys.doubt(False)
         return
     for node, quiet_s in _silences_s(lead).items():
         if quiet_s >= CALM_AFTER_S:
-            lead.server.forget_standby(node)   # before the pulse says so: what he hears from then on is a new greeting
-    lead.standbys.is_doubted(lead.had_eligible and (_may_be_watched_unheard(lead) or _is_striking_off(lead)))
+            lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
+    lead.standbys.doubt(lead.had_eligible and (_may_be_watched_unheard(lead) or _check_striking_off(lead)))
     if not lead.standbys.is_contested:
         _confirm(lead)
     if lead.live is None:
@@ -41,14 +41,14 @@ def keep_standby(lead: Leader) -> None:
         result = lead.standbys.process.poll()
         overlap.note_result(lead, result)
         if lead.folder.is_frozen:
-            lead.standbys.is_waited_for(lead.now_s + START_S)
+            lead.standbys.wait_until(lead.now_s + START_S)
     has_answered = heard is not None and heard.has_answered
     step = standby.judge(_facts(lead, silent_s, has_answered=has_answered, has_ended=result is not None))
     if step is StandbyStep.KEEP and heard is not None:
-        _is_kept(lead, heard.node, heard.heard_s)
+        _keep(lead, heard.node, heard.heard_s)
     if step is StandbyStep.LOST:
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standbys.node else "it did not come up"
-        _is_lost(lead, _last_words(result) if result else late)
+        _note_lost(lead, _last_words(result) if result else late)
         step = standby.judge(_facts(lead, silent_s))
     if step is StandbyStep.START:
         _start(lead)
@@ -65,11 +65,11 @@ def _facts(
 
 
 def _may_be_watched_unheard(lead: Leader) -> bool:
-    """A standby may read the pulse without hearing this leader: then it gets a pulse each second.
+    """A standby may read the heartbeat without hearing this leader: then it gets a heartbeat each second.
 
     It was heard before, or an earlier leader here had it. One that is still starting may not take over
-    (core.decide.takeover). After CALM_AFTER_S it has read in the pulse that the next ones come less often, and waits
-    longer.
+    (core.decide.takeover). After CALM_AFTER_S it has read in the heartbeat that the next ones come less often, and
+    waits longer.
     """
     silences_s = _silences_s(lead)
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
@@ -88,10 +88,10 @@ def eligible_standbys(lead: Leader) -> list[str]:
     return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
 
 
-def _is_striking_off(lead: Leader) -> bool:
+def _check_striking_off(lead: Leader) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-    return lead.standbys.pulse.is_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
-                                               lead.standbys.confirmed_s)
+    return lead.standbys.heartbeat.check_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
+                                                  lead.standbys.confirmed_s)
 
 
 def _confirm(lead: Leader) -> None:
@@ -100,17 +100,17 @@ def _confirm(lead: Leader) -> None:
     So a folder that is frozen on all nodes costs no training, however long, while the standby's connection stands.
     """
     if not lead.had_eligible:
-        lead.standbys.is_confirmed(lead.now_s)
+        lead.standbys.confirm(lead.now_s)
     else:
         sure_s = (guard.sure_s for guard in lead.server.standbys.values()
                   if guard.node != lead.job.host and lead.now_s - guard.heard_s < CALM_AFTER_S)
         confirmed_s = lead.standbys.confirmed_s
-        lead.standbys.is_confirmed(max(confirmed_s, min(sure_s, default=confirmed_s)))
+        lead.standbys.confirm(max(confirmed_s, min(sure_s, default=confirmed_s)))
 
 
-def _is_kept(lead: Leader, node: str, heard_s: float) -> None:
+def _keep(lead: Leader, node: str, heard_s: float) -> None:
     is_new = lead.standbys.node != node or lead.state.standby != node
-    lead.standbys.is_kept(node, heard_s + LOST_S)
+    lead.standbys.keep(node, heard_s + LOST_S)
     if is_new:
         lead.record(lead.writer.event("standby_started", node=node))
 
@@ -120,8 +120,8 @@ def _last_words(result: Result) -> str:
     return f"it ended: {said}" if said else "it ended"
 
 
-def _is_lost(lead: Leader, why: str) -> None:
-    node = lead.standbys.is_lost(lead.now_s + (0.0 if lead.state.standby else RETRY_S))
+def _note_lost(lead: Leader, why: str) -> None:
+    node = lead.standbys.note_lost(lead.now_s + (0.0 if lead.state.standby else RETRY_S))
     if lead.state.standby is not None:
         lead.record(lead.writer.event("standby_lost", node=node, why=why))
     lead.say(f"the standby on {node} is lost: {why}")
@@ -130,23 +130,23 @@ def _is_lost(lead: Leader, why: str) -> None:
 def _start(lead: Leader) -> None:
     node = _choose(lead)
     if node is None:
-        if lead.standbys.has_no_node(lead.now_s + RETRY_S):
+        if lead.standbys.note_no_node(lead.now_s + RETRY_S):
             lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
                      f"goes on in its next one")
         return
-    if not lead.is_sure_of_folder():
+    if not lead.check_folder():
         return
     env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.token, lead.nodes.addresses)
     script = str(lead.run_dir / "job.sbatch")
     # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
     output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
     argv = lead.fencer.helper(node, ["bash", script, "standby"])
-    lead.standbys.starts(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
+    lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
 
 
 def _choose(lead: Leader) -> str | None:
     bad = {lead.job.host, *lead.reach.lost, *lead.state.excluded}
     node = standby.choose(lead.job.nodes, bad, lead.standbys.tried, lead.live.nodes if lead.live else ())
     if node in lead.standbys.tried:
-        lead.standbys.tries_all_again()
+        lead.standbys.try_all_again()
     return node

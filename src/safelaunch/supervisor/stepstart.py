@@ -21,7 +21,7 @@ def follow(lead: Leader, process: AttemptProcess) -> None:
     live, known = lead.attempt, lead.running.step_start
     if lead.job.is_local or live.is_hook or live.killed_t is not None:
         return
-    if not lead.clock.is_due(Timer.STEP_START, LOOK_S):
+    if not lead.clock.take_turn(Timer.STEP_START, LOOK_S):
         return
     has_begun = lead.state.attempt is not None and lead.state.attempt.step is not None
     wait = None if has_begun else stepstart.read(process.tail(TAIL_BYTES).decode(errors="replace"))
@@ -30,11 +30,11 @@ def follow(lead: Leader, process: AttemptProcess) -> None:
         wait, is_script=lead.plan.is_script, guards=sum(not guard.is_of_step for guard in guards),
         step_guards=sum(guard.is_of_step for guard in guards), tasks=live.tasks)
     if wait is None or place is None:
-        lead.running.starts(None)
+        lead.running.note_step_start(None)
         return
     if known is None or known.place is not place or known.why != wait.why:
         known = StepStart(place, wait.why, lead.now_s)
-        lead.running.starts(known)
+        lead.running.note_step_start(known)
     if lead.now_s - known.since_s >= stepstart.TELL_S:
         lead.tasks.begin(Work.ASK_STEPS, _ask(lead, known), live.number)
 
@@ -58,6 +58,6 @@ def _ask(lead: Leader, known: StepStart) -> Step:
             told = True
             lead.tell("step_start", text, attempt=lead.live.number)
         if then is Then.END:
-            lead.running.is_stuck(text)
+            lead.running.mark_stuck(text)
             return
         yield ASK_EVERY_S

@@ -35,12 +35,12 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
     return [*_accuse(lead, found), *change_exclusions(lead)]
 
 
-def _accuse(lead: Leader, found: tuple[NodeEvidence, ...]) -> list[Event]:
+def _accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> list[Event]:
     """The events of new evidence, which counts from now on; the shared ledger is told, too."""
-    lead.nodes.blames(found)
-    if found:
-        share(lead, found)
-    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+    lead.nodes.blame(evidence)
+    if evidence:
+        share(lead, evidence)
+    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence]
 
 
 def confirm_suspects(lead: Leader) -> list[Event]:
@@ -100,7 +100,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
             lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
-    lead.nodes.recalls(evidence)
+    lead.nodes.recall(evidence)
     command = _sinfo(lead)
     if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
@@ -114,11 +114,11 @@ def _record_changes(lead: Leader) -> None:
         lead.record(*events)
 
 
-def share(lead: Leader, found: tuple[NodeEvidence, ...]) -> None:
+def share(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
     """Tell the shared ledger, without a long wait: this run knows already."""
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
-        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S))
 
 
 def note_use(lead: Leader, live: Live, started_t: float) -> Step:
@@ -165,7 +165,7 @@ def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None
     if partition is not None and excluded:
         partition = tuple(node for node in partition if node not in excluded)
     usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
-    lead.nodes.are_told(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
+    lead.nodes.note_names(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
 
 
 def _folder(lead: Leader) -> Path | None:

@@ -42,37 +42,37 @@ COMPLETING_LOOK_S = 30.0
 UNEXPLAINED_S = 60.0     # for Slurm's answer on a job whose end nothing explains: then it has crashed
 ASK_S = 15.0    # for Slurm's answer on a job that is over; no answer proves nothing
 LAST_ASK_S = 5.0   # once this job itself is being ended
-PULSES_A_GENERATION = 1_000_000
+HEARTBEATS_A_GENERATION = 1_000_000
 
 
 def boot(lead: Leader) -> None:
     """Open the guards' endpoint first (their lease runs), then read the journal."""
     open_control(lead)
-    lead.folder.opens(lead.world.share(lead.run_dir, lead.local / "spool"))
+    lead.folder.open(lead.world.share(lead.run_dir, lead.local / "spool"))
     # Each question is a child process, and a next job's training waits for all of them.
     meta, env, claims, reason = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    lead.follows(plans.make(meta["config"], meta["run_id"]))
+    lead.follow(plans.make(meta["config"], meta["run_id"]))
     lead.world.reads_by(undump(meta.get("rules")))
-    lead.journal.sees_claims_up_to(claims)
-    lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
-    lead.standbys.pulse.counts_from(lead.journal.gen * PULSES_A_GENERATION)
+    lead.journal.note_claims(claims)
+    lead.journal.lead_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
+    lead.standbys.heartbeat.count_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
     # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
-    lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
+    lead.journal.open(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
-    lead.next.is_asked_by(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
-    lead.guard_endpoint.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
+    lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
+    lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
-            lead.course.job_ends(JobEnd.CANCELLED)
+            lead.course.note_ending(JobEnd.CANCELLED)
         presume_launched(lead, launched)
     else:
         presume_launched(lead, launched)
@@ -127,12 +127,12 @@ def open_control(lead: Leader) -> None:
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
     token = old["token"]
-    lead.guard_endpoint.opens(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
+    lead.guard_endpoint.open(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
     lead.server.report_to(on_report=lambda guard: observe.on_report(lead, guard),
                           on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
     # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.standbys.pulse.begins_with(eligible_standbys(lead))
+    lead.standbys.heartbeat.begin_with(eligible_standbys(lead))
     hold_watched(lead)
 
 
@@ -183,7 +183,7 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is not None and before.id != lead.job.id:
         canceller = who_cancelled(lead, before.id)
         if canceller is Canceller.PERSON:
-            lead.course.job_ends(JobEnd.CANCELLED)   # no job comes back from a scancel
+            lead.course.note_ending(JobEnd.CANCELLED)   # no job comes back from a scancel
         elif canceller in (Canceller.UNTOLD, Canceller.UNSAID):
             hold_for_people(lead, before.id, canceller)
     if attempt is not None and attempt.ended is None:
@@ -230,16 +230,16 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
     return cancel.judge(seen)
 
 
-def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
+def _ask_who_cancelled(lead: Leader, job: str, witnesses: Witnesses) -> Canceller:
     """Slurm says so once the job has ended; if its batch host is dead, that takes a while."""
-    until_s = lead.now_s + (COMPLETING_S if seen.is_likely or seen.is_unread else UNEXPLAINED_S)
+    until_s = lead.now_s + (COMPLETING_S if witnesses.is_likely or witnesses.has_unknown_line else UNEXPLAINED_S)
     while True:
         # A TERM in the middle of a question leaves time for a last one: KillWait is 30 s
         # (simulated: test_found "TERM in the middle of a question about the job before is no answer").
         is_last = _is_called(lead)
         state = _state_of(lead, job, is_last)
         is_late = lead.now_s > until_s or is_last
-        found = cancel.judge(seen._replace(state=state, is_late=is_late))
+        found = cancel.judge(witnesses._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
         again_s = lead.now_s + COMPLETING_LOOK_S
@@ -297,7 +297,7 @@ def adopt(lead: Leader) -> None:
     if step is not Adopt.TAKE or last is None:
         return
     process = lead.world.adopt(lead.local, number)
-    lead.running.is_adopted(Live(
+    lead.running.adopt(Live(
         number, last.nodes, tasks=1 if last.resize else lead.plan.tasks_on(len(last.nodes)),
         srun_code=None if process is not None else 255, is_hook=last.resize is not None,
         end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard,

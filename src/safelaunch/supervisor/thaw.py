@@ -23,17 +23,17 @@ FOREVER_S = 30 * 86400.0   # the job's own time limit comes first
 NEAR_PYTHON = "/usr/bin/python3"
 
 
-def wait_for_thaw(lead: Leader, found: HangVerdict) -> Generator[Command, Result | None, bool]:
+def wait_for_thaw(lead: Leader, verdict: HangVerdict) -> Generator[Command, Result | None, bool]:
     """True where this node had to wait for the filesystems that the verdict names; False where they answer here."""
-    folders = list(dict.fromkeys(found.folders))
-    if found.kind != "storage" or not folders:
+    folders = list(dict.fromkeys(verdict.folders))
+    if verdict.kind != "storage" or not folders:
         return False
     if lead.plan.resume.dir is not None:
         folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
     python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
     start_s = lead.now_s
     command = lead.world.command(try_to_write(folders, python), lead.job.env, FOREVER_S)
-    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead, found, folders[0]))
+    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead, verdict, folders[0]))
     yield command
     lead.tasks.cancel(Work.THAW)
     waited_s = lead.now_s - start_s
@@ -48,10 +48,10 @@ def trouble(lead: Leader) -> str | None:
     return "a filesystem on which ranks slept takes no writes yet" if lead.tasks.is_running(Work.THAW) else None
 
 
-def _say_that_it_waits(lead: Leader, found: HangVerdict, folder: str) -> Step:
+def _say_that_it_waits(lead: Leader, verdict: HangVerdict, folder: str) -> Step:
     """Runs as long as the wait does."""
     yield ANSWERS_S
-    lead.tell("frozen_storage", f"{found.summary}: waiting until {folder} takes writes again; nothing is ended before, "
-                                "since a restart would hang there as well")
+    lead.tell("frozen_storage", f"{verdict.summary}: waiting until {folder} takes writes again; nothing is ended "
+                                "before, since a restart would hang there as well")
     while True:
         yield FOREVER_S

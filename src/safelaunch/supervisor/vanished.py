@@ -52,7 +52,7 @@ def follow(lead: Leader) -> None:
     """After a read of the requests: has the folder gone, or come back?"""
     if not lead.folder.refused:
         if lead.folder.gone is not None:
-            lead.folder.returns()
+            lead.folder.take_up()
             lead.say("the run folder is there again: the run goes on with it")
             secure_next(lead)
         return
@@ -67,19 +67,19 @@ def follow(lead: Leader) -> None:
         ids, is_listed = answer.value
         path = vanished.missing_at(lead.folder.route, Look(tuple((one, two) for one, two in ids), is_listed))
     missing = lead.folder.missing.seen(path, lead.now_s)
-    lead.folder.is_missed(missing)
+    lead.folder.note_missing(missing)
     others = [node for node in lead.job.nodes if node != lead.job.host and node not in lead.reach.lost]
     can_ask = bool(others) and lead.nodes.no_overlap is None and not lead.job.is_local
     match vanished.judge(missing, lead.now_s, has_others=can_ask):
         case Next.ASK:
             lead.tasks.begin(Work.LOOK_ELSEWHERE, _look_elsewhere(lead, others[missing.looks % len(others)]))
         case Next.GONE:
-            _is_gone(lead, missing.path)
+            _give_up_folder(lead, missing.path)
 
 
 def _look_elsewhere(lead: Leader, node: str) -> Step:
     missing = lead.folder.missing
-    lead.folder.is_missed(missing._replace(asked_s=lead.now_s))
+    lead.folder.note_missing(missing._replace(asked_s=lead.now_s))
     above = missing.path.rpartition("/")[0] or "/"
     result = yield lead.world.command(
         lead.fencer.helper(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path]), lead.job.env,
@@ -89,13 +89,13 @@ def _look_elsewhere(lead: Leader, node: str) -> Step:
     if result is None or now.path != missing.path or now.since_s != missing.since_s:
         return
     if result.returncode == vanished.ELSEWHERE_GONE:
-        lead.folder.is_missed(now._replace(is_confirmed=True))
+        lead.folder.note_missing(now._replace(is_confirmed=True))
     elif result.returncode == vanished.ELSEWHERE_THERE:   # it is this node that cannot see it
-        lead.folder.is_missed(now.seen(None, lead.now_s))
+        lead.folder.note_missing(now.seen(None, lead.now_s))
 
 
-def _is_gone(lead: Leader, path: str) -> None:
-    lead.folder.vanishes(vanished.tell(path, str(lead.run_dir)))
+def _give_up_folder(lead: Leader, path: str) -> None:
+    lead.folder.abandon(vanished.tell(path, str(lead.run_dir)))
     for work in (Work.QUEUE_NEXT, Work.HAND_OVER):   # both would wait for the folder
         lead.tasks.cancel(work)
     lead.say(f"{lead.folder.gone}. The training goes on; nothing of the run is written down any more, its kill switch "

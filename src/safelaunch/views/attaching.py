@@ -99,9 +99,9 @@ class Attachment:
         while True:
             now_s = time.monotonic()
             if self.job.state in jobstates.ON_NODES:
-                self._hangs.follows(1, len(nodeset.expand(self.job.nodelist)), self._plan.hang, now_s)
+                self._hangs.follow(1, len(nodeset.expand(self.job.nodelist)), self._plan.hang, now_s)
                 if chunk := self._log.read():
-                    self._hangs.log_has_grown(now_s, listen(chunk, self._plan.step_pattern))
+                    self._hangs.note_log(now_s, listen(chunk, self._plan.step_pattern))
                     if _ENDS in chunk:
                         ask_next_s = min(ask_next_s, now_s + SOON_S)
                 elif self._log.trouble and self._log.trouble != trouble:
@@ -145,12 +145,12 @@ class Attachment:
     def _check_ranks(self) -> Iterator[AttachNote]:
         """Two checks that must agree, and a third for what may pass by itself, as of a run."""
         silent = f"no step for {talk.span(time.monotonic() - self._hangs.rhythm.since_s)}"
-        checks = hangchecks.examine(self._hangs, time.monotonic, self._look, self._is_silent_still, lambda *_: None)
+        checks = hangchecks.examine(self._hangs, time.monotonic, self._look, self._check_silent_still, lambda *_: None)
         try:
             while True:
                 time.sleep(next(checks))
         except SafelaunchError as error:
-            self._hangs.postpones_check(time.monotonic())
+            self._hangs.postpone_check(time.monotonic())
             yield AttachNote("trouble", f"{silent}, and its ranks could not be looked at: {error.message}")
             return
         except StopIteration as done:
@@ -162,7 +162,7 @@ class Attachment:
             yield AttachNote("pulse", f"{silent}: {found}{counts}")
         if not isinstance(found, HangVerdict):
             return
-        self._hangs.postpones_check(time.monotonic())
+        self._hangs.postpone_check(time.monotonic())
         if self._told_since_s != self._hangs.rhythm.since_s:
             self._told_since_s = self._hangs.rhythm.since_s
             yield AttachNote("hang", _tell_hang(self.job, silent, found))
@@ -173,9 +173,9 @@ class Attachment:
         target = foreignjob.target_of(foreignjob.find(self.job.id, "attach", self._env), self._env)
         return collect.start(target, self._env, depth).wait()
 
-    def _is_silent_still(self) -> bool:
+    def _check_silent_still(self) -> bool:
         if chunk := self._log.read():
-            self._hangs.log_has_grown(time.monotonic(), listen(chunk, self._plan.step_pattern))
+            self._hangs.note_log(time.monotonic(), listen(chunk, self._plan.step_pattern))
         return self._hangs.is_silent(time.monotonic())
 
     def _end(self, facts: JobFacts | None) -> AttachNote:
@@ -213,6 +213,6 @@ class Attachment:
         return [f"{label} was not told: {why}" for label, why in results.items() if why]
 
 
-def _tell_hang(job: QueuedJob, silent: str, found: HangVerdict) -> str:
-    on = f" on {', '.join(found.suspects)}" if found.suspects else ""
-    return f"job {job.id} ({job.name}) hangs: {silent}; {found.summary}{on}. See: safelaunch stacks {job.id}"
+def _tell_hang(job: QueuedJob, silent: str, verdict: HangVerdict) -> str:
+    on = f" on {', '.join(verdict.suspects)}" if verdict.suspects else ""
+    return f"job {job.id} ({job.name}) hangs: {silent}; {verdict.summary}{on}. See: safelaunch stacks {job.id}"

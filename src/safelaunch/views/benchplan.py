@@ -50,15 +50,15 @@ def plan_restarts(asked: AskedPlan, names_of: Callable[[str], tuple[str, ...]], 
     return 0
 
 
-def tell(found: GroupPlan, jobs: int) -> list[str]:
+def tell(plan: GroupPlan, jobs: int) -> list[str]:
     """Lines for people."""
-    if found.culprit is not None:
-        return [f"{found.culprit} slows the others down (probability {found.probability:.3f}, after {jobs} jobs)",
-                f'to keep it out: safelaunch nodes suspect {found.culprit} --why "slow: found in {jobs} jobs"']
-    if found.is_nobody:
-        return [f"no node of these slows the others down (probability {found.probability:.3f}, after {jobs} jobs)"]
-    group = nodefold.fold(found.leave_out)
-    return [f"leave out of the next job: {group} ({found.left} nodes may be slow; {found.most_left} jobs at most are "
+    if plan.culprit is not None:
+        return [f"{plan.culprit} slows the others down (probability {plan.probability:.3f}, after {jobs} jobs)",
+                f'to keep it out: safelaunch nodes suspect {plan.culprit} --why "slow: found in {jobs} jobs"']
+    if plan.is_nobody:
+        return [f"no node of these slows the others down (probability {plan.probability:.3f}, after {jobs} jobs)"]
+    group = nodefold.fold(plan.leave_out)
+    return [f"leave out of the next job: {group} ({plan.left} nodes may be slow; {plan.most_left} jobs at most are "
             "needed, if no result is doubtful)",
             f"then the same again, with --result '{group}=SECONDS', the median of its step times"]
 

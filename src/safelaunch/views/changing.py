@@ -72,7 +72,7 @@ def _tell_job(run: Run, job: str, fields: dict[str, str]) -> str:
     def do() -> ActOutcome[str]:
         result = slurm.run(slurm.update_job(job, **fields), slurm.outside_job(os.environ))
         why = "" if result.is_ok else slurm.said(result)
-        return ActOutcome(slurm.is_done(result), why, {"why": why} if why else {})
+        return ActOutcome(slurm.outcome(result), why, {"why": why} if why else {})
 
     actor = controls.login_actor(run)
     return acts.perform_now(actor, "change_jobs", actor.claim(f"change job {job}"), do, jobs=[job])

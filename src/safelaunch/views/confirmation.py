@@ -13,14 +13,14 @@ from safelaunch.views import runs, talk
 from safelaunch.views.talk import Say
 
 CONFIRM_S = 6.0    # the supervisor reads the control files each 3 s, and journals at once
-ALIVE_S = 60.0     # one whose pulse is fresh may have no turn on its node for so long
+ALIVE_S = 60.0     # one whose heartbeat is fresh may have no turn on its node for so long
 POLL_S = 0.1
 
 
 def await_word(run: Run, name: str, say: Say) -> int:
     """The exit code: 0 when the run has no leader any more, or its supervisor has seen the request `name`. It is
     TIMED_OUT, with a message of what is missing, when nothing confirms that within CONFIRM_S, or within ALIVE_S more
-    where the pulse of its supervisor is fresh.
+    where the heartbeat of its supervisor is fresh.
     """
     if needs_none(run.state()):
         return 0
@@ -29,7 +29,7 @@ def await_word(run: Run, name: str, say: Say) -> int:
     if word is not None and word.jobs == ():
         say("none of its jobs runs any more")
         return 0
-    age_s = None if word is None else run_in_child(lambda: _pulse_age_s(run), runs.FOLDER_DEADLINE_S).value
+    age_s = None if word is None else run_in_child(lambda: _heartbeat_age_s(run), runs.FOLDER_DEADLINE_S).value
     if age_s is not None:
         say(f"its supervisor lives: its pulse is {age_s:.0f} s old. It has not answered yet, and is waited for, up to "
             f"{ALIVE_S:.0f} s. The request stays, whether you wait or not")
@@ -72,8 +72,8 @@ def _is_seen(run: Run, name: str, within_s: float) -> bool:
         time.sleep(POLL_S)
 
 
-def _pulse_age_s(run: Run) -> float | None:
-    """How old the pulse of a supervisor is that lives as far as that shows; None = there is none."""
+def _heartbeat_age_s(run: Run) -> float | None:
+    """How old the heartbeat of a supervisor is that lives as far as that shows; None = there is none."""
     from safelaunch.views.livepulse import read_pulse  # most stops are confirmed without it
 
     pulse = read_pulse(run.dir, run.state(), time.time())

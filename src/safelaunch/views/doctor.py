@@ -98,9 +98,9 @@ def _ask_job(job: SmallJob, question: DoctorQuestion, env: Mapping[str, str]) ->
             *judge_folder(sitefolder.measure_from(question.folder, beside)))
 
 
-def show(question: DoctorQuestion, found: Diagnosis, with_all: bool) -> list[str]:
+def show(question: DoctorQuestion, diagnosis: Diagnosis, with_all: bool) -> list[str]:
     """Lines for people: the worst first; what is well only where it was asked for."""
-    rows = sorted(found.rows, key=lambda row: ORDER.index(row.verdict))
+    rows = sorted(diagnosis.rows, key=lambda row: ORDER.index(row.verdict))
     wanted = [row for row in rows if with_all or row.verdict != OK]
     is_terminal = talk.is_for_person()
     shown: list[terminal.Row] = []
@@ -110,7 +110,7 @@ def show(question: DoctorQuestion, found: Diagnosis, with_all: bool) -> list[str
         if row.setting and row.verdict != OK:
             shown.append(("", f"→ {row.setting}", "bold"))
     lines = terminal.lines(shown, terminal.width(), terminal.has_colour()) if is_terminal else terminal.lines(shown)
-    return [*lines, _summary(question, found.rows, with_all)]
+    return [*lines, _summary(question, diagnosis.rows, with_all)]
 
 
 def _summary(question: DoctorQuestion, rows: Sequence[SiteRow], with_all: bool) -> str:
@@ -120,8 +120,8 @@ def _summary(question: DoctorQuestion, rows: Sequence[SiteRow], with_all: bool) 
     return talk.clean(f"{question.folder}: {words}{hint}")
 
 
-def as_json(question: DoctorQuestion, found: Diagnosis) -> dict[str, object]:
+def as_json(question: DoctorQuestion, diagnosis: Diagnosis) -> dict[str, object]:
     """The object of --json."""
-    return {"v": 1, "ok": found.exit_code == 0, "folder": question.folder, "host": os.uname().nodename,
-            "partition": question.partition, "slurm": found.slurm, "job": found.job or None,
-            "rows": [vars(row) for row in found.rows]}
+    return {"v": 1, "ok": diagnosis.exit_code == 0, "folder": question.folder, "host": os.uname().nodename,
+            "partition": question.partition, "slurm": diagnosis.slurm, "job": diagnosis.job or None,
+            "rows": [vars(row) for row in diagnosis.rows]}

@@ -33,11 +33,11 @@ def find(job: str, verb: str, env: Mapping[str, str]) -> QueuedJob:
     return found
 
 
-def target_of(found: QueuedJob, env: Mapping[str, str]) -> Target:
+def target_of(job: QueuedJob, env: Mapping[str, str]) -> Target:
     """Where its ranks are; raises UsageError for a job that is not running."""
-    if found.state not in jobstates.ON_NODES:
-        raise UsageError(f"job {found.id} is not running: it is {found.state}")
-    return Target(found.id, nodeset.expand(found.nodelist), has_gpus=has_gpus(found.id, env))
+    if job.state not in jobstates.ON_NODES:
+        raise UsageError(f"job {job.id} is not running: it is {job.state}")
+    return Target(job.id, nodeset.expand(job.nodelist), has_gpus=has_gpus(job.id, env))
 
 
 def has_gpus(job: str, env: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import sharedfile
-from safelaunch.core.pulse import FILE, parse
+from safelaunch.core.heartbeat import FILE, parse
 from safelaunch.core.state import State
 from safelaunch.core.timing import STALE_S
 
@@ -20,7 +20,7 @@ def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None
     try:
         with os.fdopen(sharedfile.open_file(run_dir / FILE), "rb") as file:
             written_t = os.fstat(file.fileno()).st_mtime
-            pulse = parse(sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES)))
+            pulse = parse(sharedfile.parse_json(file.read(sharedfile.HEARTBEAT_BYTES)))
     except (OSError, ValueError):
         return None
     if pulse is None or pulse.t is None:

@@ -64,20 +64,20 @@ def _job_name(entry: RegisteredRun) -> str:
     return f"{entry.name}.{entry.run_id}"   # core.plan.Plan.job_name
 
 
-def _tell(entry: RegisteredRun, word: SchedulerAnswer) -> tuple[str, str | None]:
+def _tell(entry: RegisteredRun, slurm_answer: SchedulerAnswer) -> tuple[str, str | None]:
     """The message, and the way out."""
     is_emptied = run_in_child(lambda: os.path.lexists(entry.dir), LIST_S).value
     how = "has been emptied: its run.json is gone" if is_emptied else "is gone"
     gone = f"the run folder {entry.dir} of {entry.name} {how}"
-    if word.jobs is None and not entry.cluster:
+    if slurm_answer.jobs is None and not entry.cluster:
         return f"{gone}; it was a local run, whose first process was {entry.job}", None
-    if word.jobs is None:
-        return (f"{gone}; whether its job {entry.job} still runs Slurm does not say ({word.trouble})",
+    if slurm_answer.jobs is None:
+        return (f"{gone}; whether its job {entry.job} still runs Slurm does not say ({slurm_answer.trouble})",
                 f"ask again, or: squeue --me --name={_job_name(entry)}")
-    if not word.jobs:
+    if not slurm_answer.jobs:
         return f"{gone}, and Slurm knows no job of it any more", None
-    running = [job.id for job in word.jobs if job.state != jobstates.PENDING]
-    waiting = [job.id for job in word.jobs if job.id not in running]
+    running = [job.id for job in slurm_answer.jobs if job.state != jobstates.PENDING]
+    waiting = [job.id for job in slurm_answer.jobs if job.id not in running]
     told = [*(f"job {id} still runs, ends with its training, and is not restarted" for id in running),
             *(f"job {id} waits in the queue, and cannot start without the folder" for id in waiting)]
     return (f"{gone}; {'; '.join(told)}",

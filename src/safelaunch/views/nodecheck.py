@@ -134,9 +134,9 @@ def _of_result(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "facts": {key: value for key, value in row["facts"].items() if key != "modules"}}
 
 
-def sruns_own(words: Sequence[str]) -> tuple[str, ...]:
+def sruns_own(argv: Sequence[str]) -> tuple[str, ...]:
     """The words after `--` as options of srun; raises UsageError for others."""
-    wrong = next((word for word in words if not word.startswith("-")), None)
+    wrong = next((word for word in argv if not word.startswith("-")), None)
     if wrong is not None:
         raise UsageError(f"{wrong!r} is no option of srun", hint="write options as one word: --partition=gpu")
-    return tuple(words)
+    return tuple(argv)

@@ -43,11 +43,11 @@ def fleet_as_json(rates: Collection[NodeRate]) -> dict[str, Any]:
             "node_days": round(sum(rate.days for rate in rates), 3)}
 
 
-def show(found: Sequence[Standing], now: float, rates: Mapping[str, NodeRate], gone: Collection[str] = ()) -> None:
+def show(standings: Sequence[Standing], now: float, rates: Mapping[str, NodeRate], gone: Collection[str] = ()) -> None:
     """Print them: a table on a terminal, else columns, the reason last. `gone`: unknown to the cluster."""
-    if not found:
+    if not standings:
         return
-    rows = [(one, _cells(one, now, gone, rates.get(one.node))) for one in found]
+    rows = [(one, _cells(one, now, gone, rates.get(one.node))) for one in standings]
     if talk.is_for_person():
         width = shutil.get_terminal_size().columns
         _print_table(rows, gone) if width >= TABLE_WIDTH else _print_blocks(rows, gone, width)

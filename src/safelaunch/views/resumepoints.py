@@ -113,25 +113,25 @@ def _weigh(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
     return JudgedCheckpoint(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")
 
 
-def of_step(seen: ResumePoints, step: int) -> tuple[JudgedCheckpoint, int]:
+def of_step(points: ResumePoints, step: int) -> tuple[JudgedCheckpoint, int]:
     """The complete checkpoint of a step, and how many are behind it. Raises UsageError, with those that there are."""
-    whole = [one for one in seen.judged if one.reason is None]
+    whole = [one for one in points.judged if one.reason is None]
     found = next((one for one in whole if one.step == step), None)
     if found is None:
-        why = next((f" ({one.reason})" for one in seen.judged if one.step == step), "")
+        why = next((f" ({one.reason})" for one in points.judged if one.step == step), "")
         steps = sorted({one.step for one in whole if one.step is not None})
         there = ", ".join(map(str, steps[-MOST_NAMED:])) or "none"
-        raise UsageError(f"resume.step={step}: {seen.place.folder} has no complete checkpoint of step {step}{why}",
+        raise UsageError(f"resume.step={step}: {points.place.folder} has no complete checkpoint of step {step}{why}",
                          hint=f"complete are: {'… ' if len(steps) > MOST_NAMED else ''}{there}; see: safelaunch "
-                              f"checkpoints {seen.place.folder}")
+                              f"checkpoints {points.place.folder}")
     return found, sum(one.step is None or one.step > step for one in whole)
 
 
-def within(seen: ResumePoints, path: str) -> ResumePoints:
+def within(points: ResumePoints, path: str) -> ResumePoints:
     """Only candidates that are that path, contain it, or are in it."""
     wanted = os.path.abspath(path)   # noqa: PTH100 - text only: the folder may be frozen
-    kept = (one for one in seen.judged if _is_in(one.path, wanted) or _is_in(wanted, one.path))
-    return ResumePoints(seen.place, tuple(kept))
+    kept = (one for one in points.judged if _is_in(one.path, wanted) or _is_in(wanted, one.path))
+    return ResumePoints(points.place, tuple(kept))
 
 
 def _is_in(path: str, folder: str) -> bool:

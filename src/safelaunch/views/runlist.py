@@ -83,29 +83,30 @@ def as_json(listing: Listing) -> dict[str, Any]:
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
-def others_of(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool) -> list[Path]:
+def others_of(slurm_answer: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool
+              ) -> list[Path]:
     """Folders of other users' runs: those with a job in Slurm, and for `is_all` those seen before."""
     from safelaunch.views import teamruns  # only the team's table needs it
 
-    found = teamruns.living(word.jobs or ())
+    found = teamruns.living(slurm_answer.jobs or ())
     teamruns.remember([one for one in found if Path(one.folder) not in {entry.dir for entry in before}])
     earlier = [entry.dir for entry in before] if is_all else []
     return [dir for dir in dict.fromkeys((*(Path(one.folder) for one in found), *earlier)) if dir not in known]
 
 
-def visit(dirs: Sequence[str], look: Callable[[str], Any],
+def visit(dirs: Sequence[str], work: Callable[[str], Any],
           deadline_s: float | None = None) -> tuple[dict[str, Any], list[str]]:
-    """(folder → what `look` finds there, folders that do not answer), in disposable children; `deadline_s` for all."""
+    """(folder → what `work` finds there, folders that do not answer), in disposable children; `deadline_s` for all."""
     if not dirs:
         return {}, []
     within_s = DEADLINE_S if deadline_s is None else deadline_s
-    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, within_s)
+    answer = run_in_child(lambda: {dir: work(dir) for dir in dirs}, within_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
     from safelaunch.watch.memory import Known
     from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return RunReader(ask=lambda act, _: run_in_child(act, within_s)).visit({dir: Known() for dir in dirs}, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, within_s)).visit({dir: Known() for dir in dirs}, work)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
@@ -113,12 +114,14 @@ def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     return known[dir] if runpath.is_run_folder(Path(dir)) else None
 
 
-def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float) -> dict[str, Any] | None:
+def _glance(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float
+            ) -> dict[str, Any] | None:
     """A run's line, in a child; None = the folder has gone."""
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
+            slurm_answer if slurm_answer.jobs is None else
+            slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         return brief(run, own, now)
     except (RunFolderError, *FAULTS) as error:
         return in_words(error)

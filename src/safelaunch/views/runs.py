@@ -198,9 +198,9 @@ def find_folder(which: str | None) -> Path:
     raise UsageError(found["message"], hint=found["hint"])
 
 
-def ask(look: Callable[[], T], what: str) -> T:
-    """What `look` finds, in a child with a deadline; raises RunFolderError when the folder does not answer."""
-    answer = run_in_child(look, FOLDER_DEADLINE_S)
+def ask(work: Callable[[], T], what: str) -> T:
+    """What `work` finds, in a child with a deadline; raises RunFolderError when the folder does not answer."""
+    answer = run_in_child(work, FOLDER_DEADLINE_S)
     if answer.late:
         raise RunFolderError(f"{what} does not answer for {FOLDER_DEADLINE_S:.0f} s: its filesystem is frozen or slow",
                              hint="is the filesystem up? try: ls, in another terminal")
@@ -233,10 +233,10 @@ def ask_scheduler(run: Run, with_times: bool = False,
     return word._replace(jobs=jobs)
 
 
-def ask_squeue(words: Sequence[str], format: str) -> SchedulerAnswer:
+def ask_squeue(options: Sequence[str], format: str) -> SchedulerAnswer:
     """What squeue says to these options; never raises for its answer."""
     parse = {SQUEUE_FORMAT: parse_squeue, STATUS_FORMAT: parse_status, TEAM_FORMAT: parse_team}[format]
-    result = slurm.run(slurm.squeue(words, format), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    result = slurm.run(slurm.squeue(options, format), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     if not result.is_ok:
         return SchedulerAnswer(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
     try:

@@ -121,10 +121,10 @@ def _newest(place: resumepoints.CheckpointPlace | None) -> Newest | None:
     return Newest(float(t), str(path), step)
 
 
-def _tell(run: Run, outcome: str, seen: Seen, within_s: float) -> str:
+def _tell(run: Run, outcome: str, sample: Seen, within_s: float) -> str:
     told = {
-        "saved": f"a new checkpoint is complete: {_name(seen.newest)}"
-                 f"{'' if not seen.is_there or seen.heard else ALONE}",
+        "saved": f"a new checkpoint is complete: {_name(sample.newest)}"
+                 f"{'' if not sample.is_there or sample.heard else ALONE}",
         "taken": "the training has taken the request. Whether its checkpoint is complete nobody can tell: the run "
                  "has no resume.dir",
         "ended": f"the attempt has ended meanwhile: see safelaunch status {run.dir}",

@@ -66,23 +66,23 @@ class Waits(NamedTuple):
     jobs: tuple[str, ...] = ()
 
 
-class Lane:
-    """What a run of a sweep hears from the one before it in its lane, and tells the next one. This one is alone."""
+class QueueSlot:
+    """What a run of a sweep hears from the one before it in its queue slot, and tells the next; this one is alone."""
 
     is_followed = False
 
-    def is_there(self, plan: Plan) -> None:
+    def note_made(self, plan: Plan) -> None:
         """The run is on disk; the next one may be made."""
 
     def await_job(self) -> tuple[str, ...]:
         """The job to wait for, once Slurm has taken it; raises RunFolderError where it never will."""
         return ()
 
-    def is_sent(self, job: str) -> None:
+    def note_sent(self, job: str) -> None:
         """Slurm has taken the run's first job."""
 
 
-ALONE = Lane()
+ALONE = QueueSlot()
 
 
 @contextlib.contextmanager
@@ -182,12 +182,12 @@ class Sending:
             stay_on_cluster(resolved, self._federated, self._say)
 
     def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
-               lane: Lane = ALONE) -> Submitted:
+               slot: QueueSlot = ALONE) -> Submitted:
         """Submit one run, or finish a submission of it that was cut off."""
-        return self.begin(resolved, agree, waits, lane=lane)()
+        return self.begin(resolved, agree, waits, slot=slot)()
 
     def begin(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
-              sweep: Mapping[str, Any] | None = None, lane: Lane = ALONE) -> Callable[[], Submitted]:
+              sweep: Mapping[str, Any] | None = None, slot: QueueSlot = ALONE) -> Callable[[], Submitted]:
         """Make a run's folder; what comes back makes it durable and submits it. `sweep`: id, name, point, and of how
         many. One thread begins all points of a sweep: several would take turns in it, at a price.
         """
@@ -199,9 +199,9 @@ class Sending:
         if unfinished is not None:
             if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
                 config["slurm"]["clusters"] = kept
-            lane.is_there(unfinished.plan)
+            slot.note_made(unfinished.plan)
             return partial(_go_on, unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say,
-                           waits, lane)
+                           waits, slot)
         resume = self._take_folder(config)
         run_id = registry.new_id()
         name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
@@ -210,9 +210,9 @@ class Sending:
         if agree is not None and plan.cluster != "local":
             self._let_agree(agree, resolved, plan, text, name)
         meta = self._meta(resolved, plan, name, sweep)
-        new = runmaking.create(folder, meta, plan, text, self._env, is_followed=lane.is_followed, mark=self._mark)
-        lane.is_there(plan)
-        return partial(self._send, new, waits, lane, resume)
+        new = runmaking.create(folder, meta, plan, text, self._env, is_followed=slot.is_followed, mark=self._mark)
+        slot.note_made(plan)
+        return partial(self._send, new, waits, slot, resume)
 
     def _take_folder(self, config: Mapping[str, Any]) -> str | None:
         """The folder of the run's checkpoints, which no other living run has; raises UsageError."""
@@ -268,10 +268,10 @@ class Sending:
         if shown is not None and (now := git.collect(GIT_AGREED_S)) is not None and now != shown:
             self._say("warning: the code has changed since the plan was shown: the run's record has it as it is now")
 
-    def _send(self, new: runmaking.NewRun, waits: Waits, lane: Lane, resume: str | None) -> Submitted:
+    def _send(self, new: runmaking.NewRun, waits: Waits, slot: QueueSlot, resume: str | None) -> Submitted:
         run = new.run
-        submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *lane.await_job()),
-                                lane.is_sent, self._told, new)
+        submission = Submission(run, self._env, self._cwd, self._say, lambda: (*waits.jobs, *slot.await_job()),
+                                slot.note_sent, self._told, new)
         with new.sync:
             try:
                 ownership.require(run.dir)   # it may have been there before, open to others
@@ -324,14 +324,14 @@ def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
 
 
 def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say,
-           waits: Waits, lane: Lane) -> Submitted:
+           waits: Waits, slot: QueueSlot) -> Submitted:
     """Finish a submission whose outcome is unknown: search its job first."""
     if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
         raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
                              f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
     say(f"{run.dir} holds a submission that was cut off: looking for its job")
     submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say,
-                            lambda: (*waits.jobs, *lane.await_job()), lane.is_sent)
+                            lambda: (*waits.jobs, *slot.await_job()), slot.note_sent)
     job = None if run.plan.cluster == "local" else submission.find()
     if job is not None and differs is not None:
         say(f"warning: job {job} was submitted then; {differs} has changed since, and the job lacks the change")
@@ -342,7 +342,7 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
     if job is None:
         job = submission.submit()
     else:
-        lane.is_sent(job)
+        slot.note_sent(job)
     from safelaunch.adapters import resumefolder  # few submissions are cut off
 
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"),

@@ -1,4 +1,4 @@
-"""Submitting a sweep: a run for each point, several at once, and `max_parallel` by lanes (docs/sweeps.md)."""
+"""Submitting a sweep: a run for each point, several at once, and `max_parallel` by queue slots (docs/sweeps.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safelaunch.core.config.sweeps import ARRAY_JOB, ARRAY_TASK, array_id
 from safelaunch.core.plan import Plan
 from safelaunch.errors import RunFolderError, SafelaunchError
 from safelaunch.views import submitting
-from safelaunch.views.submitting import Agree, Lane, Sending, Submitted, Waits
+from safelaunch.views.submitting import Agree, QueueSlot, Sending, Submitted, Waits
 from safelaunch.views.talk import Say
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ def _number_array(config: dict[str, Any], array: str) -> None:
     config["own"] = {**config.get("own", {}), "array": f"{array}_{config['sweep'][ARRAY_TASK]}"}
 
 
-class _LanePlace(Lane):
-    """A point's place in its lane. The next one is made once this one's run is on disk. So a submission that is killed
-    leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
+class _PointSlot(QueueSlot):
+    """A point's place in its queue slot. The next one is made once this one's run is on disk. So a submission that is
+    killed leaves none that waits for a run which is not there. It is sent once Slurm has taken this one's job.
     """
 
-    def __init__(self, point: Resolved, last: _LanePlace | None, is_followed: bool) -> None:
+    def __init__(self, point: Resolved, last: _PointSlot | None, is_followed: bool) -> None:
         from concurrent.futures import Future  # a run of its own has no time for them
         from threading import Lock
 
@@ -123,10 +123,10 @@ class _LanePlace(Lane):
         self._plan: Future[Plan | None] = Future()   # None: it has ended
         self._job: Future[str] = Future()
 
-    def is_there(self, plan: Plan | None) -> None:
+    def note_made(self, plan: Plan | None) -> None:
         self._plan.set_result(plan)
 
-    def is_sent(self, job: str) -> None:
+    def note_sent(self, job: str) -> None:
         self._job.set_result(job)
 
     def give_up(self) -> None:
@@ -162,11 +162,11 @@ class _Sweep:
         """Raises nothing of its own: `failed` says what stopped it."""
         from concurrent.futures import ThreadPoolExecutor
 
-        lanes = points[0].config["max_parallel"] or len(points)
-        places: list[_LanePlace] = []
+        slots = points[0].config["max_parallel"] or len(points)
+        places: list[_PointSlot] = []
         for number, point in enumerate(points):
-            last = places[number - lanes] if number >= lanes else None
-            places.append(_LanePlace(point, last, is_followed=number + lanes < len(points)))
+            last = places[number - slots] if number >= slots else None
+            places.append(_PointSlot(point, last, is_followed=number + slots < len(points)))
         # The beginner is not this thread, which Ctrl-C would end in the middle of a folder.
         with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as beginner:
             try:
@@ -176,7 +176,7 @@ class _Sweep:
             finally:
                 self._is_over = True   # Ctrl-C: what is under way is finished, nothing more is begun
 
-    def _begin_all(self, beginner: Executor, pool: Executor, places: Sequence[_LanePlace]) -> None:
+    def _begin_all(self, beginner: Executor, pool: Executor, places: Sequence[_PointSlot]) -> None:
         try:
             begun = [beginner.submit(self._begin, pool, place) for place in places]
         except RuntimeError:   # no thread is to be had (ulimit -u): then this one does it
@@ -186,7 +186,7 @@ class _Sweep:
         for one in begun:
             one.result()
 
-    def _begin(self, pool: Executor, place: _LanePlace) -> None:
+    def _begin(self, pool: Executor, place: _PointSlot) -> None:
         """Make the run of a point, and have it sent. In the order of the points: each waits for earlier ones only."""
         if len(self._sent) >= AT_ONCE:
             self._sent[-AT_ONCE].exception()   # waits for it
@@ -201,7 +201,7 @@ class _Sweep:
                                          "of": self._sweep.of}
                 if ARRAY_TASK in place.point.config["sweep"]:
                     _number_array(place.point.config, array_id(self._sweep.id))
-                send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, lane=place)
+                send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, slot=place)
                 try:
                     self._sent.append(pool.submit(self._send, place, send))
                 except RuntimeError:   # the same; the pool's queue has it all the same, for a thread that there is
@@ -209,7 +209,7 @@ class _Sweep:
         except SafelaunchError as error:
             self._fail(place, error)
 
-    def _send(self, place: _LanePlace, send: Callable[[], Submitted]) -> None:
+    def _send(self, place: _PointSlot, send: Callable[[], Submitted]) -> None:
         if not place.is_free.acquire(blocking=False):
             return
         try:
@@ -219,13 +219,13 @@ class _Sweep:
         finally:
             place.give_up()
 
-    def _fail(self, place: _LanePlace, error: SafelaunchError) -> None:
+    def _fail(self, place: _PointSlot, error: SafelaunchError) -> None:
         self._is_over, self._sweep.failed = True, self._sweep.failed or error
         place.give_up()
 
-    def _keep(self, place: _LanePlace, there: Run) -> None:
+    def _keep(self, place: _PointSlot, there: Run) -> None:
         state = there.state()
         job = "" if state.ended is not None else state.jobs[-1].id
-        place.is_there(there.plan if job else None)
-        place.is_sent(job)
+        place.note_made(there.plan if job else None)
+        place.note_sent(job)
         self._sweep.runs[_number(place.point)] = Submitted(there, job)

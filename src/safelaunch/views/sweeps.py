@@ -48,12 +48,14 @@ def _point(entry: RegisteredRun) -> int | None:
     return entry.sweep["point"] if entry.sweep is not None else None
 
 
-def _look(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float) -> dict[str, Any] | None:
+def _look(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float
+          ) -> dict[str, Any] | None:
     """A point's row, in a child; None = its folder has gone, or cannot be read."""
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            word if word.jobs is None else word._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
+            slurm_answer if slurm_answer.jobs is None else
+            slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
         line = overview.brief(run, own, now)
         values = dict(run.meta["config"].get("sweep") or {})
         return {**line, "cluster": run.plan.cluster, "values": values, **_cause(run)}

@@ -28,10 +28,10 @@ def find(which: str) -> list[Path]:
     return [Path(folder) for folder in folders]
 
 
-def remember(found: Sequence[FoundJob]) -> None:
+def remember(jobs: Sequence[FoundJob]) -> None:
     """Remember other users' runs for the time when Slurm has forgotten their jobs."""
-    cluster = clustername.here() if found else ""
-    for one in found:
+    cluster = clustername.here() if jobs else ""
+    for one in jobs:
         registry.remember(Path(one.folder), *_names(one), one.job, cluster)
 
 
@@ -45,10 +45,10 @@ def living(jobs: Iterable[QueuedJob]) -> list[FoundJob]:
     return [one for folder, one in newest.items() if folder in folders]
 
 
-def owned(found: Iterable[FoundJob]) -> list[str]:
+def owned(jobs: Iterable[FoundJob]) -> list[str]:
     """The folders that belong to the job's user, each once. One that may not be read is kept: its reader reports why.
     """
-    users = {one.folder: one.user for one in found}
+    users = {one.folder: one.user for one in jobs}
 
     def look() -> list[str]:
         return [folder for folder, user in users.items() if _owner(folder) in (user, None)]
@@ -79,8 +79,8 @@ def _ask_accounts(job: str) -> tuple[FoundJob, ...]:
     return _of_safelaunch(parse_ended(result.stdout)) if result.is_ok else ()
 
 
-def _of_safelaunch(found: Iterable[FoundJob]) -> tuple[FoundJob, ...]:
-    return tuple(one for one in found if _JOB_NAME.fullmatch(one.name))
+def _of_safelaunch(jobs: Iterable[FoundJob]) -> tuple[FoundJob, ...]:
+    return tuple(one for one in jobs if _JOB_NAME.fullmatch(one.name))
 
 
 def _names(one: FoundJob) -> tuple[str, str]:

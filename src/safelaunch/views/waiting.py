@@ -36,7 +36,7 @@ def await_end(run: Run, timeout_s: float | None, say: Say) -> Ended:
         if left_s <= 0:
             raise WaitTimedOut(f"{run.plan.name} has not ended within {talk.span(timeout_s or 0)}; it is {state.name}",
                                hint=f"see it: safelaunch status {run.dir}")
-        if doubt.is_over(state, now_s) and state.failed_alone is not None:
+        if doubt.check_over(state, now_s) and state.failed_alone is not None:
             why = describe_alone(*state.failed_alone)
             return Ended(RunEnd.GAVE_UP, FAILED_FOR_GOOD, why, state.last_t or time.time())
         time.sleep(min(pause_s, left_s))
@@ -50,7 +50,7 @@ class _Doubt:
         self._run, self._next_s, self._say = run, now_s + ASK_EVERY_S, say
         self._absent = 0
 
-    def is_over(self, state: State, now_s: float) -> bool:
+    def check_over(self, state: State, now_s: float) -> bool:
         """Ask if it is time; whether no job is left, as two answers say."""
         if now_s < self._next_s:
             return False

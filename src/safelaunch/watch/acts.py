@@ -16,7 +16,7 @@ from typing import Any
 from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
-from safelaunch.adapters.slurm import Command, Result, is_done, said
+from safelaunch.adapters.slurm import Command, Result, outcome, said
 from safelaunch.adapters.world import World
 from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
@@ -301,7 +301,7 @@ def _other_job(result: Result, name: str, but: str | None) -> str | None:
 
 def _as_said(result: Result, sentence: str) -> ActOutcome[str | None]:
     """What came of an act that is one command."""
-    ok = is_done(result)
+    ok = outcome(result)
     return ActOutcome(ok, sentence, {} if ok else {"why": said(result)})
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from safelaunch.adapters import registry
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.core import pulse
+from safelaunch.core import heartbeat
+from safelaunch.core.heartbeat import Heartbeat
 from safelaunch.core.ledgerlines import is_node_name
-from safelaunch.core.pulse import Pulse
 
 VERSION = 1
 HOME_S = 10.0            # as for the run folders
@@ -30,8 +30,8 @@ class Known:
     job_name: str = ""
     ended: bool = False
     sign: list[int] | None = None         # of pulse.json: inode, mtime, size; [] = there is none
-    pulse: Pulse | None = None
-    moved_s: float | None = None          # when the pulse was last seen to be another one
+    pulse: Heartbeat | None = None
+    moved_s: float | None = None          # when the heartbeat was last seen to be another one
     claim: int = 0
     claim_s: float | None = None
     absences: int = 0
@@ -48,7 +48,7 @@ class Known:
     tries_left: int = 0                   # to tell people what this watch has done
 
     def silent_s(self, now_s: float) -> float:
-        """For how long its pulse has not moved under this watcher's eyes."""
+        """For how long its heartbeat has not moved under this watcher's eyes."""
         return 0.0 if self.moved_s is None else max(0.0, now_s - self.moved_s)
 
 
@@ -112,14 +112,14 @@ def _render(known: Known) -> dict[str, Any]:
     """An ended run is kept as such and no more: once people are told it is never looked at again."""
     if known.ended and not known.tries_left:
         return {"job_name": known.job_name, "ended": True}
-    written = None if known.pulse is None else pulse.to_json(known.pulse)
+    written = None if known.pulse is None else heartbeat.to_json(known.pulse)
     return {**asdict(known), "pulse": written}
 
 
 def _parse(raw: dict[str, Any]) -> Known:
     """Raises TypeError for keys of another version."""
     known = Known(**raw)
-    known.pulse = pulse.parse(raw["pulse"]) if raw.get("pulse") else None
+    known.pulse = heartbeat.parse(raw["pulse"]) if raw.get("pulse") else None
     return known
 
 

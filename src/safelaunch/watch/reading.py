@@ -24,9 +24,9 @@ from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.successor import is_before
 from safelaunch.core.decide.watched import SlurmAnswer, Watched, read_notes
 from safelaunch.core.folding import fold
-from safelaunch.core.pulse import FILE as PULSE_FILE
-from safelaunch.core.pulse import parse as parse_pulse
-from safelaunch.core.pulse import to_json
+from safelaunch.core.heartbeat import FILE as HEARTBEAT_FILE
+from safelaunch.core.heartbeat import parse as parse_heartbeat
+from safelaunch.core.heartbeat import to_json
 from safelaunch.core.state import State
 from safelaunch.node import fresh
 from safelaunch.watch.memory import Known
@@ -85,7 +85,7 @@ class RunReader:
         return self._registry[1]
 
     def glance(self, runs: Mapping[str, Known]) -> tuple[dict[str, Any], list[str]]:
-        """(folder → its pulse if that has changed, folders that did not answer)."""
+        """(folder → its heartbeat if that has changed, folders that did not answer)."""
         self._mounts = _mount_points()
         changed: dict[str, Any] = {}
         blind: list[str] = []
@@ -112,13 +112,13 @@ class RunReader:
                 found.update(rows)
         return found, blind
 
-    def visit(self, runs: Mapping[str, Known], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
-        """(folder → what `look` finds there, folders that did not answer)."""
+    def visit(self, runs: Mapping[str, Known], work: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+        """(folder → what `work` finds there, folders that did not answer)."""
         self._mounts = _mount_points()
         found: dict[str, Any] = {}
         blind: list[str] = []
         for group, together in self._grouped(runs).items():
-            rows = self._walk(group, together, look)
+            rows = self._walk(group, together, work)
             if rows is None:
                 blind += together
             else:
@@ -155,13 +155,13 @@ class RunReader:
             self._alone.add(dirs[struct.unpack("q", place[:8])[0]])
         return None
 
-    def _ask(self, group: str, look: Callable[[], Any]) -> ChildAnswer[Any]:
+    def _ask(self, group: str, work: Callable[[], Any]) -> ChildAnswer[Any]:
         """The answer of a child; late at once while the last one of this group still hangs."""
         known = self._groups.setdefault(group, _Group())
         stuck, holding = stuck_children(), sum(one.stuck for one in self._groups.values())
         if (known.stuck and stuck >= holding) or (known.late and stuck >= MAX_STUCK):
             return ChildAnswer(late=True)
-        answer = self.ask(look, DEADLINE_S)
+        answer = self.ask(work, DEADLINE_S)
         known.late = answer.late
         known.stuck = answer.late and stuck_children() > stuck - known.stuck
         return answer
@@ -191,12 +191,12 @@ def _registered(sign: Sequence[int], cluster: str) -> tuple[list[int], list[tupl
 
 
 def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
-    """[sign, pulse, folder without links, claim] where the pulse's file is another one than at the last look. Pulse
-    None = there is none. The last claim comes at the first look only. Bare calls: a thousand runs are to take
+    """[sign, heartbeat, folder without links, claim] where the heartbeat's file is another one than at the last look.
+    Heartbeat None = there is none. The last claim comes at the first look only. Bare calls: a thousand runs are to take
     milliseconds.
     """
     try:
-        descriptor = sharedfile.open_file(f"{dir}/{PULSE_FILE}")
+        descriptor = sharedfile.open_file(f"{dir}/{HEARTBEAT_FILE}")
     except FileNotFoundError:
         return None if sign == [] else [[], None, os.path.realpath(dir), journal.last_claim(Path(dir))]
     try:
@@ -204,7 +204,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = parse_pulse(sharedfile.parse_json(os.read(descriptor, sharedfile.PULSE_BYTES)))
+        pulse = parse_heartbeat(sharedfile.parse_json(os.read(descriptor, sharedfile.HEARTBEAT_BYTES)))
         told = None if pulse is None else to_json(pulse)
     finally:
         os.close(descriptor)
@@ -213,10 +213,10 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
     return [now, told, os.path.realpath(dir), journal.last_claim(Path(dir))]
 
 
-def _examine(look: RunQuestion) -> dict[str, Any]:
+def _examine(question: RunQuestion) -> dict[str, Any]:
     """The judgement on a run, and what is needed to act on it."""
-    dir, known = Path(look.dir), look.known
-    fresh.see(look.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
+    dir, known = Path(question.dir), question.known
+    fresh.see(question.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
     meta = sharedfile.read_json(dir / "run.json")
     plan = plans.make(meta["config"], meta["run_id"])
@@ -224,22 +224,22 @@ def _examine(look: RunQuestion) -> dict[str, Any]:
     state, notes = fold(events), read_notes(events)
     last, of = state.job, str(meta.get("cluster_name") or "")
     # What this Slurm has shown is true, whatever a cluster was called when the run was submitted.
-    elsewhere = of if of and look.cluster not in ("", of) and not known.seen else ""
+    elsewhere = of if of and question.cluster not in ("", of) and not known.seen else ""
     watched = Watched(
-        plan, state, known.pulse, known.silent_s(look.now_s),
-        look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
+        plan, state, known.pulse, known.silent_s(question.now_s),
+        question.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
         _scancelled(dir, state), notes, ownership.why_not_own_run(dir) is None,
-        not elsewhere and (look.named or known.seen or (of != "" and of == look.cluster)
-                           or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
+        not elsewhere and (question.named or known.seen or (of != "" and of == question.cluster)
+                           or _is_home(question, dir, [event.host for event in events if event.gen == 0])),
         (*(job for job in sorted(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*"))
            if runfolder.is_orphaned(dir, job)),
          *(id for id in _newest(state) if slurmoutput.is_ended_by_prolog(_output(dir, id), id))), elsewhere)
-    judged = watch.judge(watched, look.word, look.now)
+    judged = watch.judge(watched, question.word, question.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {
         "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
-        "ended": state.ended is not None and not watchfacts.unfinished(look.word),
+        "ended": state.ended is not None and not watchfacts.unfinished(question.word),
         "hands_over": via.is_at_end(state.via or plan.restart.via),
         **{name: dict(plan.sbatch).get(name) or "" for name in ("partition", "reservation")},
         "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
@@ -251,10 +251,10 @@ def _examine(look: RunQuestion) -> dict[str, Any]:
     return row
 
 
-def _is_home(look: RunQuestion, dir: Path, hosts: Sequence[str]) -> bool:
+def _is_home(question: RunQuestion, dir: Path, hosts: Sequence[str]) -> bool:
     """Whether the run was submitted on this host, to the cluster that squeue asks here."""
     with contextlib.suppress(OSError):
-        return look.host in hosts[:1] and runfolder.read_env(dir).get("SLURM_CONF", "") == look.slurm_conf
+        return question.host in hosts[:1] and runfolder.read_env(dir).get("SLURM_CONF", "") == question.slurm_conf
     return False
 
 

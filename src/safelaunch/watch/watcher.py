@@ -1,4 +1,4 @@
-"""The watch of all runs of a user: reads their pulses, asks Slurm when there is a reason to, and acts.
+"""The watch of all runs of a user: reads their heartbeats, asks Slurm when there is a reason to, and acts.
 
 `tick` is a generator that yields Slurm's commands and is sent their results: its caller owns the clock and the waiting.
 Slurm is asked once for all runs.
@@ -17,7 +17,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import jobstates, slurmtext
 from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.watched import MakeSmaller, Note, SlurmAnswer, WriteEnd
-from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.heartbeat import parse as parse_heartbeat
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
 from safelaunch.watch import telling
@@ -108,7 +108,7 @@ class Watcher:
         return {dir: known for dir, known in self.runs.items() if dir in wanted}
 
     def _glance(self, runs: Mapping[str, Known], now_s: float) -> dict[str, Known]:
-        """Note the pulses that have moved; the runs whose folders answer."""
+        """Note the heartbeats that have moved; the runs whose folders answer."""
         changed, blind = self.reader.glance(runs)
         for dir, row in changed.items():
             known = runs[dir]
@@ -118,13 +118,13 @@ class Watcher:
             if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later check
                 known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
-            pulse = None if told is None else parse_pulse(told)
+            pulse = None if told is None else parse_heartbeat(told)
             if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
                 known.moved_s = now_s
             known.pulse = pulse
         for dir, known in runs.items():
             if known.moved_s is None or dir in blind:
-                known.moved_s = now_s   # an unread pulse is not known to stand still
+                known.moved_s = now_s   # an unread heartbeat is not known to stand still
         self._tell_blind_to(blind)
         return {dir: known for dir, known in runs.items() if dir not in blind}
 
@@ -151,7 +151,7 @@ class Watcher:
             return
         now_s = self.world.now_s()
         words = {dir: self._remember(known, jobs.get(known.job_name, ()), now_s) for dir, known in runs.items()}
-        doubtful = {dir: known for dir, known in runs.items() if not self._is_well(dir, known, words[dir], now_s)}
+        doubtful = {dir: known for dir, known in runs.items() if not self._note_well(dir, known, words[dir], now_s)}
         found = self._examine(doubtful, words, now_s)
         found |= yield from self._ask_more(found, doubtful, words, now_s)
         acted = False
@@ -206,9 +206,9 @@ class Watcher:
         return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s,
                            short_s=0.0 if known.short_s is None else now_s - known.short_s)
 
-    def _is_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
-        """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
-        pulse, jobs = known.pulse, word.jobs or ()
+    def _note_well(self, dir: str, known: Known, slurm_answer: SlurmAnswer, now_s: float) -> bool:
+        """Whether heartbeat and Slurm agree that all is well; then the journal is not even read."""
+        pulse, jobs = known.pulse, slurm_answer.jobs or ()
         if pulse is None or pulse.over:
             return False   # there is no leader, or it leaves
         states = {job.number: job.state for job in jobs}
@@ -221,9 +221,9 @@ class Watcher:
         self._note(dir, known, "running", "", now_s)
         return True
 
-    def _examine(self, runs: Mapping[str, Known], words: Mapping[str, SlurmAnswer], now_s: float) -> dict[str, Any]:
+    def _examine(self, runs: Mapping[str, Known], answers: Mapping[str, SlurmAnswer], now_s: float) -> dict[str, Any]:
         """What the children make of these runs; noted, and returned where there is more to ask or to do."""
-        looks = [RunQuestion(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
+        looks = [RunQuestion(dir, answers[dir], known, self.world.now(), now_s, bool(self.named), self.host,
                              self.env.get("SLURM_CONF", ""), self.cluster) for dir, known in runs.items()]
         found, blind = self.reader.examine(looks)
         self._tell_blind_to([*self._blind_to, *(dir for dir in blind if dir not in self._blind_to)])
@@ -244,7 +244,7 @@ class Watcher:
                 more[dir] = row
         return more
 
-    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, SlurmAnswer],
+    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], answers: dict[str, SlurmAnswer],
                   now_s: float) -> Generator[Command, Result, dict[str, Any]]:
         """What the children make of the runs that asked for sacct, then perhaps for the states of nodes, told that."""
         nodes: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -255,18 +255,18 @@ class Watcher:
             accounts: dict[str, JobAccount] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
             for dir in asking:
                 if "sacct" in last[dir]["asks"]:
-                    words[dir] = words[dir]._replace(accounts=accounts)
+                    answers[dir] = answers[dir]._replace(accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
-                partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)),
+                partition = next((job.partition for job in answers[dir].jobs or () if jobstates.is_alive(job.state)),
                                  last[dir]["partition"])
                 if partition not in nodes:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 if last[dir]["reservation"] and reservations is None:
                     reservations = yield self._run(slurm.sinfo_reservations())
-                words[dir] = words[dir]._replace(nodes=nodes[partition],
-                                                 reserved=_reserved(reservations, last[dir]["reservation"]))
-            answered = self._examine({dir: runs[dir] for dir in asking}, words, now_s)
+                answers[dir] = answers[dir]._replace(nodes=nodes[partition],
+                                                     reserved=_reserved(reservations, last[dir]["reservation"]))
+            answered = self._examine({dir: runs[dir] for dir in asking}, answers, now_s)
             last = {dir: row for dir, row in answered.items() if not set(row["asks"]) & set(last[dir]["asks"])}
             found = {**found, **answered}
         return dict(found)
@@ -334,7 +334,7 @@ class Watcher:
             known.told_s = now_s
 
     def sentence(self, known: Known, now_s: float) -> str:
-        """What is known of a run, for people; of a running one up to this moment, since its pulse is."""
+        """What is known of a run, for people; of a running one up to this moment, since its heartbeat is."""
         if known.row != "running" or known.running is None:
             return known.text
         elapsed_s, start, nodelist = known.running

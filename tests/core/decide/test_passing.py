@@ -162,7 +162,7 @@ def test_a_requeue_just_after_a_persons_cancel_is_taken_back(
 ])
 def test_no_job_is_made_where_one_waits_or_a_person_wants_none(
         state: State, ending: str | None, found: bool | None, expected: bool) -> None:
-    assert passing.is_settled(state, ending, found=found) is expected
+    assert passing.is_settled(state, ending, is_queued=found) is expected
 
 
 @each(("state", "expected"), [

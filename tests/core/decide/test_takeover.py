@@ -8,22 +8,22 @@ from dataclasses import replace
 import pytest
 
 from safelaunch.core.decide.takeover import (
-    PulseOf,
+    HeartbeatOf,
     Signs,
     begin,
     is_dead,
     is_orphaned,
     read,
     receive,
-    wait_for_pulse,
+    wait_for_heartbeat,
     whose,
 )
-from safelaunch.core.pulse import Pulse
-from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, ORPHANED_S, PULSE_S, READ_EVERY_S, TAKEOVER_S
+from safelaunch.core.heartbeat import Heartbeat
+from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, HEARTBEAT_S, ORPHANED_S, READ_EVERY_S, TAKEOVER_S
 from tests.tables import each
 
 
-def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = PULSE_S) -> float | None:
+def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = HEARTBEAT_S) -> float | None:
     """When a watcher that reads the same pulse each second from `from_s` on says dead; None = never."""
     now_s = from_s
     while now_s < to_s:
@@ -42,13 +42,13 @@ def test_leader_that_was_heard_and_shows_no_pulse_is_dead_within_eight_seconds()
 def test_watcher_that_has_heard_nothing_yet_waits_for_a_pulse_that_comes_each_15_s() -> None:
     """Demoted leaders and standbys that never got through took over from a living leader (simulation, two writers)."""
     after_s = watch(begin(100.0, is_known=True), 100.0, 200.0)
-    assert after_s is not None and after_s > PULSE_S + TAKEOVER_S - CONTESTED_S
+    assert after_s is not None and after_s > HEARTBEAT_S + TAKEOVER_S - CONTESTED_S
 
 
 def test_a_supervisor_that_has_claimed_the_lead_has_the_time_of_a_first_pulse_and_no_more() -> None:
-    silent = wait_for_pulse(read(receive(begin(0.0), 92.0, 4), 95.0, 5, has_resigned=True), 100.0)
+    silent = wait_for_heartbeat(read(receive(begin(0.0), 92.0, 4), 95.0, 5, has_resigned=True), 100.0)
     after_s = watch(silent, 100.0, 200.0)
-    assert after_s is not None and 0 < after_s - (PULSE_S + TAKEOVER_S - CONTESTED_S) <= READ_EVERY_S
+    assert after_s is not None and 0 < after_s - (HEARTBEAT_S + TAKEOVER_S - CONTESTED_S) <= READ_EVERY_S
 
 
 def test_watcher_that_no_leader_has_let_in_never_takes_over() -> None:
@@ -58,9 +58,9 @@ def test_watcher_that_no_leader_has_let_in_never_takes_over() -> None:
 
 
 def test_watcher_has_the_patience_that_the_last_pulse_asked_for() -> None:
-    calm = read(receive(begin(0.0), 100.0, 5), 101.0, 6, every_s=PULSE_S)
+    calm = read(receive(begin(0.0), 100.0, 5), 101.0, 6, every_s=HEARTBEAT_S)
     after_s = watch(calm, 102.0, 200.0, count=6)
-    assert after_s is not None and after_s > PULSE_S
+    assert after_s is not None and after_s > HEARTBEAT_S
     contested = read(receive(begin(0.0), 100.0, 5), 101.0, 6, every_s=CONTESTED_S)
     after_s = watch(contested, 102.0, 200.0, count=6)
     assert after_s is not None and after_s <= TAKEOVER_S
@@ -68,7 +68,7 @@ def test_watcher_has_the_patience_that_the_last_pulse_asked_for() -> None:
 
 def test_old_pulse_changes_no_patience() -> None:
     heard = receive(begin(0.0), 100.0, 9)
-    assert read(heard, 101.0, 9, every_s=PULSE_S).promise_s == CONTESTED_S
+    assert read(heard, 101.0, 9, every_s=HEARTBEAT_S).promise_s == CONTESTED_S
 
 
 @pytest.mark.parametrize("signs", [
@@ -134,22 +134,22 @@ def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> Non
 
 
 AT = ("n0", 4000)
-SHOWN = Pulse(7, 3, "n0", "12", endpoint=AT)
+SHOWN = Heartbeat(7, 3, "n0", "12", endpoint=AT)
 
 
 @each(("pulse", "leader", "expected"), [
-    (SHOWN, "n0", PulseOf.LEADER),
-    (SHOWN, "", PulseOf.LEADER),
-    (replace(SHOWN, gen=2), "n0", PulseOf.EARLIER),
-    (replace(SHOWN, gen=2, over=True), "n0", PulseOf.EARLIER),
-    (replace(SHOWN, host="n1"), "n0", PulseOf.OWN_HOST),
-    (replace(SHOWN, host="n1", over=True), "n0", PulseOf.OWN_HOST),
-    (replace(SHOWN, over=True), "n0", PulseOf.OVER),
-    (replace(SHOWN, job="13", host="n1"), "n0", PulseOf.OVER),
-    (replace(SHOWN, endpoint=("n0", 4001)), "n0", PulseOf.OTHER),
-    (replace(SHOWN, host="n2"), "n0", PulseOf.OTHER),
+    (SHOWN, "n0", HeartbeatOf.LEADER),
+    (SHOWN, "", HeartbeatOf.LEADER),
+    (replace(SHOWN, gen=2), "n0", HeartbeatOf.EARLIER),
+    (replace(SHOWN, gen=2, over=True), "n0", HeartbeatOf.EARLIER),
+    (replace(SHOWN, host="n1"), "n0", HeartbeatOf.OWN_HOST),
+    (replace(SHOWN, host="n1", over=True), "n0", HeartbeatOf.OWN_HOST),
+    (replace(SHOWN, over=True), "n0", HeartbeatOf.OVER),
+    (replace(SHOWN, job="13", host="n1"), "n0", HeartbeatOf.OVER),
+    (replace(SHOWN, endpoint=("n0", 4001)), "n0", HeartbeatOf.OTHER),
+    (replace(SHOWN, host="n2"), "n0", HeartbeatOf.OTHER),
 ], ids=["its leader's", "the first one", "an old one, delivered late", "... which said that all was over",
         "its own host's", "... the last one", "the last one", "the next job's, on this host", "its leader's anew",
         "another host's"])
-def test_whose_pulse_a_standby_has_read(pulse: Pulse, leader: str, expected: PulseOf) -> None:
+def test_whose_pulse_a_standby_has_read(pulse: Heartbeat, leader: str, expected: HeartbeatOf) -> None:
     assert whose(pulse, "n1", "12", gen=3, leader=leader, endpoint=AT) is expected

@@ -31,9 +31,9 @@ from safelaunch.core.decide.watched import (
     read_notes,
 )
 from safelaunch.core.folding import fold
+from safelaunch.core.heartbeat import Heartbeat
+from safelaunch.core.heartbeat import parse as parse_heartbeat
 from safelaunch.core.model import Event, Request
-from safelaunch.core.pulse import Pulse
-from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
@@ -42,7 +42,7 @@ from tests.tables import each
 NOW = 10_000.0
 LONG_S = 10_000.0
 KILL, HOLD = Request("kill", "bob", 5.0), Request("hold", "bob", 5.0)
-PULSE = Pulse(7, 3, "n0", "12", "running", 1, 40, "13")
+HEARTBEAT = Heartbeat(7, 3, "n0", "12", "running", 1, 40, "13")
 UP = (("idle", "n[0-3]"),)
 
 
@@ -63,7 +63,7 @@ ALONE = state(SUBMITTED, STARTED, ATTEMPT)
 
 
 def run(known: State = RAN, **changes: Any) -> Watched:
-    return Watched(PLAN, known, PULSE, 0.0, LONG_S)._replace(**changes)
+    return Watched(PLAN, known, HEARTBEAT, 0.0, LONG_S)._replace(**changes)
 
 
 def running(**changes: Any) -> KnownJob:
@@ -140,7 +140,7 @@ def test_nothing_is_done(watched: Watched, slurm: SlurmAnswer, row: str) -> None
     (run(ALONE, silent_s=400.0), asked(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
     (run(silent_s=400.0, requests=(KILL,)), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
     (run(silent_s=400.0, notes=Notes(cancelled=("13",))), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
-    (run(pulse=replace(PULSE, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
+    (run(pulse=replace(HEARTBEAT, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
      Cancel("12", "13", ("n0",), "", ("n0",))),
     (run(pulse=None, silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
     (run(silent_s=400.0), asked(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
@@ -234,7 +234,7 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     (run(silent_s=400.0), word(running(state="CANCELLED"), absences=1)),
     (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
     (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
-    (run(pulse=replace(PULSE, over=True)), word(running(state="CANCELLED"), absences=1)),
+    (run(pulse=replace(HEARTBEAT, over=True)), word(running(state="CANCELLED"), absences=1)),
     (run(), word(running(state="CANCELLED"), absences=1)),
     (run(silent_s=400.0, quiet_s=0.0), word(running(state="CANCELLED"), absences=2)),
 ], ids=["no other job", "the next one waits", "it had never started", "its leader has just left",
@@ -340,7 +340,7 @@ def test_another_requeued_job_waits(known: State, requests: tuple[Request, ...])
 
 
 def test_a_leader_that_asked_for_a_next_job_is_the_second_witness() -> None:
-    watched = run(ALONE, pulse=replace(PULSE, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
+    watched = run(ALONE, pulse=replace(HEARTBEAT, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
     act = judge(watched, word(absences=1, accounts={}, nodes=UP), NOW).act
     assert isinstance(act, Queue) and act.exclude == ("n1",)
 
@@ -377,7 +377,7 @@ def test_history_is_asked_before_a_vanished_run_goes_on() -> None:
 
 
 def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
-    judged = judge(run(pulse=replace(PULSE, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
+    judged = judge(run(pulse=replace(HEARTBEAT, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
     assert (judged.row, judged.act) == ("limbo", None)
 
 
@@ -486,7 +486,7 @@ def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, s
 @each("reason", ["JobHeldUser", "Priority"])
 def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> None:
     ended = fold(events(("completed", {"why": "done"})), RAN)
-    left = run(ended, pulse=replace(PULSE, over=True))
+    left = run(ended, pulse=replace(HEARTBEAT, over=True))
     act = judge(left, word(waiting(reason)), NOW).act
     assert isinstance(act, Cancel)
     assert (act.job, act.successor) == ("13", None)
@@ -544,13 +544,13 @@ def test_a_job_queued_beside_a_leader_or_by_one_is_no_rescue() -> None:
     {"v": 1, "count": float("inf"), "gen": 1, "host": "n0", "job": "12"},
 ], ids=["null", "list", "empty", "a later version", "no number", "infinite"])
 def test_a_pulse_of_another_form_is_none(raw: object) -> None:
-    assert parse_pulse(raw) is None
+    assert parse_heartbeat(raw) is None
 
 
 def test_the_pulse_says_since_when_where_and_which_step() -> None:
     job = running(elapsed_s=113_253.0, nodelist="n[01-34]")
     text = "is running for 1-07:27:33 since 2026-11-21T20:51:56 on n[01-34] (step 1234)"
-    assert judge(run(pulse=replace(PULSE, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
+    assert judge(run(pulse=replace(HEARTBEAT, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
     assert judge(run(), word(waiting("Resources")), NOW).text == "is waiting to be scheduled (Resources)"
 
 

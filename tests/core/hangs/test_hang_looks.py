@@ -23,7 +23,7 @@ from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, DATA, USER, rank, reports
 
-SLACK_S = 1.0   # supervisor.hangs.is_overdue is asked once a second
+SLACK_S = 1.0   # supervisor.hangs.take_overdue_turn is asked once a second
 HUNG = [rank(n, ALL_REDUCE, ran=False, cpu=0.0) for n in range(4)]
 BUSY = [rank(n, ALL_REDUCE, USER, ran=True, cpu=1.0) for n in range(4)]
 UNREADABLE = [rank(n, (), why="ptrace is closed") for n in range(4)]

@@ -75,7 +75,8 @@ def survey(
     Nothing is asked of the clock: a file that is being written has an unfinished structure.
     Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none".
     """
-    rows = {format: foreign(format, plugins[format])} if format in plugins else _choose_formats(format, pattern)
+    rows = {format: format_of_plugin(format, plugins[format])} if format in plugins else (
+        _choose_formats(format, pattern))
     candidates = _list_all(folder, rows)
     if format == "auto" and not pattern:
         candidates += unknown.list_candidates(
@@ -97,14 +98,14 @@ def survey(
     return tuple(judged)
 
 
-def foreign(name: str, plugin: CheckpointFormat) -> Format:
-    """The row of a plugin. A checkpoint that it fails on is not complete; a failed search is unknown: ValueError."""
+def format_of_plugin(name: str, plugin: CheckpointFormat) -> Format:
+    """A Format that guards against the plugin's exceptions: in `judge` a reason, in the search a ValueError."""
     def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
         try:
             return tuple(replace(one, format=name) for one in plugin.candidates(folder))
         except OSError:
             raise
-        except Exception as error:   # foreign code
+        except Exception as error:   # format_of_plugin code
             raise ValueError(f"the plugin {name} failed: {type(error).__name__}: {error}") from error
 
     def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
@@ -112,7 +113,7 @@ def foreign(name: str, plugin: CheckpointFormat) -> Format:
             reason = plugin.judge(folder, candidate)
         except OSError:
             raise
-        except Exception as error:   # noqa: BLE001 - foreign code
+        except Exception as error:   # noqa: BLE001 - format_of_plugin code
             return f"the plugin {name} failed: {type(error).__name__}: {error}"
         return None if reason is None else str(reason)
 

@@ -30,14 +30,14 @@ _INDEX = re.compile(r".+\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 
 def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every step's folder with such files, every folder of a model, and every other step's files."""
-    return tuple(filesets.list_candidates(folder, filesets.FileForm("safetensors", _claim, (SUFFIX,), _is_model)))
+    return tuple(filesets.list_candidates(folder, filesets.FileForm("safetensors", _claim, (SUFFIX,), _judge_model)))
 
 
 def _claim(folder: CheckpointTree, path: str, inside: Sequence[str]) -> list[str]:
     return [name for name in inside if name.endswith(SUFFIX)]
 
 
-def _is_model(folder: CheckpointTree, path: str, inside: Sequence[str]) -> bool | None:
+def _judge_model(folder: CheckpointTree, path: str, inside: Sequence[str]) -> bool | None:
     """Whether a folder holds one model; None for what the end of a training leaves beside its checkpoints."""
     if "config.json" not in inside and not any(map(is_part, inside)):
         return False

@@ -69,11 +69,11 @@ class _Claim:
             # Beside files with a step a state may have any name.
             is_meant = is_part or read[name].step is not None or _is_said(name, has_model) or (
                 has_steps and not words.is_aside(name))
-            if is_meant and self._is_torch(folder, join(path, name)):
+            if is_meant and self._check_torch(folder, join(path, name)):
                 found.append(name)
         return sorted(found)
 
-    def _is_torch(self, folder: CheckpointTree, path: str) -> bool:
+    def _check_torch(self, folder: CheckpointTree, path: str) -> bool:
         pattern = _DIGITS.sub("#", path)
         if pattern not in self._known:
             if len(self._known) >= _MOST_READ:

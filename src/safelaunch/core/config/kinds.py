@@ -388,6 +388,6 @@ class CheckpointPattern:
         return text
 
 
-def one_of(words: tuple[str, ...]) -> str:
+def one_of(choices: tuple[str, ...]) -> str:
     """`a, b or c`."""
-    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+    return " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]

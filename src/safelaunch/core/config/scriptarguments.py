@@ -49,10 +49,10 @@ def _is_key(word: str) -> bool:
     return "_" in path and nearest_word(path, KEYS, cutoff=_NEAR) is not None
 
 
-def describe_words(words: CommandWords, is_read: bool) -> list[str]:
+def describe_words(command: CommandWords, is_read: bool) -> list[str]:
     """What is to be said of the words."""
-    found = [f"arguments of the script: {shlex.join(words.arguments)}"] if words.arguments else []
-    for word in words.keys if is_read else ():
+    found = [f"arguments of the script: {shlex.join(command.arguments)}"] if command.arguments else []
+    for word in command.keys if is_read else ():
         if word.partition("=")[0] in ("name", "command", "script", "version", "args"):
             found.append(f"{word} is a key of safelaunch; for an argument of the script write it behind the dashes: "
                          f"-- {shlex.quote(word)}")

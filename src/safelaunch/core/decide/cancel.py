@@ -43,8 +43,8 @@ class Witnesses(NamedTuple):
     is_late: bool = False          # there is no more time to ask
 
     @property
-    def is_unread(self) -> bool:
-        """There is a line on its end, with an unknown message."""
+    def has_unknown_line(self) -> bool:
+        """slurmstepd wrote a line about the end that no release's table knows."""
         return JobEnd.UNKNOWN in (self.ending, self.step_end)
 
     @property
@@ -53,26 +53,28 @@ class Witnesses(NamedTuple):
         return self.step_end == JobEnd.CANCELLED
 
 
-def judge(seen: Witnesses) -> Canceller:
+def judge(witnesses: Witnesses) -> Canceller:
     """Who cancelled the job. No trace of a person means nobody did; where time runs out with a trace, nobody can tell.
     """
-    if seen.noted:
+    if witnesses.noted:
         return Canceller.PERSON
-    if seen.announced:   # a watch's note came first: the guard cancelled a job that was already cancelled
+    if witnesses.announced:   # a watch's note came first: the guard cancelled a job that was already cancelled
         return Canceller.NOBODY
-    if seen.ending not in (None, JobEnd.UNKNOWN) or seen.is_local:
-        return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY
-    if seen.handed_over:   # its own cancel is announced: a person's came as the script ended, or could not reach it
-        return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
-    if seen.state == jobstates.RUNNING and not (seen.is_likely or seen.is_unread):
+    if witnesses.ending not in (None, JobEnd.UNKNOWN) or witnesses.is_local:
+        return Canceller.PERSON if witnesses.ending == JobEnd.CANCELLED else Canceller.NOBODY
+    if witnesses.handed_over:   # its own cancel is announced: a person's came as the script ended, or did not reach it
+        return Canceller.PERSON if witnesses.state == jobstates.CANCELLED else Canceller.NOBODY
+    if witnesses.state == jobstates.RUNNING and not (witnesses.is_likely or witnesses.has_unknown_line):
         return Canceller.NOBODY   # nobody ends it: its supervisor died between the next job's sbatch and its own end
-    if seen.state is None or seen.state in jobstates.ON_NODES:
-        if not seen.is_late:
+    if witnesses.state is None or witnesses.state in jobstates.ON_NODES:
+        if not witnesses.is_late:
             return Canceller.ASK
-        return Canceller.UNSAID if seen.is_likely else Canceller.UNTOLD if seen.is_unread else Canceller.NOBODY
-    if seen.is_unread and seen.state == "":
+        if witnesses.is_likely:
+            return Canceller.UNSAID
+        return Canceller.UNTOLD if witnesses.has_unknown_line else Canceller.NOBODY
+    if witnesses.has_unknown_line and witnesses.state == "":
         return Canceller.UNTOLD
-    return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
+    return Canceller.PERSON if witnesses.state == jobstates.CANCELLED else Canceller.NOBODY
 
 
 class CancelWitness(Enum):
@@ -83,17 +85,17 @@ class CancelWitness(Enum):
     SLURM = "squeue, then sacct, again and again"
 
 
-def next_witness(seen: Witnesses, asked: Collection[CancelWitness]) -> CancelWitness | None:
+def next_witness(witnesses: Witnesses, asked: Collection[CancelWitness]) -> CancelWitness | None:
     """Whom to ask next; None = what is known tells. The job's own line comes before its supervisor's handover: a
     person may have cancelled it behind that.
     """
-    if seen.noted or seen.announced:
+    if witnesses.noted or witnesses.announced:
         return None
     if CancelWitness.JOB_OUTPUT not in asked:
         return CancelWitness.JOB_OUTPUT
-    if seen.handed_over and seen.ending is None and not seen.is_local:
+    if witnesses.handed_over and witnesses.ending is None and not witnesses.is_local:
         return None if CancelWitness.SLURM in asked else CancelWitness.SLURM
-    if judge(seen) is not Canceller.ASK:
+    if judge(witnesses) is not Canceller.ASK:
         return None
     return CancelWitness.SLURM if CancelWitness.STEP_OUTPUT in asked else CancelWitness.STEP_OUTPUT
 

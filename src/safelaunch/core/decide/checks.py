@@ -53,16 +53,16 @@ class BootResult(NamedTuple):
     shared: tuple[str, ...] = ()
 
 
-def unchecked(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
+def unchecked(state: State, facts: Observation, plan: Plan) -> tuple[str, ...]:
     """The nodes to check before the next attempt; () = none, or the run wants no checks."""
     last = state.attempt
     has_started = last is not None and state.job is not None and last.job == state.job.id
     if not plan.checks.boot or (has_started and not state.checked):
         return ()   # an attempt of this job ran on them, under a supervisor that could not tell
-    return tuple(node for node in good_nodes(state, seen) if node not in state.checked)
+    return tuple(node for node in good_nodes(state, facts) if node not in state.checked)
 
 
-def unchecked_again(state: State, seen: Observation, plan: Plan, pause_s: float) -> tuple[tuple[str, ...], float]:
+def unchecked_again(state: State, facts: Observation, plan: Plan, pause_s: float) -> tuple[tuple[str, ...], float]:
     """The nodes to check lightly after a failed attempt, and within how many seconds; () = none now. `pause_s`: what is
     left of the pause before the next attempt, 0 = it can start at once.
     """
@@ -72,7 +72,7 @@ def unchecked_again(state: State, seen: Observation, plan: Plan, pause_s: float)
     limit_s = _light_limit_s(plan.checks.after_failure, pause_s)
     if limit_s is None or state.checked_after == last.number:
         return (), 0.0
-    return good_nodes(state, seen), limit_s
+    return good_nodes(state, facts), limit_s
 
 
 def _light_limit_s(mode: str, pause_s: float) -> float | None:
@@ -130,16 +130,16 @@ def kind_of(failed: FailedNode, *, is_suspect: bool) -> str:
     return "gpu" if is_suspect and is_gpu else "checks_failed"
 
 
-def why_no_full_set(state: State, seen: Observation, plan: Plan) -> str | None:
+def why_no_full_set(state: State, facts: Observation, plan: Plan) -> str | None:
     """Why no job of the run can have enough nodes that pass their checks; None = one can, or nobody knows yet. A node
     that has failed may be in a job as its unused spare.
     """
     unfit = dict(state.unfit)
-    if not unfit or next_size(state, seen, plan):
+    if not unfit or next_size(state, facts, plan):
         return None
     kept_out = {*unfit, *state.excluded}
     has_no_others = not via.has_next_job(plan.cluster) or (
-        seen.partition is not None and len(set(seen.partition) - kept_out) < plan.nodes)
+        facts.partition is not None and len(set(facts.partition) - kept_out) < plan.nodes)
     if not has_no_others and not begins_nothing(state):
         return None
     of_each: dict[str, list[str]] = {}

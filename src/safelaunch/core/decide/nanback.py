@@ -36,10 +36,10 @@ def open_cut(state: State) -> NanCut | None:
     return NanCut(last.number, nan.step, upto)
 
 
-def cut_off(cut: NanCut, found: Sequence[SavedAt]) -> NanCut:
+def cut_off(cut: NanCut, saved: Sequence[SavedAt]) -> NanCut:
     """The same with those of these checkpoints that are behind it. One whose name holds no step may be one of them."""
-    taken = tuple(one for one in found if one.step is None or one.step > cut.upto)
-    return cut._replace(taken=taken, is_left=len(taken) < len(found))
+    taken = tuple(one for one in saved if one.step is None or one.step > cut.upto)
+    return cut._replace(taken=taken, is_left=len(taken) < len(saved))
 
 
 def is_cut_off(state: State, one: SavedAt) -> bool:

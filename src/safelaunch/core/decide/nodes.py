@@ -31,9 +31,9 @@ def _unusable(state: State, lost: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({*excluded, *dict(state.unfit), *lost}))
 
 
-def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
+def bad_nodes(state: State, facts: Observation) -> tuple[str, ...]:
     """Nodes that the next job must not use, with the nodes that are lost in a leader's eyes."""
-    return kept_out(state, (node for node, _ in seen.lost))
+    return kept_out(state, (node for node, _ in facts.lost))
 
 
 def begins_nothing(state: State) -> bool:
@@ -55,10 +55,10 @@ def preserved(plan: Plan, state: State, seen_nodes: tuple[str, ...], host: str) 
     return tuple(node for node in seen_nodes if node in {host, failed, *state.excluded})
 
 
-def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:
+def good_nodes(state: State, facts: Observation) -> tuple[str, ...]:
     """The allocation's nodes that are neither lost nor excluded, in Slurm's order. Suspects that no job of the run can
     do without come last, so that a spare takes their place, and so do nodes that have shown a failure alone.
     """
-    bad = set(_unusable(state, (node for node, _ in seen.lost)))
+    bad = set(_unusable(state, (node for node, _ in facts.lost)))
     doubted = {*dict(state.left_out), *alone.names(state)}
-    return tuple(sorted((node for node in seen.nodes if node not in bad), key=lambda node: node in doubted))
+    return tuple(sorted((node for node in facts.nodes if node not in bad), key=lambda node: node in doubted))

@@ -86,9 +86,9 @@ def way_of(state: State) -> str:
     return ways.SUCCESSOR if has_job else state.via or ways.SUCCESSOR
 
 
-def is_settled(state: State, ending: str | None, *, found: bool | None) -> bool:
-    """Whether no next job is to be made now: one is `found` in the queue, or a person wants none."""
-    return found is True or state.next_cancelled is not None or ending == JobEnd.CANCELLED
+def is_settled(state: State, ending: str | None, *, is_queued: bool | None) -> bool:
+    """Whether no next job is to be made now: one `is_queued`, or a person wants none."""
+    return is_queued is True or state.next_cancelled is not None or ending == JobEnd.CANCELLED
 
 
 class Behind(Enum):
@@ -217,7 +217,7 @@ def is_requeued(state: str | None) -> bool:
 
 
 def is_requeue_due(ending: str | None, *, has_term: bool) -> bool:
-    """Whether to ask for the requeue after the check. If the job began to end meanwhile, why must be known first."""
+    """True if the job is not ending yet. If it is, the reason must be known before a requeue."""
     return ending is None and not has_term
 
 

@@ -46,10 +46,10 @@ def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, reques
     return Patience(asked_t + min(grace_s, DEAF_S), "it to end by itself, as no process of it takes the signal")
 
 
-def of(live: Live, seen: Observation, plan: Plan) -> Patience:
+def of(live: Live, facts: Observation, plan: Plan) -> Patience:
     """How long the attempt, which was asked to end, has for that."""
-    request = seen.asked("checkpoint")
-    return judge(plan, live.end_row, live.end_asked_t or seen.now, live.heard, request.t if request else 0.0)
+    request = facts.asked("checkpoint")
+    return judge(plan, live.end_row, live.end_asked_t or facts.now, live.heard, request.t if request else 0.0)
 
 
 def is_over(patience: Patience, now: float, heard: int | None, saved_t: float | None) -> bool:

@@ -34,13 +34,13 @@ def most_nodes(plan: Plan, count: int) -> int:
     return size if size >= plan.min_nodes else 0
 
 
-def next_size(state: State, seen: Observation, plan: Plan) -> int:
+def next_size(state: State, facts: Observation, plan: Plan) -> int:
     """The nodes of the next attempt; 0 = the good ones of this job are too few for any."""
-    good = len(good_nodes(state, seen))
+    good = len(good_nodes(state, facts))
     size = most_nodes(plan, good)
-    if not size or not is_barred(state, plan, seen.resume, size):
+    if not size or not is_barred(state, plan, facts.resume, size):
         return size
-    own = size_of(state, plan, seen.resume)
+    own = size_of(state, plan, facts.resume)
     return own if own <= good and most_nodes(plan, own) == own else 0
 
 
@@ -134,50 +134,50 @@ def _hooks(state: State, resume: Checkpoint, own: int, size: int) -> Iterator[At
 # --- waiting for a full set -----------------------------------------------------------------------------------------
 
 
-def has_to_ask(state: State, seen: Observation, plan: Plan) -> int:
+def nodes_to_ask(state: State, facts: Observation, plan: Plan) -> int:
     """How many nodes to ask Slurm for, because they are missing; 0 = it is settled, or was asked just now."""
-    good = len(good_nodes(state, seen))
-    if good >= plan.nodes or seen.frozen or not next_size(state, seen, plan) or _is_settled(state, seen, plan):
+    good = len(good_nodes(state, facts))
+    if good >= plan.nodes or facts.frozen or not next_size(state, facts, plan) or _is_settled(state, facts, plan):
         return 0
-    is_told = _answer(state, seen, plan) is not None
+    is_told = _answer(state, facts, plan) is not None
     return 0 if is_told else plan.allocated_nodes - good   # the next job has its spares, too
 
 
-def nodes_to_avoid(state: State, seen: Observation) -> tuple[str, ...]:
+def nodes_to_avoid(state: State, facts: Observation) -> tuple[str, ...]:
     """Nodes that are no missing ones: those of this job, and those that it must not use."""
-    return tuple(sorted({*seen.nodes, *bad_nodes(state, seen)}))
+    return tuple(sorted({*facts.nodes, *bad_nodes(state, facts)}))
 
 
-def waits_until(state: State, seen: Observation, plan: Plan) -> float | None:
+def waits_until(state: State, facts: Observation, plan: Plan) -> float | None:
     """Until when to wait with idle nodes for the missing ones (epoch s), and ask again; None = no longer.
 
     Only before the first attempt of this job that has fewer: later ones take a full set that is there, or go on.
     """
-    answer = _answer(state, seen, plan)
+    answer = _answer(state, facts, plan)
     until = since_t(state) + plan.restart.wait_for_nodes_s
-    if answer is None or has_full_set(state, seen, plan) or _is_small_here(state, plan):
+    if answer is None or has_full_set(state, facts, plan) or _is_small_here(state, plan):
         return None
     # A clock that has jumped must not make it longer.
-    is_over = not seen.now < until <= seen.now + plan.restart.wait_for_nodes_s
+    is_over = not facts.now < until <= facts.now + plan.restart.wait_for_nodes_s
     if is_over or (answer.free_t is not None and answer.free_t > until + SLACK_S):
         return None
     return min(until, answer.t + ASK_EVERY_S)
 
 
-def has_full_set(state: State, seen: Observation, plan: Plan) -> bool:
+def has_full_set(state: State, facts: Observation, plan: Plan) -> bool:
     """Whether Slurm has the missing nodes by now, so that the next job gets them."""
-    answer = _answer(state, seen, plan)
-    return answer is not None and answer.free_t is not None and answer.free_t <= seen.now + SOON_S
+    answer = _answer(state, facts, plan)
+    return answer is not None and answer.free_t is not None and answer.free_t <= facts.now + SOON_S
 
 
-def _answer(state: State, seen: Observation, plan: Plan) -> MissingNodes | None:
+def _answer(state: State, facts: Observation, plan: Plan) -> MissingNodes | None:
     """Slurm's last word, unless it is old, or would change nothing. An attempt that has ended in the future tells of a
     clock that was set back, and not that the answer is older. (A simulated leader asked Slurm at each tick.)
     """
-    answer, since = seen.missing, since_t(state)
-    is_new = answer is not None and (since <= answer.t or since > seen.now) and (
-        answer.t <= seen.now < answer.t + ASK_EVERY_S)
-    return answer if is_new and not _is_settled(state, seen, plan) else None
+    answer, since = facts.missing, since_t(state)
+    is_new = answer is not None and (since <= answer.t or since > facts.now) and (
+        answer.t <= facts.now < answer.t + ASK_EVERY_S)
+    return answer if is_new and not _is_settled(state, facts, plan) else None
 
 
 def since_t(state: State) -> float:
@@ -187,13 +187,13 @@ def since_t(state: State) -> float:
     return started_t if last is None or last.ended_t is None else max(started_t, last.ended_t)
 
 
-def _is_settled(state: State, seen: Observation, plan: Plan) -> bool:
+def _is_settled(state: State, facts: Observation, plan: Plan) -> bool:
     """Nothing is asked after a conversion, which is for fewer nodes, nor in a row of jobs that begin nothing. Nor does
     a job ask that has waited in the queue and got fewer (core.decide.watch).
     """
     last = state.attempt
     is_new = last is not None and state.job is not None and last.job == state.job.id
-    is_small = len(seen.nodes) < plan.nodes and bool(state.lives) and state.lives[-1][2] == len(state.attempts)
+    is_small = len(facts.nodes) < plan.nodes and bool(state.lives) and state.lives[-1][2] == len(state.attempts)
     return begins_nothing(state) or is_small or (
         is_new and last is not None and last.ended == AttemptEnd.CONVERTED)
 

@@ -9,13 +9,13 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 
-def decide(state: State, seen: Observation, plan: Plan) -> Decision:
+def decide(state: State, facts: Observation, plan: Plan) -> Decision:
     """The first opinion of the table that fits: attempt alive, or none."""
-    rows = alive.ALIVE if seen.live is not None else between.BETWEEN
+    rows = alive.ALIVE if facts.live is not None else between.BETWEEN
     for row in rows:
-        action = row(state, seen, plan)
+        action = row(state, facts, plan)
         if isinstance(action, HandOver) and not action.held:
-            action = endless.why_no_job(state, plan, seen.now) or action
+            action = endless.why_no_job(state, plan, facts.now) or action
         if action is not None:
             return Decision(row.__name__.strip("_"), action)
     return Decision("watch", None)

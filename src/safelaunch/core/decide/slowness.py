@@ -61,36 +61,36 @@ def price(state: State, slower: Slower, plan: Plan) -> Price:
     return Price(STOPS_S + BENCH_S + (starts_s or 0.0), starts_s, win_s, plan.spare_nodes > 0)
 
 
-def nodes_to_measure(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
+def nodes_to_measure(state: State, facts: Observation, plan: Plan) -> tuple[str, ...]:
     """The nodes to measure before the next attempt; () = none: nothing lasts, it was done, or too few to compare."""
-    if seen.measuring:   # whatever has changed meanwhile: a training beside it would be measured, too
-        return seen.nodes
+    if facts.measuring:   # whatever has changed meanwhile: a training beside it would be measured, too
+        return facts.nodes
     if plan.slow.then == "report" or plan.cluster == "local" or not _is_open(state):
         return ()   # "nodes" of one machine, and none to take another's place
-    good = good_nodes(state, seen)
+    good = good_nodes(state, facts)
     return good if len(good) >= LEAST_NODES else ()
 
 
-def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
+def why_experiment(state: State, facts: Observation, plan: Plan) -> str | None:
     """Why the run is to stop now for a round of measurements, with its price; None = it is not."""
-    if plan.slow.then != "restart" or state.slower is None or not nodes_to_measure(state, seen, plan):
+    if plan.slow.then != "restart" or state.slower is None or not nodes_to_measure(state, facts, plan):
         return None
-    if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or seen.frozen or seen.asked("hold"):
+    if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or facts.frozen or facts.asked("hold"):
         return None   # nothing to go on from; or an end now would be no restart
     known = price(state, state.slower, plan)
-    if not known.is_worth_it or not _has_lasted(state, state.slower, seen.now):
+    if not known.is_worth_it or not _has_lasted(state, state.slower, facts.now):
         return None
     longer = state.slower.to_s / state.slower.from_s - 1
     return (f"steps take {percent(longer)} longer since step {state.slower.step}; experiment "
             f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
 
 
-def is_wanted_still(state: State, seen: Observation) -> bool:
+def is_wanted_still(state: State, facts: Observation) -> bool:
     """Whether an attempt that was asked to stop for an experiment is to be ended at its checkpoint. Not if the drop is
     over or the run would be on hold; nor if steps were made since (a hold that was taken back).
     """
-    saved_t = seen.attempt.saved_t
-    return state.slower is not None and not seen.asked("hold") and (saved_t is None or seen.now <= saved_t + STALE_S)
+    saved_t = facts.attempt.saved_t
+    return state.slower is not None and not facts.asked("hold") and (saved_t is None or facts.now <= saved_t + STALE_S)
 
 
 def _has_lasted(state: State, slower: Slower, now: float) -> bool:

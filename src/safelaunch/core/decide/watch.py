@@ -1,8 +1,8 @@
 """The judgement of `safelaunch watch` on one run: rung 3 of the recovery ladder, for what no supervisor can see to.
 
 `judge` walks a short ordered table of named rows, as core.decide does, and uses that table for whatever ends a run. It
-acts on two witnesses at least: a pulse that stands still is never enough, nor is one answer of Slurm. What the folder
-and Slurm contradict each other about is reported and left alone.
+acts on two witnesses at least: a heartbeat that stands still is never enough, nor is one answer of Slurm. What the
+folder and Slurm contradict each other about is reported and left alone.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, lacks_nodes, render_elapsed
 
-STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
+STALE_S = 300.0           # twenty heartbeats; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
 ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown
-LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers are 60 s apart
+LIVES_S = 50.0            # a leader gives a heartbeat every 15 s; the two answers are 60 s apart
 # KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers. One known site has
 # 60 s and 180 s. A silent node is given up after SlurmdTimeout and slurmctld's ping, 440 s measured.
 HUNG_S = 240.0
@@ -69,11 +69,10 @@ NODES = frozenset({"nodes"})
 Row = Callable[[Watched, SlurmAnswer, float], Judgement | None]
 
 
-def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
+def judge(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement:
     """What the first row that has an opinion says. `now` (epoch s) is only passed on to `decide`."""
     for row in _ROWS:
-        found = row(run, word, now)
-        if found is not None:
+        if (found := row(run, slurm_answer, now)) is not None:
             return found
     return Judgement("unknown", "nothing is known of it")
 
@@ -81,7 +80,7 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
 # --- what is never touched ----------------------------------------------------------------------------------------
 
 
-def _ended(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _ended(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """An end is final. A job that waits for more is taken away. Perhaps slurmctld was away when the run ended, and one
     that a person holds would wait for ever.
     """
@@ -89,45 +88,45 @@ def _ended(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     if ended is None:
         return None
     text = f"has ended: {ended.how}: {ended.why}"
-    left = waiting_job(word)
+    left = waiting_job(slurm_answer)
     if left is None or not run.mine or _is_led(run, run.pulse.job if run.pulse is not None else ""):
         return Judgement("ended", text)
     why = f"job {left.id} waits to go on with a run that {text}"
     return Judgement("ended", why, Cancel(left.id, None, (), why))
 
 
-def _local(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _local(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """Processes of one machine have no queue that could lose them; a job of a shell is its person's to end."""
     if via.has_next_job(run.plan.cluster):
         return None
     return Judgement("local", f"is a {run.plan.cluster} run ({run.state.name}): not watched")
 
 
-def _foreign(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _foreign(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """squeue --me shows nothing of other people's jobs, and nobody may act on them."""
     return None if run.mine else Judgement(
         "foreign", "belongs to somebody else, or others can write it: a watch acts on its own user's runs alone")
 
 
-def _unanswered(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _unanswered(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """No clear answer is unknown: nothing is done."""
-    if word.jobs is not None:
+    if slurm_answer.jobs is not None:
         return None
     return Judgement("unanswered", f"is {run.state.name} for its journal; Slurm gives no clear answer"
-                                   f"{f' ({word.trouble})' if word.trouble else ''}")
+                                   f"{f' ({slurm_answer.trouble})' if slurm_answer.trouble else ''}")
 
 
 # --- a person's request ----------------------------------------------------------------------------------------------
 
 
-def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _cancelled(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """Journal a scancel that squeue shows: Slurm forgets it after MinJobAge, 300 s (simulated: test_found "a cancel of
     a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks").
     """
-    if word.absences >= ABSENT and not unfinished(word) and run.quiet_s > 0.0:
+    if slurm_answer.absences >= ABSENT and not unfinished(slurm_answer) and run.quiet_s > 0.0:
         return None   # the end itself is about to be written down; not where somebody has acted meanwhile
     started = run.state.job if run.state.job is not None and run.state.job.started_t is not None else None
-    for job in word.jobs or ():
+    for job in slurm_answer.jobs or ():
         id = job.number
         is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
         if job.state != jobstates.CANCELLED or is_told:
@@ -138,21 +137,21 @@ def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     return None
 
 
-def _next_cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _next_cancelled(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A person who cancels only the next job wants the run to end with this one.
 
     While its leader lives, it has an eye on a job that it queued itself (supervisor.nextjob); this is for the others.
     """
-    running, id = running_job(word), run.state.successor
-    if running is None or id is None or is_ours(run, id) or not wants_next(run, word):
+    running, id = running_job(slurm_answer), run.state.successor
+    if running is None or id is None or is_ours(run, id) or not wants_next(run, slurm_answer):
         return None
-    if waiting_job(word) is not None or job_of(word, id) is not None:
+    if waiting_job(slurm_answer) is not None or job_of(slurm_answer, id) is not None:
         return None
-    if word.same_s < STUCK_S or (run.silent_s < STALE_S and not is_queued_here(run)):
+    if slurm_answer.same_s < STUCK_S or (run.silent_s < STALE_S and not is_queued_here(run)):
         return None
-    if word.accounts is None:
+    if slurm_answer.accounts is None:
         return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
-    account = word.accounts.get(id)
+    account = slurm_answer.accounts.get(id)
     fate = judge_next(NextJobFacts("", is_queued=False, account=None if account is None else account.state))
     if fate is not Fate.CANCELLED:
         return None   # Slurm's own doing
@@ -164,14 +163,14 @@ def _next_cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | 
 # --- a job runs ---------------------------------------------------------------------------------------------------
 
 
-def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _queue_next(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
-    job = running_job(word)
-    if job is None or job.state != jobstates.RUNNING or run.silent_s >= STALE_S or waiting_job(word) is not None:
+    job, own = running_job(slurm_answer), run.state.job
+    if job is None or job.state != jobstates.RUNNING or run.silent_s >= STALE_S or waiting_job(slurm_answer):
         return None
-    if not is_queued_here(run) or not wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
+    if not is_queued_here(run) or not wants_next(run, slurm_answer) or (own and own.id) != job.number:
         return None
-    if run.state.successor is not None and job_of(word, run.state.successor) is None and word.same_s < STUCK_S:
+    if run.state.successor and job_of(slurm_answer, run.state.successor) is None and slurm_answer.same_s < STUCK_S:
         return None   # one answer without it is unknown
     if not can_wait_behind(run):
         return None   # its turn comes when this job is over: there is nothing to depend upon then
@@ -179,12 +178,12 @@ def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
     return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
 
 
-def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _limbo(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A job whose batch host has died under --no-kill runs without a script until its time limit (the trap).
 
-    Witnesses: its pulse stands still, and Slurm has taken its batch host away. It ends once a job waits behind it.
+    Witnesses: its heartbeat stands still, and Slurm has taken its batch host away. It ends once a job waits behind it.
     """
-    job = running_job(word)
+    job = running_job(slurm_answer)
     if job is None or job.state != jobstates.RUNNING or run.silent_s < STALE_S or not job.batch_host:
         return None
     nodes = expand(job.nodelist)
@@ -196,11 +195,11 @@ def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     alive = [host for host in hosts if host in nodes]
     if alive and run.silent_s < STALE_STANDBY_S:
         return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
-    waiting, suspects = waiting_job(word), (job.batch_host,)
-    if waiting is None and wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
+    waiting, suspects = waiting_job(slurm_answer), (job.batch_host,)
+    if waiting is None and wants_next(run, slurm_answer) and run.state.successor and slurm_answer.same_s < STUCK_S:
         return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
-    exclude = affordable(run, word, suspects)
-    is_to_queue = waiting is None and wants_next(run, word) and can_wait_behind(run)
+    exclude = affordable(run, slurm_answer, suspects)
+    is_to_queue = waiting is None and wants_next(run, slurm_answer) and can_wait_behind(run)
     if exclude is None:
         return _ask_nodes(run, "limbo", f"is in limbo: {lost}", is_to_queue)
     if is_to_queue:
@@ -209,9 +208,9 @@ def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
 
 
-def _running_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _running_row(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A job runs, well or in silence: Slurm's word alone ends nothing."""
-    job = running_job(word)
+    job = running_job(slurm_answer)
     if job is None:
         return None
     if job.state != jobstates.RUNNING:
@@ -226,38 +225,38 @@ def _running_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
 # --- a job hangs at its end, or waits -----------------------------------------------------------------------------
 
 
-def _hung(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _hung(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
-    job = next((job for job in unfinished(word) if job.state == jobstates.COMPLETING), None)
-    if job is None or running_job(word) is not None:
+    job = next((job for job in unfinished(slurm_answer) if job.state == jobstates.COMPLETING), None)
+    if job is None or running_job(slurm_answer) is not None:
         return None
-    waiting, left = waiting_job(word), expand(job.nodelist)
+    waiting, left = waiting_job(slurm_answer), expand(job.nodelist)
     text = f"job {job.id} is completing on {job.nodelist or '?'}"
-    if word.same_s < HUNG_S or not left or not run.state.jobs or _is_led(run, job.number):
+    if slurm_answer.same_s < HUNG_S or not left or not run.state.jobs or _is_led(run, job.number):
         return Judgement("completing", text)
-    why = f"{text} for {render_elapsed(word.same_s)}, longer than a node that answers takes"
+    why = f"{text} for {render_elapsed(slurm_answer.same_s)}, longer than a node that answers takes"
     if waiting is not None:
         if f"afterany:{job.number}" not in waiting.dependency:
             return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
-        exclude = affordable(run, word, left)
+        exclude = affordable(run, slurm_answer, left)
         if exclude is None:
             return _ask_nodes(run, "completing", why, is_to_queue=False)
         if not set(left) <= set(exclude):
             return Judgement("completing", f"{why}; without them too few nodes are left, so job {waiting.id} waits")
         return _unless_announced(run, "hung", Free(waiting.id, exclude, why, left))
-    return _over(run, word, now, why, left)
+    return _over(run, slurm_answer, now, why, left)
 
 
-def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _waiting_row(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A job waits: for its turn, for a person, or for nodes that it can never get."""
-    job = waiting_job(word)
+    job = waiting_job(slurm_answer)
     if job is None:
         return None
     text = f"is waiting to be scheduled ({job.reason or job.state})"
     if run.asked(*STOPS) and is_held(job.reason):
         return _unless_announced(run, "held", Cancel(job.id, None, (), f"{text}, and a person has stopped the run"))
     if run.asked(*STOPS):
-        return _impossible(run, word, job, f"{text}; a person has stopped it: it ends as soon as it starts")
+        return _impossible(run, slurm_answer, job, f"{text}; a person has stopped it: it ends as soon as it starts")
     if is_held(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
@@ -271,39 +270,39 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
     if lacks_nodes(job.reason) and resize.may_wait_smaller(run.state, run.plan):
-        return _smaller(run, word, job, text)
-    return _impossible(run, word, job, text)
+        return _smaller(run, slurm_answer, job, text)
+    return _impossible(run, slurm_answer, job, text)
 
 
-def _smaller(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
+def _smaller(run: Watched, slurm_answer: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """An allocation expired, and no full set was to be had again. A run that has not begun waits for busy nodes."""
-    plan, wait_s = run.plan, run.plan.restart.wait_for_nodes_s
-    if word.short_s < wait_s:
+    plan, wait_s, short_s = run.plan, run.plan.restart.wait_for_nodes_s, slurm_answer.short_s
+    if short_s < wait_s:
         return Judgement("waiting", f"{text}; with fewer nodes after {render_elapsed(wait_s)} of it")
-    if word.nodes is None:
+    if slurm_answer.nodes is None:
         return Judgement("waiting", text, asks=NODES)
     excluded = expand(job.excluded) or ()
-    left = successor.make_room(plan, run.state, excluded, usable_nodes(run, word) or ()).left
+    left = successor.make_room(plan, run.state, excluded, usable_nodes(run, slurm_answer) or ()).left
     if left < (plan.min_nodes or 0) or (not run.state.attempts and left >= plan.allocated_nodes):
-        return _impossible(run, word, job, text)
+        return _impossible(run, slurm_answer, job, text)
     # Those that are busy may be so for long: the idle ones are taken, or the fewest. Spares give way first.
-    size = resize.most_nodes(plan, idle := len(idle_nodes(run, word).difference(excluded))) or plan.min_nodes or 0
+    size = resize.most_nodes(plan, idle := len(idle_nodes(run, slurm_answer) - {*excluded})) or plan.min_nodes or 0
     if max(idle, size) >= dict(run.notes.smaller).get(job.number, plan.allocated_nodes):
         return Judgement("waiting", text)
-    why = f"{text}: for {render_elapsed(word.short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
+    why = f"{text}: for {render_elapsed(short_s)} no full set of {plan.allocated_nodes} nodes was to be had"
     return _unless_announced(run, "smaller", MakeSmaller(job.id, size, why))
 
 
-def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
+def _impossible(run: Watched, slurm_answer: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start; the user's own are not ours to drop."""
     if not can_never_start(job.reason):
         return Judgement("waiting", text)
     excluded, too_few = expand(job.excluded) or (), f"{text}: too few nodes that it may use are up"
-    if word.same_s < STUCK_S or set(excluded) <= set(successor.own_excluded(run.plan)):
+    if slurm_answer.same_s < STUCK_S or set(excluded) <= set(successor.own_excluded(run.plan)):
         return Judgement("impossible", too_few)
-    if word.nodes is None:
+    if slurm_answer.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    if (usable := usable_nodes(run, word)) is None:
+    if (usable := usable_nodes(run, slurm_answer)) is None:
         return Judgement("impossible", too_few)
     room = successor.make_room(run.plan, run.state, excluded, usable)
     if room.left >= run.plan.allocated_nodes:
@@ -319,38 +318,39 @@ def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Ju
 # --- no job is left -----------------------------------------------------------------------------------------------
 
 
-def _submitting(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _submitting(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """A submission that was cut off is its person's to repeat: `submit` goes on from there."""
     return None if run.state.jobs else Judgement("submitting", "its submission has no outcome: submit it again")
 
 
-def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
+def _gone(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | None:
     """No job is left, and the journal holds no end."""
     if run.elsewhere:
         return Judgement("gone", f"belongs to cluster {run.elsewhere}: watch it there")
     newest = run.state.jobs[-1]
-    if word.absences < ABSENT and not run.notes.is_needed:   # its leader's own word is the second witness
+    if slurm_answer.absences < ABSENT and not run.notes.is_needed:   # its leader's own word is the second witness
         return Judgement("doubt", "Slurm shows no job of it: asking once more")
     if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
     if not run.at_home:
         return Judgement("gone", "Slurm shows no job of it. It may belong to another cluster, so nothing is done; name "
                                  "it on the command line if it is this one's")
-    return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
-                 "its job has vanished: Slurm knows none, and the journal has no end", ())
+    why = "its job is over, and its supervisor could queue no other" if run.notes.is_needed else (
+        "its job has vanished: Slurm knows none, and the journal has no end")
+    return _over(run, slurm_answer, now, why, ())
 
 
-def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
+def _over(run: Watched, slurm_answer: SlurmAnswer, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
     """The run's last job is over: a person's request first, then what `decide` makes of it, else the next job."""
     if (killed := run.asked(*STOPS)) is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
-    cancelled = cancelled_by_person(run, word, (*run.scancelled, last.id, run.state.jobs[-1].id, run.state.successor,
-                                                run.state.next_cancelled, *taken_back(run, word)))
+    gone = (*run.scancelled, last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled)
+    cancelled = cancelled_by_person(run, slurm_answer, (*gone, *taken_back(run, slurm_answer)))
     if cancelled is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, cancelled)
-    done = ended_well(word, last.id)
-    if word.accounts is None and done is None:
+    done = ended_well(slurm_answer, last.id)
+    if slurm_answer.accounts is None and done is None:
         return Judgement("gone", why, asks=HISTORY)
     if done is not None:
         return _end(run, RunEnd.COMPLETED, DONE, done)
@@ -364,7 +364,7 @@ def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple
     if run.notes.requeued >= most:
         return _end(run, RunEnd.GAVE_UP, FAILED_FOR_GOOD,
                     f"{most} jobs in a row, queued by watch, ended without progress")
-    exclude = affordable(run, word, (*run.notes.needs_excluded, *suspects))
+    exclude = affordable(run, slurm_answer, (*run.notes.needs_excluded, *suspects))
     if exclude is None:
         return _ask_nodes(run, "gone", why, is_to_queue=True)
     return _unless_announced(run, "gone", Queue(None, exclude, why, suspects=suspects))
@@ -380,7 +380,7 @@ _ROWS: tuple[Row, ...] = (
 
 
 def _is_led(run: Watched, job: str) -> bool:
-    """Whether a supervisor in that job has given a pulse just now: it knows better."""
+    """Whether a supervisor in that job has given a heartbeat just now: it knows better."""
     return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from safelaunch.core.acts import NOTE
+from safelaunch.core.heartbeat import Heartbeat
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
-from safelaunch.core.pulse import Pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.core.state import State
 
@@ -35,11 +35,11 @@ class Notes(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """One run. `silent_s`, `quiet_s`: for how long its pulse, its claims have not moved while this watcher looked."""
+    """One run. `silent_s`, `quiet_s`: for how long heartbeat, claims have not moved while this watcher looked."""
 
     plan: Plan
     state: State
-    pulse: Pulse | None = None
+    pulse: Heartbeat | None = None
     silent_s: float = 0.0
     quiet_s: float = 0.0
     requests: tuple[Request, ...] = ()

@@ -30,15 +30,15 @@ def can_wait_behind(run: Watched) -> bool:
     return not is_at_end and not any(map(via.is_dependency_refused, run.notes.refused))
 
 
-def wants_next(run: Watched, word: SlurmAnswer) -> bool:
+def wants_next(run: Watched, slurm_answer: SlurmAnswer) -> bool:
     """Whether no person wants the run to end with the job that runs, or to wait behind it."""
-    noted = run.state.next_cancelled is not None or bool(taken_back(run, word))
+    noted = run.state.next_cancelled is not None or bool(taken_back(run, slurm_answer))
     return not noted and run.asked(*STOPS, "hold") is None and not endless.is_last_job(run.state, run.plan)
 
 
-def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
+def taken_back(run: Watched, slurm_answer: SlurmAnswer) -> tuple[str, ...]:
     """The next jobs that a person cancelled, as some watch saw or sees; no later one is known."""
-    seen = (job.number for job in word.jobs or () if job.state == jobstates.CANCELLED)
+    seen = (job.number for job in slurm_answer.jobs or () if job.state == jobstates.CANCELLED)
     return tuple(id for id in (*run.notes.cancelled, *seen)
                  if not is_ours(run, id) and not any(successor.is_before(id, job.id) for job in run.state.jobs))
 
@@ -61,35 +61,35 @@ def is_requeued(run: Watched, job: str) -> bool:
     return ran and (run.state.successor == job or announced)
 
 
-def unfinished(word: SlurmAnswer) -> tuple[KnownJob, ...]:
+def unfinished(slurm_answer: SlurmAnswer) -> tuple[KnownJob, ...]:
     """The run's jobs that are not over."""
-    return tuple(job for job in word.jobs or () if jobstates.is_alive(job.state))
+    return tuple(job for job in slurm_answer.jobs or () if jobstates.is_alive(job.state))
 
 
-def running_job(word: SlurmAnswer) -> KnownJob | None:
+def running_job(slurm_answer: SlurmAnswer) -> KnownJob | None:
     """Its job that runs, or is about to; one at its end counts no more."""
     past = {*jobstates.QUEUED, jobstates.COMPLETING}
-    return next((job for job in unfinished(word) if job.state not in past), None)
+    return next((job for job in unfinished(slurm_answer) if job.state not in past), None)
 
 
-def waiting_job(word: SlurmAnswer) -> KnownJob | None:
+def waiting_job(slurm_answer: SlurmAnswer) -> KnownJob | None:
     """Its job that waits in the queue."""
-    return next((job for job in unfinished(word) if job.state in jobstates.QUEUED), None)
+    return next((job for job in unfinished(slurm_answer) if job.state in jobstates.QUEUED), None)
 
 
-def job_of(word: SlurmAnswer, id: str | None) -> KnownJob | None:
+def job_of(slurm_answer: SlurmAnswer, id: str | None) -> KnownJob | None:
     """The job of that id, in whatever state Slurm remembers it."""
-    return next((job for job in word.jobs or () if job.number == id), None)
+    return next((job for job in slurm_answer.jobs or () if job.number == id), None)
 
 
-def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | None]) -> str | None:
+def cancelled_by_person(run: Watched, slurm_answer: SlurmAnswer, jobs: Iterable[str | None]) -> str | None:
     """The sentence on the first of `jobs` that a person cancelled; safelaunch's own journalled cancels do not count."""
     for id in jobs:
         if id is None or is_ours(run, id):
             continue
         if id == run.state.next_cancelled:
             return f"job {id} was cancelled by a person before it started"
-        known, account = job_of(word, id), (word.accounts or {}).get(id)
+        known, account = job_of(slurm_answer, id), (slurm_answer.accounts or {}).get(id)
         if id in run.scancelled and _is_person(run, id, None):
             return f"job {id} was cancelled by a person (its output says so)"
         if _is_person(run, id, known.state if known else None):
@@ -104,38 +104,38 @@ def _is_person(run: Watched, job: str, state: str | None) -> bool:
     return cancel.judge(_witnesses(run, job, state)) is Canceller.PERSON
 
 
-def ended_well(word: SlurmAnswer, id: str) -> str | None:
+def ended_well(slurm_answer: SlurmAnswer, id: str) -> str | None:
     """A job that trained without a supervisor and ended well: only Slurm has noted it."""
-    known, account = job_of(word, id), (word.accounts or {}).get(id)
+    known, account = job_of(slurm_answer, id), (slurm_answer.accounts or {}).get(id)
     if jobstates.COMPLETED not in (known.state if known else "", account.state if account else ""):
         return None
     return f"job {id} ended with exit code 0, as Slurm says"
 
 
-def affordable(run: Watched, word: SlurmAnswer, lost: Iterable[str]) -> tuple[str, ...] | None:
+def affordable(run: Watched, slurm_answer: SlurmAnswer, lost: Iterable[str]) -> tuple[str, ...] | None:
     """What the next job is kept from, as far as it can start without; None = sinfo is to say first."""
     exclude = kept_out(run.state, lost)
     if set(exclude) <= set(run.state.excluded):
         return exclude
-    if word.nodes is None:
+    if slurm_answer.nodes is None:
         return None
-    there = {node for _, nodes in word.nodes for node in expand(nodes) or ()}
+    there = {node for _, nodes in slurm_answer.nodes for node in expand(nodes) or ()}
     return successor.affordable(run.plan, run.state, exclude, there)
 
 
-def usable_nodes(run: Watched, word: SlurmAnswer) -> tuple[str, ...] | None:
+def usable_nodes(run: Watched, slurm_answer: SlurmAnswer) -> tuple[str, ...] | None:
     """The nodes that jobs of the run can get now, or later; None = Slurm does not say which are in its reservation."""
-    if word.nodes is None or (word.reserved is None and dict(run.plan.sbatch).get("reservation")):
+    if slurm_answer.nodes is None or (slurm_answer.reserved is None and dict(run.plan.sbatch).get("reservation")):
         return None
-    readable = (row for row in word.nodes if expand(row[1]) is not None)
-    return slurmtext.usable_of(readable, word.reserved)
+    readable = (row for row in slurm_answer.nodes if expand(row[1]) is not None)
+    return slurmtext.usable_of(readable, slurm_answer.reserved)
 
 
-def idle_nodes(run: Watched, word: SlurmAnswer) -> set[str]:
+def idle_nodes(run: Watched, slurm_answer: SlurmAnswer) -> set[str]:
     """Those of them that no job has. One that backfill keeps for a job is called planned, of a reservation reserved."""
     states = ("idle", "planned", "reserved")
-    idle = {node for state, nodes in word.nodes or () if state in states for node in expand(nodes) or ()}
-    return idle.intersection(usable_nodes(run, word) or ())
+    idle = {node for state, nodes in slurm_answer.nodes or () if state in states for node in expand(nodes) or ()}
+    return idle.intersection(usable_nodes(run, slurm_answer) or ())
 
 
 def expand(text: str) -> tuple[str, ...] | None:

@@ -3,7 +3,7 @@ end anything. The phases and their durations are those of core.hangs.hang.
 
 A false alarm here costs a yellow word, so that the limits are narrow; but a run must not flicker. So a silence that has
 passed once raises the limit for good, a phase that was never seen has the hang check's own limit, and all limits are
-longer than the way of a step to the reader of a pulse (LATE_S).
+longer than the way of a step to the reader of a heartbeat (LATE_S).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from safelaunch.core.hangs.hang import (
 )
 from safelaunch.core.records import NamedTuple
 
-LATE_S = 20.0          # the log is read each 5 s, and a pulse comes each 15 s
+LATE_S = 20.0          # the log is read each 5 s, and a heartbeat comes each 15 s
 LATE_START_S = 60.0    # a cold cache, a compilation
 STEADY = 2             # pieces of the first steps after which they are as long as the later ones
 FEW = 2.0              # times the longest of a phase that was seen less than SEEN times

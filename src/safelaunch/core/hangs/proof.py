@@ -125,22 +125,22 @@ def _weigh(looks: Sequence[Examination]) -> Weighed:
                    least_s=_least_s(looks, found, phase))
 
 
-def _least_s(looks: Sequence[Examination], found: HangVerdict, phase: str) -> float:
+def _least_s(looks: Sequence[Examination], verdict: HangVerdict, phase: str) -> float:
     """How long a silence must last for this verdict: by what the ranks are at."""
-    odd = {(one.node, one.pid) for one in found.odd}
-    if found.kind == "storage" or (found.kind == "data_loading" and any(
+    odd = {(one.node, one.pid) for one in verdict.odd}
+    if verdict.kind == "storage" or (verdict.kind == "data_loading" and any(
             waits_for_file(rank) for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in odd)):
         return hang.HOLD_FILES_S
-    is_named = found.kind == "deadlock" and not phase and is_named_for_sure(
-        [_ranks_of(look) for look in looks], found.odd)
+    is_named = verdict.kind == "deadlock" and not phase and is_named_for_sure(
+        [_ranks_of(look) for look in looks], verdict.odd)
     return hang.NAMED_S if is_named else hang.HOLD_S
 
 
-def _waits_alone_for_data(look: Examination) -> bool:
+def _waits_alone_for_data(examination: Examination) -> bool:
     """Whether one rank, or few of many, wait for their data loader, and all others stand and wait for them."""
-    ranks, few = _ranks_of(look), look.found.odd
-    others = sum(group.size for group in look.groups if group.kind == STUCK) - len(few)
-    return look.found.kind == "data_loading" and 0 < len(few) <= max(1, len(ranks) // 4) \
+    ranks, few = _ranks_of(examination), examination.found.odd
+    others = sum(group.size for group in examination.groups if group.kind == STUCK) - len(few)
+    return examination.found.kind == "data_loading" and 0 < len(few) <= max(1, len(ranks) // 4) \
         and others == len(ranks) - len(few)
 
 
@@ -226,8 +226,8 @@ def _asleep(looks: Sequence[Examination]) -> Asleep | None:
     return find_asleep([rank._replace(samples=samples[rank.node, rank.pid]) for rank in _ranks_of(looks[-1])])
 
 
-def _ranks_of(look: Examination) -> list[ObservedRank]:
-    return [rank for report in look.reports for rank in report.ranks]
+def _ranks_of(examination: Examination) -> list[ObservedRank]:
+    return [rank for report in examination.reports for rank in report.ranks]
 
 
 def is_certain(rhythm: Rhythm, looks: Sequence[Examination]) -> bool:
@@ -258,7 +258,7 @@ def signs_of_life(looks: Sequence[Examination], *, but_cpu: bool = False) -> str
     moving = [rank for look in looks for group in look.groups if group.kind == MOVING
               for rank in group.ranks if computes(rank) and (rank.node, rank.pid) not in poll]
     if moving and not but_cpu:
-        return f"{names_of(_once(moving))} still {'moves' if len(_once(moving)) == 1 else 'move'}"
+        return f"{names_of(_unique_ranks(moving))} still {'moves' if len(_unique_ranks(moving)) == 1 else 'move'}"
     ranks = [{(rank.node, rank.pid): rank for report in look.reports for rank in report.ranks} for look in looks]
     for key, rank in ranks[-1].items():
         seen = [one[key] for one in ranks if key in one]
@@ -304,5 +304,5 @@ def _done(first: Life, last: Life) -> str:
     return ""
 
 
-def _once(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
+def _unique_ranks(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     return list({(rank.node, rank.pid): rank for rank in ranks}.values())

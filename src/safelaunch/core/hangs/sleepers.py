@@ -121,10 +121,10 @@ def verdict_on_naps(ranks: Sequence[ObservedRank]) -> HangVerdict | None:
                            rank, f"sleeps in {_where(rank)}, while the others wait in {there}") for rank in odd))
 
 
-def slept_on(found: Asleep, earlier: Sequence[ObservedRank]) -> bool:
+def slept_on(asleep: Asleep, earlier: Sequence[ObservedRank]) -> bool:
     """Whether the sleeping ranks have not run since an earlier check of the same processes either."""
     before = {(rank.node, rank.pid): rank for rank in earlier}
-    return all(has_slept_since(rank, before.get((rank.node, rank.pid))) for rank in found.odd)
+    return all(has_slept_since(rank, before.get((rank.node, rank.pid))) for rank in asleep.odd)
 
 
 def has_slept_since(rank: ObservedRank, earlier: ObservedRank | None) -> bool:
@@ -142,9 +142,9 @@ def polls(rank: ObservedRank, stacks: _Stacks) -> bool:
     return len(seen) > 2 and is_in_one_loop(seen) and any(is_look(stack[0]) for stack in seen)
 
 
-def is_in_one_loop(seen: Iterable[Stack]) -> bool:
+def is_in_one_loop(stacks: Iterable[Stack]) -> bool:
     """Whether all these normalised stacks are in one loop of one function, or in what that calls to look."""
-    loops = {_loop(stack) for stack in seen}
+    loops = {_loop(stack) for stack in stacks}
     return len(loops) == 1 and () not in loops
 
 
@@ -163,25 +163,26 @@ def _is_nameless(frame: str) -> bool:
     return split_frame(frame)[0].endswith(_NAMELESS)   # "Trainer.train_step.<locals>.<genexpr>"
 
 
-def verdict_on_sleepers(found: Asleep) -> HangVerdict:
+def verdict_on_sleepers(asleep: Asleep) -> HangVerdict:
     """For people: the line of each, and where the others are, if their stacks could be read."""
-    has, sleeps = ("has", "sleeps") if len(found.odd) == 1 else ("have", "sleep")
-    often = Counter(sample for rank in found.rest for sample in rank.samples).most_common(MOST_STACKS)
+    has, sleeps = ("has", "sleeps") if len(asleep.odd) == 1 else ("have", "sleep")
+    often = Counter(sample for rank in asleep.rest for sample in rank.samples).most_common(MOST_STACKS)
     places: Counter[str] = Counter()
     for sample, times in often:
         places[_place(sample)] += times
     common = places.most_common(1)
     place = f" in {common[0][0]}" if common else ""
-    do = ("work or poll" if found.is_busy else "wait in a loop") + place
-    rest = f"{len(found.rest)} ranks that {do}"
-    if len(found.rest) == 1:
-        rest = f"{found.rest[0].name}, which {'works or polls' if found.is_busy else 'waits in a loop'}{place}"
-    is_short = any(_observed_s(rank) < LONG_S for rank in found.odd)
-    sure = 0.4 if found.is_busy or is_short else 0.7 if found.odd[0].samples else 0.5
-    where = _where(found.odd[0])
+    do = ("work or poll" if asleep.is_busy else "wait in a loop") + place
+    rest = f"{len(asleep.rest)} ranks that {do}"
+    if len(asleep.rest) == 1:
+        rest = f"{asleep.rest[0].name}, which {'works or polls' if asleep.is_busy else 'waits in a loop'}{place}"
+    is_short = any(_observed_s(rank) < LONG_S for rank in asleep.odd)
+    sure = 0.4 if asleep.is_busy or is_short else 0.7 if asleep.odd[0].samples else 0.5
+    where = _where(asleep.odd[0])
     return HangVerdict(
-        "deadlock", f"{names_of(found.odd)} {sleeps} in {where} and {has} not run during the look, unlike {rest}", sure,
-        tuple(odd_one(rank, f"sleeps in {_where(rank)}, unlike the others, which {do}") for rank in found.odd))
+        "deadlock",
+        f"{names_of(asleep.odd)} {sleeps} in {where} and {has} not run during the look, unlike {rest}", sure,
+        tuple(odd_one(rank, f"sleeps in {_where(rank)}, unlike the others, which {do}") for rank in asleep.odd))
 
 
 def _observed_s(rank: ObservedRank) -> float:

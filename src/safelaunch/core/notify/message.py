@@ -43,10 +43,10 @@ def compose(name: str, run_dir: str, state: State, told: Sequence[Notice]) -> Me
                    tuple(one.word for one in told), "".join(f"{_plain(line)}\n" for line in lines))
 
 
-def of_job(job: str, name: str, word: str, lines: Sequence[str]) -> Message:
+def of_job(job: str, name: str, form: str, lines: Sequence[str]) -> Message:
     """The message on a job that safelaunch did not submit."""
-    title = _plain(f"safelaunch: {name} (job {job}) {WORDS[word].headline}")
-    return Message(name, title, WORDS[word].severity, (word,),
+    title = _plain(f"safelaunch: {name} (job {job}) {WORDS[form].headline}")
+    return Message(name, title, WORDS[form].severity, (form,),
                    "".join(f"{_plain(line)}\n" for line in lines))
 
 
@@ -79,8 +79,8 @@ def _where(state: State, attempt: Attempt | None) -> list[str]:
     return [f"Where: job {attempt.job}, attempt {attempt.number}{step}, on {nodefold.fold(attempt.nodes)}{first}"]
 
 
-def _next(word: str, run_dir: str) -> str:
-    verb = {"gave_up": "why", "preserved": "why", "hang": "stacks", "suspect_node": "nodes"}.get(word, "status")
+def _next(form: str, run_dir: str) -> str:
+    verb = {"gave_up": "why", "preserved": "why", "hang": "stacks", "suspect_node": "nodes"}.get(form, "status")
     return f"safelaunch {verb}" + ("" if verb == "nodes" else f" {shlex.quote(run_dir)}")
 
 

@@ -83,15 +83,15 @@ class _InEpoch(NamedTuple):
     begin: int
 
 
-def combine(text: bytes, found: Sequence[LineCount]) -> list[Named]:
+def combine(text: bytes, counts: Sequence[LineCount]) -> list[Named]:
     """The steps that these numbers of a text, in its order, stand for."""
     if not any(word in text for word in _HINTS):
-        return [Named(one.start, one.number) for one in found]
-    beside = _beside(text, found)
-    is_inner = _is_inner(list(beside.values()))
+        return [Named(one.start, one.number) for one in counts]
+    beside = _beside(text, counts)
+    is_inner = _judge_inner(list(beside.values()))
     from_zero = any(one.epoch.number == 0 for one in beside.values())
     steps = []
-    for number, one in enumerate(found):
+    for number, one in enumerate(counts):
         at = beside.get(number)
         if one.is_epoch:
             steps.append(Named(one.start, one.number, one.number, one.of))
@@ -106,12 +106,12 @@ def combine(text: bytes, found: Sequence[LineCount]) -> list[Named]:
     return steps
 
 
-def carry(text: bytes, found: Sequence[LineCount]) -> bytes:
+def carry(text: bytes, counts: Sequence[LineCount]) -> bytes:
     """The lines of a text that the steps of what follows it are read with: those that tell how epochs are counted, and
     the last one that counts.
     """
-    begins = {line_begin(text, found[-1].start)} if found else set()
-    beside = _beside(text, found)
+    begins = {line_begin(text, counts[-1].start)} if counts else set()
+    beside = _beside(text, counts)
     in_order = list(beside.values())
     begins.update(one.begin for one in in_order if one.epoch.number == 0 and one.epoch.of is not None
                   and one is in_order[0])
@@ -124,11 +124,11 @@ def carry(text: bytes, found: Sequence[LineCount]) -> bytes:
     return b"".join(line_at(text, begin)[:_LINE_BYTES] + b"\n" for begin in sorted(begins))
 
 
-def _beside(text: bytes, found: Sequence[LineCount]) -> dict[int, _InEpoch]:
-    """The counters that stand beside an epoch, or below one, by their place in `found`."""
-    headers = list(_HEADER.finditer(text)) if any(one.may_have_header for one in found) else []
+def _beside(text: bytes, counts: Sequence[LineCount]) -> dict[int, _InEpoch]:
+    """The counters that stand beside an epoch, or below one, by their place in `counts`."""
+    headers = list(_HEADER.finditer(text)) if any(one.may_have_header for one in counts) else []
     beside = {}
-    for number, one in enumerate(found):
+    for number, one in enumerate(counts):
         begin = line_begin(text, one.start)
         epoch = epoch_before(text[begin:one.at]) if one.is_inner is not False else None
         if epoch is None and one.may_have_header:
@@ -139,7 +139,7 @@ def _beside(text: bytes, found: Sequence[LineCount]) -> dict[int, _InEpoch]:
     return beside
 
 
-def _is_inner(beside: Sequence[_InEpoch]) -> bool | None:
+def _judge_inner(beside: Sequence[_InEpoch]) -> bool | None:
     """Whether numbers of which that is unknown count within an epoch; None = it is still unknown."""
     unsure = [one for one in beside if one.counted.is_inner is None and one.counted.of is not None]
     for first, second in reversed(list(pairwise(unsure))):

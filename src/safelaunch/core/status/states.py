@@ -32,18 +32,18 @@ class RunCondition(NamedTuple):
 
 
 def judge(
-    state: State, word: SchedulerAnswer, speech: Speech, now: float, requests: Sequence[Request] = (),
+    state: State, slurm_answer: SchedulerAnswer, speech: Speech, now: float, requests: Sequence[Request] = (),
     grace_s: float = 0.0,
     is_local: bool = False,
 ) -> RunCondition:
     """The state from both witnesses and what was asked for; `grace_s` is the kill switch's."""
     if state.ended is not None:
         return RunCondition(state.ended.how, describe_end(state.ended))
-    plain = _judge_jobs(state, word, speech, now, "this machine" if is_local else "Slurm")
+    plain = _judge_jobs(state, slurm_answer, speech, now, "this machine" if is_local else "Slurm")
     attempt = state.attempt
     if plain.name == RUNNING and attempt is not None:
-        return _asked_to_end(state, attempt, speech, now, requests, grace_s, _limit_t(state, word, now)) or (
-            _completing(plain, state, word))
+        return _asked_to_end(state, attempt, speech, now, requests, grace_s, _limit_t(state, slurm_answer, now)) or (
+            _completing(plain, state, slurm_answer))
     hold = next((request for request in requests if request.name == "hold"), None)
     if hold is not None and plain.name in ("queued", WAITING, "starting", "restarting"):
         because = f" ({state.held})" if state.held else ""
@@ -65,23 +65,23 @@ def describe_alone(job: str, exit_code: int) -> str:
     return f"job {job} has ended with exit code {exit_code}, and without a supervisor that could restart it"
 
 
-def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, now: float, by: str) -> RunCondition:
+def _judge_jobs(state: State, slurm_answer: SchedulerAnswer, speech: Speech, now: float, by: str) -> RunCondition:
     """From the journal's state, and what the scheduler says of the run's jobs."""
     name, job = state.name, state.job
     told = _by_journal(state, speech, now)
-    if word.jobs is None:
+    if slurm_answer.jobs is None:
         return RunCondition(name, told)
-    if not word.jobs:
+    if not slurm_answer.jobs:
         if job is None:
             return RunCondition("unknown",
                                 f"a submission was begun and has no outcome, and {by} knows no job of this run")
         if state.failed_alone is not None:
             return RunCondition("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
         return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal has no end")
-    first = word.jobs[0]
+    first = slurm_answer.jobs[0]
     if job is None:
         return RunCondition("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")
-    known = word.job(job.id)
+    known = slurm_answer.job(job.id)
     if known is None:
         return RunCondition(WAITING, f"job {job.id} is over; the run goes on in job {first.id}, which {_waits(first)}",
                             _ended_t(state))
@@ -158,14 +158,14 @@ def _asked_to_end(
     return RunCondition(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
 
 
-def _limit_t(state: State, word: SchedulerAnswer, now: float) -> float | None:
+def _limit_t(state: State, slurm_answer: SchedulerAnswer, now: float) -> float | None:
     """When the job's time limit ends it, as far as Slurm says."""
-    known = word.job(state.job.id if state.job else None)
-    asked_t = now if word.asked_t is None else word.asked_t
+    known = slurm_answer.job(state.job.id if state.job else None)
+    asked_t = now if slurm_answer.asked_t is None else slurm_answer.asked_t
     return None if known is None or known.left_s is None else asked_t + known.left_s
 
 
-def _completing(plain: RunCondition, state: State, word: SchedulerAnswer) -> RunCondition:
+def _completing(plain: RunCondition, state: State, slurm_answer: SchedulerAnswer) -> RunCondition:
     """Slurm ends the job of an attempt that the journal still calls alive."""
-    known = word.job(state.job.id if state.job else None)
+    known = slurm_answer.job(state.job.id if state.job else None)
     return RunCondition(ENDING, plain.sentence) if known is not None and known.state == jobstates.COMPLETING else plain

@@ -41,9 +41,9 @@ def causes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for (category, summary), some in sorted(found.items(), key=lambda item: -len(item[1]))]
 
 
-def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | None = None) -> list[Line]:
+def render(sweep: dict[str, Any], speech: Speech, width: int | None, most: int | None = None) -> list[Line]:
     """The table: a line for each point, of more than `most` those that tell most, and a last one for all."""
-    rows = most_telling(seen["points"], most)
+    rows = most_telling(sweep["points"], most)
     varied = list(dict.fromkeys(name for row in rows for name in row["values"]))
     head = ("POINT", *varied, "STATE", "FOR", "STEP", "LOSS", "RETRY", "CAUSE")
     cells = [_cells(row, varied, speech) for row in rows]
@@ -53,23 +53,23 @@ def render(seen: dict[str, Any], speech: Speech, width: int | None, most: int | 
     for row, one in zip(cells, rows, strict=True):
         text = f"{join([row[column] for column in kept], widths)}{row[-1]}".rstrip()
         lines.append((cut(text, width), style_of(one)))
-    told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in seen["counts"].items())
-    if left := len(seen["points"]) - len(rows):
+    told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in sweep["counts"].items())
+    if left := len(sweep["points"]) - len(rows):
         lines.append((cut(more(left), width), "dim"))
-    all_of = "1 run" if len(seen["points"]) == 1 else f"{len(seen['points'])} runs"
-    return [*lines, (cut(f"{seen['sweep']} ({seen['sweep_id']}): {all_of}{told and f': {told}'}", width), "")]
+    all_of = "1 run" if len(sweep["points"]) == 1 else f"{len(sweep['points'])} runs"
+    return [*lines, (cut(f"{sweep['sweep']} ({sweep['sweep_id']}): {all_of}{told and f': {told}'}", width), "")]
 
 
-def render_causes(seen: dict[str, Any]) -> list[str]:
+def render_causes(sweep: dict[str, Any]) -> list[str]:
     """The causes as lines, with what to type next."""
     told = []
-    for one in seen["causes"]:
+    for one in sweep["causes"]:
         ends = f"{len(one['failed'])} ended by it" if one["failed"] else "none ended by it"
         what = one["summary"] if one["category"] == "none" else f"{one['category']}: {one['summary']}"
-        told += [f"{len(one['runs'])} of {len(seen['points'])} runs, {ends}: {what}", f"  {some(one['runs'])}",
+        told += [f"{len(one['runs'])} of {len(sweep['points'])} runs, {ends}: {what}", f"  {some(one['runs'])}",
                  f"  see: safelaunch why {one['runs'][0]}"]
-    if not told and (unknown := len(seen["silent"]) + len(seen["gone"])):
-        return [f"no attempt of the {len(seen['points'])} runs that can be read has failed; of the other {unknown} "
+    if not told and (unknown := len(sweep["silent"]) + len(sweep["gone"])):
+        return [f"no attempt of the {len(sweep['points'])} runs that can be read has failed; of the other {unknown} "
                 "nothing is known"]
     return told or ["no attempt of these runs has failed"]
 

@@ -116,13 +116,13 @@ class RunTable:
         return len(self.runs)
 
 
-def status_of(seen: dict[str, Any]) -> RunStatus:
+def status_of(status: dict[str, Any]) -> RunStatus:
     """The typed status of an object of `status --json`."""
-    job, attempt, checkpoint, loss = seen["job"], seen["attempt"], seen["checkpoint"], seen["loss"]
-    plain = {one.name: seen[one.name] for one in fields(RunStatus) if one.name in seen}
+    job, attempt, checkpoint, loss = status["job"], status["attempt"], status["checkpoint"], status["loss"]
+    plain = {one.name: status[one.name] for one in fields(RunStatus) if one.name in status}
     return RunStatus(**{
-        **plain, "json": seen, "loss": None if loss is None else float(loss),   # "nan" and "inf" are words there
-        "ended": Ended(**seen["ended"]) if seen["ended"] else None,
+        **plain, "json": status, "loss": None if loss is None else float(loss),   # "nan" and "inf" are words there
+        "ended": Ended(**status["ended"]) if status["ended"] else None,
         "job": _made(JobStatus, job, nodes=tuple(job["nodes"])) if job else None,
         "attempt": _made(AttemptStatus, attempt, nodes=tuple(attempt["nodes"])) if attempt else None,
         "checkpoint": _made(CheckpointStatus, checkpoint, skipped=tuple(
@@ -135,6 +135,6 @@ def table_of(briefs: Sequence[Mapping[str, Any]], silent: tuple[str, ...], close
     return RunTable(tuple(_made(RunSummary, one) for one in briefs), silent, closed, trouble, now_t)
 
 
-def _made(kind: Any, seen: Mapping[str, Any], **others: Any) -> Any:
+def _made(kind: Any, status: Mapping[str, Any], **others: Any) -> Any:
     """A value of that class, with the object's values under its fields' names."""
-    return kind(**{**{one.name: seen.get(one.name) for one in fields(kind)}, **others})
+    return kind(**{**{one.name: status.get(one.name) for one in fields(kind)}, **others})

@@ -149,16 +149,16 @@ class SafelaunchExecutor(core.PicklingExecutor):
         return self.job_class(folder=self.folder, job_id=run.plan.run_id, tasks=list(range(self._num_tasks())))
 
     def _send(self, sending: Sending, resolved: Resolved) -> Submitted:
-        """Submit a run that waits for the one before it in its lane, however that ends, as those of a sweep do."""
-        from safelaunch.views.submitting import Lane, Waits
+        """Submit a run that waits for the one before it in its queue slot, however that ends, as in a sweep."""
+        from safelaunch.views.submitting import QueueSlot, Waits
 
-        number, lane, waits = len(self._sent), Lane(), Waits()
+        number, slot, waits = len(self._sent), QueueSlot(), Waits()
         at_once = self.parameters.get("array_parallelism", self._asked)
-        lane.is_followed = number + at_once < self._asked
+        slot.is_followed = number + at_once < self._asked
         if number >= at_once:
             before, job = self._sent[number - at_once]
             waits = Waits((before.plan.awaited,), () if before.plan.cluster == "local" else (job,))
-        return sending.submit(resolved, waits=waits, lane=lane)
+        return sending.submit(resolved, waits=waits, slot=slot)
 
     def _new_run_dir(self, given: dict[str, Any]) -> str:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)

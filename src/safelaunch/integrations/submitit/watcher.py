@@ -93,17 +93,17 @@ class RunWatcher(core.InfoWatcher):
 
             self._note(job_id, state.ended.how, describe_end(state.ended))
 
-    def _judge(self, job_id: str, run: Run, word: SchedulerAnswer) -> None:
+    def _judge(self, job_id: str, run: Run, slurm_answer: SchedulerAnswer) -> None:
         from safelaunch.core.status.states import describe_alone, judge
         from safelaunch.views import runs
         from safelaunch.views.overview import SPEECH
 
         state: State = run.state()
-        self._absent[job_id] = self._absent.get(job_id, 0) + 1 if word.jobs == () else 0
+        self._absent[job_id] = self._absent.get(job_id, 0) + 1 if slurm_answer.jobs == () else 0
         if state.ended is None and state.failed_alone is not None and self._absent[job_id] >= WITNESSES:
             self._note(job_id, "gave_up", describe_alone(*state.failed_alone))
             return
-        found = judge(state, word, SPEECH, time.time(), runs.requests(run), run.plan.kill_switch.grace_s,
+        found = judge(state, slurm_answer, SPEECH, time.time(), runs.requests(run), run.plan.kill_switch.grace_s,
                       run.plan.cluster == "local")
         self._note(job_id, found.name, found.sentence)
 

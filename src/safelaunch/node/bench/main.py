@@ -35,11 +35,11 @@ MOST_REPEATS = 100
 class Bench:
     """The measurements of a request, until their common deadline; ValueError for a request that makes no sense."""
 
-    def __init__(self, words: dict[str, Any]) -> None:
-        self.request = CheckRequest(words)
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.request = CheckRequest(fields)
         if unknown_names := set(self.request.skip) - set(NAMES):
             raise ValueError("skip: nothing that is measured: %s" % ", ".join(sorted(unknown_names)))
-        self.repeats = words.get("repeats", REPEATS)
+        self.repeats = fields.get("repeats", REPEATS)
         if isinstance(self.repeats, bool) or not isinstance(self.repeats, int) or not 1 <= self.repeats <= MOST_REPEATS:
             raise ValueError("repeats: not a whole number from 1 to %d" % MOST_REPEATS)
         self.until_s = time.monotonic() + self.request.deadline_s

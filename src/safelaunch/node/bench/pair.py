@@ -51,16 +51,16 @@ print(json.dumps({"torch": torch.__version__, "backend": "nccl" if gpu else "glo
 class PairRequest:
     """What is asked of a node; raises ValueError for a request that makes no sense."""
 
-    def __init__(self, words: Mapping[str, Any]) -> None:
-        common = CheckRequest({key: words.get(key) for key in ("node", "python", "deadline_s")})
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        common = CheckRequest({key: fields.get(key) for key in ("node", "python", "deadline_s")})
         self.node, self.python = common.node, common.python
         self.until_s = time.monotonic() + common.deadline_s
         self.meet_until_s = time.monotonic() + common.deadline_s * MEET_SHARE
         try:
-            self.peer, self.token, self.is_first = str(words["peer"]), str(words["token"]), bool(words["is_first"])
-            self.addresses = [str(address) for address in words["addresses"]]
-            self.ports = [int(port) for port in words["ports"]]
-            self.repeats = int(words.get("repeats", 5))
+            self.peer, self.token, self.is_first = str(fields["peer"]), str(fields["token"]), bool(fields["is_first"])
+            self.addresses = [str(address) for address in fields["addresses"]]
+            self.ports = [int(port) for port in fields["ports"]]
+            self.repeats = int(fields.get("repeats", 5))
         except (LookupError, TypeError) as error:
             raise ValueError("not a pair: %s" % error) from error
 

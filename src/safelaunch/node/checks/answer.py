@@ -98,30 +98,30 @@ class Meeting:
 class CheckRequest:
     """What is asked of a node; raises ValueError with words for people for a request that makes no sense."""
 
-    def __init__(self, words: Mapping[str, Any]) -> None:
-        self.node = _text(words, "node") or os.environ.get("SLURMD_NODENAME") or short_host()
-        self.level = _text(words, "level") or LIGHT
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.node = _text(fields, "node") or os.environ.get("SLURMD_NODENAME") or short_host()
+        self.level = _text(fields, "level") or LIGHT
         if self.level not in DEADLINE_S:
             raise ValueError("level: %r is none of light, full and isolate" % self.level[:40])
-        self.paths = _texts(words, "paths")        # to be read and written
-        self.control = _text(words, "control")     # the run's control folder
-        self.names = _texts(words, "names")        # host names to be resolved
-        self.port = _number(words, "port", 65535)  # to be free, such as MASTER_PORT
-        self.meeting = _meeting(words)             # where the ranks of all nodes are to meet
-        self.gpus = _number(words, "gpus", 4096)   # how many there should be
-        self.gpu_model = _text(words, "gpu_model")
-        self.python = _text(words, "python")       # the training's interpreter
-        self.skip = _texts(words, "skip")          # checks to leave out, by name
-        self.programs = _programs(words)           # of plugins: name, program, deadline_s, level
-        self.deadline_s = float(_number(words, "deadline_s", 86400) or DEADLINE_S[self.level])
+        self.paths = _texts(fields, "paths")        # to be read and written
+        self.control = _text(fields, "control")     # the run's control folder
+        self.names = _texts(fields, "names")        # host names to be resolved
+        self.port = _number(fields, "port", 65535)  # to be free, such as MASTER_PORT
+        self.meeting = _meeting(fields)             # where the ranks of all nodes are to meet
+        self.gpus = _number(fields, "gpus", 4096)   # how many there should be
+        self.gpu_model = _text(fields, "gpu_model")
+        self.python = _text(fields, "python")       # the training's interpreter
+        self.skip = _texts(fields, "skip")          # checks to leave out, by name
+        self.programs = _programs(fields)           # of plugins: name, program, deadline_s, level
+        self.deadline_s = float(_number(fields, "deadline_s", 86400) or DEADLINE_S[self.level])
 
     def has_level(self, level: str) -> bool:
         """Whether a look of this request's level includes checks of that one."""
         return level in (LIGHT, self.level)
 
 
-def _text(words: Mapping[str, Any], key: str) -> str:
-    value = words.get(key)
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
     if value is None:
         return ""
     if not isinstance(value, str) or "\0" in value or len(value) > 4096:
@@ -129,23 +129,23 @@ def _text(words: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _texts(words: Mapping[str, Any], key: str) -> list[str]:
-    values = words.get(key) or []
+def _texts(fields: Mapping[str, Any], key: str) -> list[str]:
+    values = fields.get(key) or []
     if not isinstance(values, list) or len(values) > MOST_ITEMS:
         raise ValueError("%s: not a list of at most %d texts" % (key, MOST_ITEMS))
     return list(dict.fromkeys(_text({key: value}, key) for value in values))
 
 
-def _programs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = words.get("programs") or []
+def _programs(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    given = fields.get("programs") or []
     if not isinstance(given, list) or len(given) > MOST_ITEMS or not all(isinstance(one, dict) for one in given):
         raise ValueError("programs: not a list of at most %d objects" % MOST_ITEMS)
     return [{"name": _text(one, "name"), "level": _text(one, "level"), "deadline_s": float(one["deadline_s"]),
              "program": str(one["program"])} for one in given]
 
 
-def _meeting(words: Mapping[str, Any]) -> Optional[Meeting]:
-    given = words.get("meeting")
+def _meeting(fields: Mapping[str, Any]) -> Optional[Meeting]:
+    given = fields.get("meeting")
     if given is None:
         return None
     if not isinstance(given, dict):
@@ -154,8 +154,8 @@ def _meeting(words: Mapping[str, Any]) -> Optional[Meeting]:
                    given.get("listens") is True)
 
 
-def _number(words: Mapping[str, Any], key: str, most: int) -> Optional[int]:
-    value = words.get(key)
+def _number(fields: Mapping[str, Any], key: str, most: int) -> Optional[int]:
+    value = fields.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 AT_ONCE = 48   # most of them wait
 
 
-def read(words: dict[str, Any]) -> CheckRequest:
+def read(fields: dict[str, Any]) -> CheckRequest:
     """The request; ValueError for one that makes no sense."""
-    request = CheckRequest(words)
+    request = CheckRequest(fields)
     no_checks = set(request.skip) - {check.name for check in CHECKS} - {one["name"] for one in request.programs}
     if no_checks:
         raise ValueError("skip: no check of this name: %s" % ", ".join(sorted(no_checks)))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Action = tuple[str, Any]
-    # (live | ended | missing | unreadable, where a supervisor listens, the pulse's counter); None = unknown.
+    # (live | ended | missing | unreadable, where a supervisor listens, the heartbeat's counter); None = unknown.
     RecordState = tuple[str, "tuple[str, int] | None", "int | None"]
 
 TICK_S = 0.25          # the longest time between two steps
@@ -20,7 +20,7 @@ LOOK_S = 3.0           # of silence before the record is read: a standby may hav
 ASK_SHARE = 0.6        # of LOOK_S: age of the last answered question at which the next one is asked
 RECORD_CHECK_S = 1.0   # between two such reads
 ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's restart, and an outage of a minute
-ORPHAN_READS = 20      # reads of a pulse that stands still
+ORPHAN_READS = 20      # reads of a heartbeat that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
 ORPHAN_AGAIN_S = 600.0    # if a cancel does not help
 STAY_S = 900.0         # for last messages that nobody receives: beyond the second try at an orphan's end
@@ -58,24 +58,24 @@ class TaskFence:
         self.looks_alone = False        # the read under way began after the lease had run out
         self.is_look_old = False        # ... or before this node slept
         self.is_holding = False         # the ranks are stopped while it looks
-        self.pulse: int | None = None   # its counter at the last read,
-        self.pulse_at = now             # since when it has that value,
-        self.pulse_reads = 0            # in how many reads
+        self.heartbeat: int | None = None   # its counter at the last read,
+        self.heartbeat_at = now             # since when it has that value,
+        self.heartbeat_reads = 0            # in how many reads
         self.is_over = False            # Slurm ends the step, or another supervisor looks after this attempt
         self.is_gone = False            # nothing is left of the launcher and its descendants
         self.stays_until: float | None = None
 
-    def step(self, now: float, heard: Iterable[dict[str, Any]] = (), seen: RecordState | None = None,
+    def step(self, now: float, heard: Iterable[dict[str, Any]] = (), record: RecordState | None = None,
              left: bool | None = None) -> list[Action]:
         """What is to be done now, in this order.
 
-        `heard` came from the leader; `seen` is the result of a read; `left`: the launcher has ended, and has left
+        `heard` came from the leader; `record` is the result of a read; `left`: the launcher has ended, and has left
         something or not (None: it runs).
         """
         todo: list[Action] = []
         self._hold_if_woken(now, todo)
-        if seen is not None:
-            self._judge(now, seen, todo)
+        if record is not None:
+            self._judge(now, record, todo)
         self._read_if_silent(now, todo)
         for message in heard:
             self._receive(now, message, todo)
@@ -124,12 +124,12 @@ class TaskFence:
             # itself.
             todo.append((LOOK, self.is_first or self.is_holding))
 
-    def _judge(self, now: float, seen: RecordState, todo: list[Action]) -> None:
+    def _judge(self, now: float, record: RecordState, todo: list[Action]) -> None:
         self.is_looking, was_old, self.is_look_old = False, self.is_look_old, False
         if was_old:
             return
-        state, endpoint, pulse = seen
-        self._watch_pulse(now, state, pulse, todo)
+        state, endpoint, heartbeat = record
+        self._watch_heartbeat(now, state, heartbeat, todo)
         if endpoint and now - self.heard > self.look_s:
             todo.append((MOVE, endpoint))
         is_unknown = state == "unreadable" and not self.has_met
@@ -145,16 +145,17 @@ class TaskFence:
             todo.append((KILL, "heard nobody for %.1f s and the attempt's record is %s: ending its ranks" % (
                 now - self.heard, state)))
 
-    def _watch_pulse(self, now: float, state: str, pulse: int | None, todo: list[Action]) -> None:
-        """End a job that nobody leads: the attempt is not over, nobody is heard, and the pulse does not move."""
-        if pulse is None or state != "live":
+    def _watch_heartbeat(self, now: float, state: str, heartbeat: int | None, todo: list[Action]) -> None:
+        """End a job that nobody leads: the attempt is not over, nobody is heard, and the heartbeat does not move."""
+        if heartbeat is None or state != "live":
             return   # a folder that does not answer is no evidence
-        if self.is_gone and self.pulse_at > self.heard and pulse != self.pulse:
+        if self.is_gone and self.heartbeat_at > self.heard and heartbeat != self.heartbeat:
             self.is_over = True   # a supervisor leads that this guard cannot reach: srun tells it the end
-        if pulse != self.pulse or now - self.heard < self.look_s + 1.0:
-            self.pulse, self.pulse_at, self.pulse_reads = pulse, now, 0
-        self.pulse_reads += 1
-        is_orphan = min(now - self.heard, now - self.pulse_at) > self.orphan_s and self.pulse_reads >= ORPHAN_READS
+        if heartbeat != self.heartbeat or now - self.heard < self.look_s + 1.0:
+            self.heartbeat, self.heartbeat_at, self.heartbeat_reads = heartbeat, now, 0
+        self.heartbeat_reads += 1
+        silent_s = min(now - self.heard, now - self.heartbeat_at)
+        is_orphan = silent_s > self.orphan_s and self.heartbeat_reads >= ORPHAN_READS
         if is_orphan and self.has_job:
             self.orphan_s += ORPHAN_AGAIN_S
             todo.append((CANCEL, "no supervisor has been heard or seen for %.0f s" % (now - self.heard)))
@@ -206,9 +207,9 @@ class TaskFence:
             self._end(now, LEFTOVER_GRACE_S, todo)
 
 
-def is_too_late(seen: RecordState) -> bool:
+def is_too_late(record: RecordState) -> bool:
     """Whether an attempt is over before its guard has begun: its node slept between launch and start."""
-    return seen[0] == "ended"
+    return record[0] == "ended"
 
 
 def is_to_be_cancelled(code: int | None, said: bytes) -> bool:

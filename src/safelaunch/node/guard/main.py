@@ -11,7 +11,7 @@ What it does beside waiting:
   shared token). It is their subreaper, so that a daemonised rank is still its child;
 - signals: on the leader's order it signals only processes whose SigCgt mask holds the signal; others would die of it;
 - orphan's end: when leader and standby are gone and no watch runs, the job would keep its nodes until its time limit.
-  After ORPHAN_S of silence, with a pulse that stands still, it cancels the job, and the run goes on in its next one;
+  After ORPHAN_S of silence, with a heartbeat that stands still, it cancels the job; the run goes on in its next one;
 - last messages: when the launcher has gone and the leader's host does not answer, the first guard of the node stays. It
   waits until it is heard or another supervisor leads, so that one is left to end an orphaned job;
 - fence: it ends its own ranks when it has heard nobody for `lease_s`, and the attempt's record says "ended". Late
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
         guard = TaskGuard(os.environ)
         if not is_nodes_own():   # its modules may lie in a folder that freezes
             guard.make_ready()
-        if guard.is_too_late():
+        if guard.check_too_late():
             return TOO_LATE
         guard.start(argv, env)
     except Exception:  # noqa: BLE001 - law 1: train without a guard
@@ -212,14 +212,14 @@ class TaskGuard:
                 os._exit(code)
         self.task = self.launcher if self.is_of_step else 0
 
-    def is_too_late(self) -> bool:
+    def check_too_late(self) -> bool:
         """Whether the attempt's record said "ended" before this guard began: a node slept between launch and start.
 
         Another attempt may run by now. With no answer within START_LOOK_S, or any other, the training starts.
         """
         end = time.monotonic() + START_LOOK_S
         probe = RecordProbe(self.record, end, self.switch.forget_in_child)
-        while not probe.has_ended(time.monotonic()):
+        while not probe.read_more(time.monotonic()):
             select.select([probe.fd], [], [], max(0.0, end - time.monotonic()))
         if not probe.close():
             self.looks.hung.add(probe.pid)
@@ -267,7 +267,7 @@ class TaskGuard:
         now = time.monotonic()
         self.switch.rearm()
         # Before anything is read: ranks that woke up with this node must not write much.
-        self._carry_out(now, self.fence.step(now, seen=self.looks.poll(now)))
+        self._carry_out(now, self.fence.step(now, record=self.looks.poll(now)))
         self._reap()   # first: ranks that have gone need no search
         left = bool(self._ranks()) if self.ended else None
         self._carry_out(now, self.fence.step(now, self.link.messages(now), left=left))

@@ -178,14 +178,14 @@ def signal_handlers(pids: Iterable[int], number: int, is_for_shell: bool = False
     return reached
 
 
-def is_launcher(words: list[bytes]) -> bool:
+def is_launcher(argv: list[bytes]) -> bool:
     """Whether a command line is that of torchrun, or of another launcher that starts ranks."""
     own = os.fsencode(os.environ.get("SAFELAUNCH_PROGRAM") or "torchrun")   # of launch.call
     programs = (b"torchrun", b"accelerate", b"accelerate-launch", b"deepspeed", b"ft_launcher", own)
     modules = (b"torch.distributed.run", b"torch.distributed.launch", b"accelerate.commands.launch",
                b"deepspeed.launcher.launch", b"deepspeed.launcher.runner",
                b"nvidia_resiliency_ext.fault_tolerance.launcher")
-    return any(os.path.basename(word) in programs or word in (*modules, own) for word in words[:4])
+    return any(os.path.basename(word) in programs or word in (*modules, own) for word in argv[:4])
 
 
 def sweep(mark: str, grace_s: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads of an attempt's record and of the pulse, in children: on a frozen folder they hang, never the guard."""
+"""Reads of an attempt's record and of the heartbeat, in children: on a frozen folder they hang, never the guard."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RecordProbe:
         os.close(child_fd)
         os.set_blocking(self.fd, False)
 
-    def has_ended(self, now: float) -> bool:
+    def read_more(self, now: float) -> bool:
         """Whether it has said all."""
         ready, _, _ = select.select([self.fd], [], [], 0)
         data = os.read(self.fd, 16384) if ready else b""
@@ -85,7 +85,7 @@ class Looks:
         if self.is_blind:
             self.is_blind = False
             return read(UNREADABLE)
-        if probe is None or not probe.has_ended(now):
+        if probe is None or not probe.read_more(now):
             return None
         self.close()
         return probe.seen()
@@ -108,7 +108,7 @@ class Looks:
 
 
 def tell(path: str, afresh: bool) -> Iterator[bytes]:
-    """The record and the pulse, a line each, as soon as it is read."""
+    """The record and the heartbeat, a line each, as soon as it is read."""
     folder = os.path.dirname(path)
     try:
         if afresh:
@@ -124,7 +124,7 @@ def tell(path: str, afresh: bool) -> Iterator[bytes]:
 
 
 def read(told: bytes) -> RecordState:
-    """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None)."""
+    """(live | ended | missing | unreadable, endpoint or None, the heartbeat's counter or None)."""
     record, _, pulse = told.partition(b"\n")
     return (*_record(record), _count(pulse))
 

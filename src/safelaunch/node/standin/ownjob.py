@@ -20,9 +20,9 @@ FACTS = "own.json"   # beside the stubs: the supervisor writes it at each launch
 class OwnJob:
     """The attempt in which the script runs: its facts, and the words of the command that it has called."""
 
-    def __init__(self, bin_dir: str, name: str, words: list[str], facts: Mapping[str, Any]) -> None:
+    def __init__(self, bin_dir: str, name: str, argv: list[str], facts: Mapping[str, Any]) -> None:
         self.bin_dir, self.name, self.facts = bin_dir, name, facts
-        self.words = [facts["aliases"].get(word, word) for word in words]   # ARRAY_TASK is this job
+        self.words = [facts["aliases"].get(word, word) for word in argv]   # ARRAY_TASK is this job
         self.here = bin_dir.rpartition("/")[0]
         self.job: str = facts["job"]
         self.hidden: str = facts["job_name"]     # the run's job by its name in Slurm
@@ -39,11 +39,11 @@ class OwnJob:
         """The path of the real command."""
         return find_real(self.bin_dir, self.name)
 
-    def ask(self, words: Sequence[str]) -> tuple[int, str]:
+    def ask(self, argv: Sequence[str]) -> tuple[int, str]:
         """The real command's exit code and output; what it says to stderr goes there."""
         reader, writer = os.pipe()
         real = self.real()
-        pid = os.posix_spawn(real, [self.name, *words], os.environ, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+        pid = os.posix_spawn(real, [self.name, *argv], os.environ, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
                              file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_CLOSE, writer)])
         os.close(writer)
         with open(reader, "rb") as pipe:   # `subprocess` takes 15 ms to import
@@ -61,14 +61,14 @@ def find_real(bin_dir: str, name: str) -> str:
     return "%s/%s" % (os.environ.get("SAFELAUNCH_SRUN", "/usr/bin/srun").rpartition("/")[0] or "/usr/bin", name)
 
 
-def become(path: str, words: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+def become(path: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     """Run the real command in this process's place."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):   # Python ignores them, and exec would pass that on
         signal.signal(number, signal.SIG_DFL)
-    os.execve(path, [path.rpartition("/")[2], *words], dict(env))  # noqa: S606 - a list of words, no shell
+    os.execve(path, [path.rpartition("/")[2], *argv], dict(env))  # noqa: S606 - a list of words, no shell
 
 
-def open_own(bin_dir: str, name: str, words: list[str]) -> Optional[OwnJob]:
+def open_own(bin_dir: str, name: str, argv: list[str]) -> Optional[OwnJob]:
     """The attempt around this call; None: it is in another job, or in a step, which is on its own."""
     with open("%s/%s" % (bin_dir, FACTS)) as file:
         facts = json.load(file)
@@ -76,7 +76,7 @@ def open_own(bin_dir: str, name: str, words: list[str]) -> Optional[OwnJob]:
         return None
     if os.environ.get("SAFELAUNCH_STEP") and name != "sbatch":
         return None
-    return OwnJob(bin_dir, name, words, facts)
+    return OwnJob(bin_dir, name, argv, facts)
 
 
 def say(own: OwnJob, text: str) -> None:

@@ -37,10 +37,10 @@ class SbatchCall:
         self.options, self.script, self.args = options, (rest[0] if rest else None), rest[1:]
 
 
-def parse(words: Sequence[str], takes: Mapping[str, str], letters: Mapping[str, str]) -> SbatchCall:
+def parse(argv: Sequence[str], takes: Mapping[str, str], letters: Mapping[str, str]) -> SbatchCall:
     """The call; `takes`: none, optional, required or count by long name; raises Unreadable."""
     options: dict[str, str] = {}
-    left = list(words)
+    left = list(argv)
     while left and left[0].startswith("-") and left[0] != "-":
         word = left.pop(0)
         if word == "--":
@@ -134,7 +134,7 @@ def without(env: Mapping[str, str], bin_dir: str, added: Collection[str] = ()) -
     return kept
 
 
-def with_own_ids(words: Sequence[str], links: Collection[str], job: str) -> list[str]:
+def with_own_ids(argv: Sequence[str], links: Collection[str], job: str) -> list[str]:
     """sbatch's words with the job's own id for those of its links: Slurm knows no links."""
     said = re.compile(r"(?<![0-9])(?:%s)(?![0-9])" % "|".join(links)) if links else None
-    return [said.sub(job, word) if said else word for word in words]
+    return [said.sub(job, word) if said else word for word in argv]

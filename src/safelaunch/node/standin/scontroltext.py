@@ -19,10 +19,10 @@ _NEXT = r"(?=\n|\s+[A-Z][A-Za-z/:]*=|\Z)"
 class ScontrolWords:
     """A scontrol command line: its options, the subcommand's words, and of `show job` or `requeue` the ids."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         self.options: list[str] = []
         self.words: list[str] = []
-        rest = iter(words)
+        rest = iter(argv)
         for word in rest:
             if word.startswith("-") and word != "-":
                 self.options.append(word)

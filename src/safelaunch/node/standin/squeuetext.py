@@ -32,12 +32,12 @@ class Query:
     as it is.
     """
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.words: list[str] = []     # without the format
         self.format: Optional[str] = None
         self.columns = ""
         self.is_other = self.is_json = self.is_headless = self.is_long = self.is_start = self.asks_by_id = False
-        left = list(words)
+        left = list(argv)
         while left:
             self._take(left.pop(0), left)
         if self.format is None and not self.columns:
@@ -178,11 +178,11 @@ def names_as_sbatch_has_them(text: str, hidden: str, name: str) -> str:
     return re.sub(re.escape(hidden) + ("|" + starts if starts else ""), whole, text)
 
 
-def with_hidden_name(words: Sequence[str], name: str, hidden: str) -> list[str]:
+def with_hidden_name(argv: Sequence[str], name: str, hidden: str) -> list[str]:
     """sacct's words, which ask for the job by its own name, too."""
     changed = []
-    for number, word in enumerate(words):
-        before = words[number - 1] if number else ""
+    for number, word in enumerate(argv):
+        before = argv[number - 1] if number else ""
         head, equals, value = word.partition("=")
         is_named = (head == "--name" and equals) or before in ("--name",)
         names = value if equals else word

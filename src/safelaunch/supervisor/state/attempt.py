@@ -82,122 +82,122 @@ class RunningAttempt:
         assert self.live is not None
         return self.live
 
-    def begins(self, live: Live) -> None:
+    def begin(self, live: Live) -> None:
         """It is announced."""
         self.live = live
 
-    def is_launched(self, process: AttemptProcess, now_s: float) -> None:
-        """It runs."""
+    def mark_launched(self, process: AttemptProcess, now_s: float) -> None:
+        """srun was started; `process` is it."""
         self.process, self.size, self.heard, self.step_start = process, 0, HeardLog(0, b"", Unread()), None
         self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
         self.last_step = LastStep()
 
-    def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
-        """A supervisor before this one has launched it; None: its process is elsewhere, or gone."""
+    def adopt(self, live: Live, process: AttemptProcess | None) -> None:
+        """Look after an attempt that an earlier supervisor launched; None: its process is elsewhere, or gone."""
         self.live, self.process = live, process
 
-    def is_asked(self, row: str, now: float) -> None:
-        """It was asked to end, or Slurm ends it."""
+    def mark_asked(self, row: str, now: float) -> None:
+        """The attempt was asked to end, or Slurm ends it."""
         self.live = mark_asked(self.now, row, now)
 
-    def is_killed(self, row: str, now: float, now_s: float) -> None:
-        """Every process of it is to end."""
+    def mark_killed(self, row: str, now: float, now_s: float) -> None:
+        """Every process of the attempt is to end."""
         self.live, self.killed_s = mark_killed(self.now, row, now), now_s
 
-    def has_heard(self, processes: int | None) -> None:
+    def note_heard(self, processes: int | None) -> None:
         """So many processes took the signal; None = nobody knows."""
         self.live = replace(self.now, heard=processes)
 
-    def has_saved(self, path: str, now: float) -> None:
-        """A checkpoint has completed since it was asked to end."""
+    def note_saved(self, path: str, now: float) -> None:
+        """A checkpoint has completed since the attempt was asked to end."""
         self.live = replace(self.now, saved=path, saved_t=now)
 
-    def hangs(self, what: str) -> None:
+    def note_hang(self, what: str) -> None:
         """Two witnesses agree on a hang."""
         self.live = replace(self.now, hung=what)
 
-    def starts(self, waits: StepStart | None) -> None:
+    def note_step_start(self, waits: StepStart | None) -> None:
         """Its srun waits; None: it does not."""
         self.step_start = waits
 
-    def is_stuck(self, why: str) -> None:
-        """Its step never starts."""
+    def mark_stuck(self, why: str) -> None:
+        """The attempt's step never starts."""
         self.live = replace(self.now, stuck=why)
 
-    def has_lost_progress(self, why: str) -> None:
-        """It has surely started below all its checkpoints."""
+    def note_lost_progress(self, why: str) -> None:
+        """The attempt has surely started below all its checkpoints."""
         self.live = replace(self.now, lost=why)
 
-    def srun_has_ended(self, code: int) -> None:
+    def note_srun_end(self, code: int) -> None:
         """With this code."""
         self.live = replace(self.now, srun_code=code)
 
-    def task_has_ended(self, exit: Exit, now: float, now_s: float) -> None:
+    def note_task_end(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
         live = self.now
         if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
             failed_t = now if exit.code and live.failed_t is None else live.failed_t
             self.live, self.exit_s = replace(live, exits=(*live.exits, exit), failed_t=failed_t), now_s
 
-    def is_fenced(self, exits: tuple[Exit, ...]) -> None:
-        """Nothing of it is left anywhere; its tasks have ended so."""
+    def mark_fenced(self, exits: tuple[Exit, ...]) -> None:
+        """Nothing of the attempt is left on any node; its tasks have ended with `exits`."""
         self.live = replace(self.now, fenced=True, exits=exits)
 
-    def is_closed(self) -> None:
-        """It has its verdict."""
+    def close(self) -> None:
+        """The attempt has its verdict."""
         self.live = self.process = None
 
-    def log_has(self, size: int, now_s: float) -> None:
+    def note_log_size(self, size: int, now_s: float) -> None:
         """The log is so long now."""
         if size != self.size:
             self.size, self.grew_s = size, now_s
 
-    def has_stepped(self, t: float) -> None:
-        """The log has named a new step then."""
+    def note_step(self, t: float) -> None:
+        """The log named a new step at `t`."""
         self.last_step = LastStep(t)
 
-    def falls_silent(self) -> None:
+    def suspect_hang(self) -> None:
         """No step comes: the ranks are checked."""
         self.last_step = self.last_step._replace(is_suspected=True)
 
-    def has_ended_log(self, size: int) -> None:
+    def note_ended_log(self, size: int) -> None:
         """The length of an ended attempt's log, which is no sign of life."""
         self.size = size
 
-    def is_listened_to(self) -> int:
-        """The byte from which the log is new; all of it counts as read now."""
+    def listen(self) -> int:
+        """The byte from which the log is new; all of the log counts as read now."""
         start, self.heard = self.heard.size, self.heard._replace(size=self.size)
         return start
 
-    def stood_still(self, now_s: float, is_long: bool) -> None:
+    def note_standstill(self, now_s: float, is_long: bool) -> None:
         """This process stood still, so that nobody read the log; perhaps the whole job did."""
         self.grew_s = now_s
         self.was_stopped = self.was_stopped or is_long
 
-    def is_read_on(self, lines: bytes) -> None:
-        """What follows is read behind these lines."""
+    def note_known(self, lines: bytes) -> None:
+        """New lines of the log are read behind these."""
         self.heard = self.heard._replace(known=lines)
 
-    def names_no_step(self, unread: Unread | None) -> None:
+    def note_unread(self, unread: Unread | None) -> None:
         """So far; None: it has named one, or the lines are told."""
         self.heard = self.heard._replace(unread=unread)
 
-    def is_counted(self, counted: Counted) -> None:
-        """What its log counts."""
+    def note_counted(self, counted: Counted) -> None:
+        """What the attempt's log counts."""
         self.counted = counted
 
-    def goes_so_fast(self, pace: LogPace) -> None:
+    def note_pace(self, pace: LogPace) -> None:
         """As far as its log was read for that."""
         self.pace = pace
 
-    def has_figures(self, figures: FigureWatch) -> None:
-        """As far as its log was read for them."""
+    def note_figures(self, figures: FigureWatch) -> None:
+        """Losses and norms, as far as the log was read for them."""
         self.figures = figures
 
-    def is_read(self, read: ReadLog) -> None:
-        """What its log said when it had ended."""
+    def note_read(self, read: ReadLog) -> None:
+        """What the log said when the attempt had ended."""
         self.read = read
 
-    def record_moves(self, number: int, ticket: int) -> None:
+    def note_moved(self, number: int, ticket: int) -> None:
         """Its record is to say that it has ended."""
         self.moved = (number, ticket)

@@ -16,7 +16,7 @@ class Timer(Enum):
     CLAIMS = auto()          # check whether another supervisor leads
     FOLDERS = auto()         # check whether the run's folders take writes
     TOUCH = auto()           # keep the local folder from a cleaner of /tmp
-    PULSE = auto()           # write the pulse
+    HEARTBEAT = auto()           # write the heartbeat
     METRICS = auto()         # write the run's figures for Prometheus
     THIRD_WITNESS = auto()   # ask Slurm whether this node is cut off
     PERMISSIONS = auto()     # close a run folder that others can write
@@ -46,25 +46,25 @@ class Clock:
         self.now, self.now_s = self.world.now(), self.world.now_s()
         return ready
 
-    def has_no_news(self) -> None:
+    def forget_news(self) -> None:
         """A sleep begins."""
         self.has_news = False
 
-    def takes_news(self) -> None:
+    def take_news(self) -> None:
         """Something has happened that ends the sleep."""
         self.has_news = True
 
-    def is_due(self, timer: Timer, every_s: float) -> bool:
+    def take_turn(self, timer: Timer, every_s: float) -> bool:
         """True once in `every_s`."""
         if self.now_s < self._due.get(timer, 0.0):
             return False
         self._due[timer] = self.now_s + every_s
         return True
 
-    def hurries(self, timer: Timer) -> None:
+    def hurry(self, timer: Timer) -> None:
         """It is due at once."""
         self._due.pop(timer, None)
 
-    def starts_with(self, timer: Timer, after_s: float) -> None:
+    def start_with(self, timer: Timer, after_s: float) -> None:
         """It is first due so many seconds after the first call of this."""
         self._due.setdefault(timer, self.now_s + after_s)

@@ -23,45 +23,45 @@ class Course:
         self.end_act: Step | None = None    # its own job's cancel, announced
         self.final: int | None = None
 
-    def enters(self, phase: Phase) -> None:
+    def enter(self, phase: Phase) -> None:
         """It is in this phase now, perhaps as before."""
         if phase is not self.phase:
             before, self.phase = self.phase, phase
             self.on_enter(before, phase)
 
-    def gets_term(self, now_s: float) -> None:
+    def note_term(self, now_s: float) -> None:
         """Someone has sent a TERM; the first one counts."""
         if self.term_s is None:
             self.term_s, self.was_told = now_s, True
 
-    def misses_term(self, until_s: float) -> None:
+    def expect_term(self, until_s: float) -> None:
         """Slurm is ending the job, but its TERM has not come: it counts as received by then."""
         self.term_s = until_s
 
-    def forgets_term(self) -> None:
+    def forget_term(self) -> None:
         """It was nothing: Slurm goes on running the job."""
         self.term_s = None
 
-    def nears_limit(self) -> None:
+    def note_limit_near(self) -> None:
         """The job's time limit comes soon."""
         self.limit_near = True
 
-    def job_ends(self, ending: str) -> None:
+    def note_ending(self, ending: str) -> None:
         """It is known why."""
         self.ending = ending
 
-    def asks_who(self, attempt: int) -> None:
+    def note_asked_who(self, attempt: int) -> None:
         """Slurm was asked who ended this attempt's step."""
         self.asked_who = attempt
 
-    def cannot_read(self, attempt: int) -> None:
+    def note_unread(self, attempt: int) -> None:
         """Slurm ended this attempt's step with an unknown message."""
         self.unread = attempt
 
-    def announces_end(self, act: Step) -> None:
+    def announce_end(self, act: Step) -> None:
         """It is going to cancel its own job."""
         self.end_act = act
 
-    def ends(self, final: int) -> None:
+    def end(self, final: int) -> None:
         """It leaves with this code after this tick."""
         self.final = final

@@ -13,10 +13,10 @@ class GuardEndpoint:
     fencer: Fencer
     token: str
 
-    def opens(self, token: str, server: ControlServer) -> None:
+    def open(self, token: str, server: ControlServer) -> None:
         """The first act of a start: the guards' leases run."""
         self.token, self.server = token, server
 
-    def is_fenced_by(self, fencer: Fencer) -> None:
+    def set_fencer(self, fencer: Fencer) -> None:
         """The plan is known by now."""
         self.fencer = fencer

@@ -34,32 +34,32 @@ class FolderState:
         self._refusals = 0              # reads of the requests in a row that ended in an error
         self._late_s = -1.0             # the tick in which a shared folder did not answer
 
-    def opens(self, shared: SharedFolder) -> None:
+    def open(self, shared: SharedFolder) -> None:
         """This leader's way to it."""
         self.shared = shared
 
-    def is_seen(self, now_s: float) -> None:
+    def refresh(self, now_s: float) -> None:
         """Take in which writes have been delivered."""
         self.shared.poll(now_s)
         self.is_frozen = self.shared.is_frozen
 
-    def freezes(self) -> None:
+    def freeze(self) -> None:
         """A claim could not be published."""
         self.is_frozen = True
 
     def was_late(self, now_s: float) -> bool:
-        """Whether some folder was, in this tick."""
+        """Whether some folder did not answer in this tick."""
         return self._late_s == now_s
 
-    def is_late(self, now_s: float) -> None:
-        """It has not answered in this tick: nobody waits for another answer in it."""
+    def mark_late(self, now_s: float) -> None:
+        """A folder has not answered in this tick: nobody waits for another answer in it."""
         self._late_s = now_s
 
-    def answers(self) -> None:
+    def note_answer(self) -> None:
         """It has answered: the next question is worth its wait."""
         self._late_s = -1.0
 
-    def refuses(self, is_late: bool, number: int = 0) -> bool:
+    def note_refusal(self, is_late: bool, number: int = 0) -> bool:
         """The read of the requests was late, or ended in an error; whether that has lasted for long."""
         self.refused = number or errno.EIO
         self._refusals += not is_late
@@ -69,29 +69,29 @@ class FolderState:
         """Whether it has been replaced since this leader's first read."""
         return folder != (self._id or folder)
 
-    def is_read(self, folder: list[int], requests: Sequence[Request], asked_s: float) -> None:
+    def note_read(self, folder: list[int], requests: Sequence[Request], asked_s: float) -> None:
         """What people ask now, from an answered read that began at `asked_s`."""
         self._refusals, self._id, self.requests, self.read_s = 0, folder, tuple(requests), asked_s
         self.refused, self.missing = 0, Missing()
 
-    def lies_at(self, route: Sequence[Sequence[Any]]) -> None:
+    def note_route(self, route: Sequence[Sequence[Any]]) -> None:
         """The names on the way to it, as long as it is there."""
         self.route = self.route or tuple(Spot(str(path), int(device), int(inode)) for path, device, inode in route)
 
-    def is_missed(self, missing: Missing) -> None:
-        """A look has not found it, or another node was asked."""
+    def note_missing(self, missing: Missing) -> None:
+        """A look has not found the folder, or another node was asked."""
         self.missing = missing
 
-    def vanishes(self, gone: str) -> None:
+    def abandon(self, gone: str) -> None:
         """It is gone for good: nothing is written any more, and nothing of it is waited for."""
         self.gone, self.is_frozen, self.requests = gone, False, ()
         self.shared.abandon()
 
-    def returns(self) -> None:
+    def take_up(self) -> None:
         """It is there again, under its name."""
         self.gone = None
         self.shared.take_up()
 
-    def has_trouble(self, trouble: str | None) -> None:
-        """Whether it takes writes."""
+    def note_trouble(self, trouble: str | None) -> None:
+        """What keeps the folder from taking writes; None = nothing."""
         self.trouble = trouble

@@ -34,7 +34,7 @@ class HangWatch:
         assert self._rhythm is not None
         return self._rhythm
 
-    def follows(self, number: int, nodes: int, asked: HangPlan, now_s: float) -> None:
+    def follow(self, number: int, nodes: int, asked: HangPlan, now_s: float) -> None:
         """The attempt whose log is read; a new one has its own rhythm."""
         if self._rhythm is None or self._of != number:
             self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
@@ -44,41 +44,41 @@ class HangWatch:
             self._rhythm = hang.forgive(self._rhythm, now_s - self._followed_s)
         self._followed_s = now_s
 
-    def log_has_grown(self, grew_s: float, talk: Talk) -> None:
+    def note_log(self, grew_s: float, talk: Talk) -> None:
         """The log has said this."""
         self._rhythm = hang.update(self.rhythm, grew_s, talk)
 
-    def postpones_check(self, now_s: float) -> None:
+    def postpone_check(self, now_s: float) -> None:
         """A check found it alive: the next one comes later."""
         self._rhythm = hang.postpone_check(self.rhythm, now_s)
 
-    def was_alive(self, at_s: float) -> None:
-        """Something beside the log has shown that it goes on."""
+    def note_alive(self, at_s: float) -> None:
+        """Something beside the log has shown that the attempt goes on."""
         self._rhythm = hang.alive(self.rhythm, at_s)
 
-    def ranks_have_failed(self, count: int, now_s: float) -> None:
+    def note_failed_ranks(self, count: int, now_s: float) -> None:
         """So many, in a step that goes on."""
         if count > self._failed:
             self._rhythm = hang.rank_failed(self.rhythm, now_s)
         self._failed = count
 
-    def has_checked(self, look: Examination) -> None:
+    def note_check(self, examination: Examination) -> None:
         """The result of a check in the present silence."""
-        self._checked = (self.rhythm.since_s, look)
+        self._checked = (self.rhythm.since_s, examination)
 
-    def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
+    def conclude(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
         """Why these checks show no hang; "" where they do."""
         self._rhythm, why_not = conclude(self.rhythm, now_s, looks, more_s)
         self.counts_s = counts_at_s(self.rhythm, looks)
         return why_not
 
-    def job_ends(self, now_s: float, end_s: float) -> None:
+    def check_before(self, now_s: float, end_s: float) -> None:
         """Slurm ends the job then: the next check is complete before."""
         self._rhythm = hang.check_before(self.rhythm, now_s, end_s - ALL_LOOKS_S)
 
-    def hangs(self, number: int, found: HangVerdict) -> None:
+    def note_hang(self, number: int, verdict: HangVerdict) -> None:
         """Both witnesses say so."""
-        self.hung = (number, found)
+        self.hung = (number, verdict)
 
     def earlier_checks(self) -> list[Examination]:
         """The last check in this same silence: a rank that goes on was elsewhere then."""

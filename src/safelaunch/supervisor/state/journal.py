@@ -24,25 +24,25 @@ class LeaderJournal:
         self.last_row = ""                      # of core.decide
         self.books = Books()                    # where the time went, by the lines that are written
 
-    def sees_claims_up_to(self, number: int) -> None:
+    def note_claims(self, number: int) -> None:
         """Others have published claims up to this number."""
         self.claim_number = number
 
-    def has_claimed(self, number: int, at_s: float) -> None:
+    def note_claim(self, number: int, at_s: float) -> None:
         """The last claim that this leader has tried."""
         self.claim_number, self.claimed_s = number, at_s
 
-    def leads_as(self, gen: int) -> None:
+    def lead_as(self, gen: int) -> None:
         """A generation of its own."""
         self.gen = gen
 
-    def opens(self, history: Sequence[Event], writer: journal.Writer) -> None:
+    def open(self, history: Sequence[Event], writer: journal.Writer) -> None:
         """All that earlier supervisors have written, and this one's own file."""
         self.history, self.state, self.writer = tuple(history), fold(history), writer
         self.books = Books()
         self.books.add(history)
 
-    def records(self, events: Sequence[Event], noted: Sequence[Event], deadline_s: float) -> None:
+    def record(self, events: Sequence[Event], noted: Sequence[Event], deadline_s: float) -> None:
         """Write the events, behind those that were noted, with one fsync that is awaited for so long; fold them into
         the state.
         """
@@ -50,10 +50,10 @@ class LeaderJournal:
         self.state = fold(events, self.state)
         self.books.add((*noted, *events))
 
-    def notes(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
         self.state = fold([event], self.state)
 
-    def decides(self, row: str) -> None:
+    def note_row(self, row: str) -> None:
         """The row of the last decision that was carried out."""
         self.last_row = row

@@ -18,18 +18,18 @@ class NextJob:
         self.later: Mapping[str, str] = {}   # what a person has changed for later jobs (core.laterjobs)
         self.before: tuple[RunBefore, ...] | None = None   # None = not known yet
 
-    def is_asked_by(self, successor: Successor) -> None:
+    def set_successor(self, successor: Successor) -> None:
         """The plan is known by now."""
         self.successor = successor
 
-    def waits_for(self, before: tuple[RunBefore, ...]) -> None:
+    def note_before(self, before: tuple[RunBefore, ...]) -> None:
         """How they are doing is known."""
         self.before = before
 
-    def is_to_have(self, later: Mapping[str, str]) -> None:
+    def note_later(self, later: Mapping[str, str]) -> None:
         """What a person wants of later jobs."""
         self.later = later
 
-    def is_not_changed(self) -> None:
-        """Slurm has said no."""
+    def note_refused_change(self) -> None:
+        """Slurm has refused to change the next job."""
         self.refused_changes += 1

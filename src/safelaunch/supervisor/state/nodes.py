@@ -32,41 +32,41 @@ class Nodes:
         self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
         self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)
 
-    def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
+    def recall(self, evidence: Sequence[NodeEvidence]) -> None:
         """All evidence against nodes at this leader's start."""
         self.evidence = tuple(evidence)
 
-    def blames(self, found: Sequence[NodeEvidence]) -> None:
+    def blame(self, evidence: Sequence[NodeEvidence]) -> None:
         """New evidence from an attempt."""
-        self.evidence = (*self.evidence, *found)
+        self.evidence = (*self.evidence, *evidence)
 
     def blamed_by(self, run: str, attempt: int) -> tuple[str, ...]:
         """The nodes that the failure of an attempt has blamed."""
         return tuple(dict.fromkeys(one.node for one in self.evidence if (one.run, one.attempt) == (run, attempt)))
 
-    def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
-        """Slurm has named them."""
+    def note_names(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
+        """Slurm has named the nodes."""
         self.partition, self.available = partition, available
 
-    def are_missing(self, missing: MissingNodes) -> None:
-        """Slurm was asked for them."""
+    def note_missing(self, missing: MissingNodes) -> None:
+        """Slurm was asked for the missing nodes."""
         self.missing = missing
 
-    def have_addresses(self, found: Mapping[str, str]) -> None:
+    def note_addresses(self, addresses: Mapping[str, str]) -> None:
         """Slurm has told these addresses."""
-        self.addresses = {**self.addresses, **found}
+        self.addresses = {**self.addresses, **addresses}
 
     def refuse_helpers(self, why: str) -> None:
         """No step runs beside the training here."""
         self.no_overlap = why
 
-    def are_to_be_inspected(self, failed: Uninspected) -> None:
-        """An attempt has failed on them."""
+    def queue_inspection(self, failed: Uninspected) -> None:
+        """An attempt has failed on these nodes."""
         self.uninspected = (*self.uninspected, failed)
 
-    def tell_software(self, found: Mapping[str, CheckReport]) -> None:
+    def note_software(self, reports: Mapping[str, CheckReport]) -> None:
         """Ranks run in it."""
-        self.software = {**self.software, **found}
+        self.software = {**self.software, **reports}
 
     def try_port(self, number: int, port: int) -> None:
         """The nodes have been asked to reach this port, which that attempt will use."""
@@ -76,7 +76,7 @@ class Nodes:
         """The port that was tried for this attempt."""
         return self.tried_port[1] if self.tried_port is not None and self.tried_port[0] == number else None
 
-    def are_inspected(self) -> Sequence[Uninspected]:
+    def take_uninspected(self) -> Sequence[Uninspected]:
         """The failed attempts that one inspection now covers."""
         failed, self.uninspected = self.uninspected, ()
         return failed

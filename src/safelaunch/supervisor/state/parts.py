@@ -157,7 +157,7 @@ class LeaderParts:
         """Slurm's commands for the next job."""
         return self.next.successor
 
-    def follows(self, plan: Plan) -> None:
+    def follow(self, plan: Plan) -> None:
         """The run's plan, as this leader uses it: with the partition of its job, which may have been changed."""
         self.plan = plan._replace(sbatch=in_partition(plan.sbatch, self.job.env.get("SLURM_JOB_PARTITION", "")))
 
@@ -223,7 +223,7 @@ class LeaderParts:
     def enter_phase(self) -> None:
         """Note this supervisor's present phase."""
         is_over = self.state.ended is not None
-        self.course.enters(phase_of(
+        self.course.enter(phase_of(
             self.live, is_handing_over=self.tasks.is_running(Work.HAND_OVER) and not is_over,
             is_finishing=self.tasks.is_running(Work.FINISH) or (self.tasks.is_running(Work.HAND_OVER) and is_over),
             is_preserving=self.state.preserving_until is not None))

@@ -14,20 +14,20 @@ class Reach:
         self.alone = self.resigned = False
         self.ask_every_s = ALONE_S      # between two questions to the third witness (supervisor.observe)
 
-    def loses(self, node: str, why: str) -> None:
+    def note_lost(self, node: str, why: str) -> None:
         """This node does not answer."""
         self.lost[node] = why
 
-    def is_not_alone(self) -> None:
-        """Somebody answers: it is the others that are gone."""
+    def mark_not_alone(self) -> None:
+        """Another host answers: the lost nodes are gone, not this one."""
         self.alone = self.resigned = False
         self.ask_every_s = ALONE_S
 
-    def has_asked(self, is_alone: bool) -> None:
+    def note_answer(self, is_alone: bool) -> None:
         """The third witness has answered, or not."""
         self.alone = is_alone
         self.ask_every_s = ALONE_S if is_alone else min(MAX_ALONE_S, 2 * self.ask_every_s)
 
-    def has_left_here(self, is_gone: bool) -> None:
+    def note_left_here(self, is_gone: bool) -> None:
         """Whether nothing of the attempt runs on this host any more."""
         self.resigned = self.alone and is_gone

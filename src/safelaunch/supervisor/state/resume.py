@@ -20,21 +20,21 @@ class ResumePoint:
         self.deadline_s = DEADLINE_S
         self.is_unknown = False
 
-    def does_not_answer(self) -> None:
+    def mark_unknown(self) -> None:
         """Nobody knows."""
         self.is_unknown = True
 
-    def is_late(self) -> None:
-        """Nor now; the next search gets more time."""
+    def mark_late(self) -> None:
+        """The search was too slow; the next one gets more time."""
         self.is_unknown, self.deadline_s = True, min(MOST_DEADLINE_S, self.deadline_s * 2)
 
-    def is_unreadable(self) -> None:
+    def mark_unreadable(self) -> None:
         """The folder has answered by an error."""
         self.is_unknown, self.deadline_s = True, DEADLINE_S
 
-    def is_found(self, found: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
+    def note_found(self, complete: Sequence[Checkpoint], saved_t: float = 0.0) -> None:
         """These are complete, the newest one first."""
         self.saved_t = saved_t
         self.is_unknown, self.deadline_s = False, DEADLINE_S
-        self.newest = found[0] if found else None
-        self.whole_steps = tuple(one.step for one in found if one.step is not None)
+        self.newest = complete[0] if complete else None
+        self.whole_steps = tuple(one.step for one in complete if one.step is not None)

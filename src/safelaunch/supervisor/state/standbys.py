@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.adapters.slurm import Command
-from safelaunch.supervisor.state.pulse import ShownPulse
+from safelaunch.supervisor.state.heartbeat import ShownHeartbeat
 
 AFTER_S = 5.0     # a standby of the earlier leader has called by then
 FIRST_S = 1.0     # where there was none: the attempt's own start comes first
@@ -22,45 +22,45 @@ class Standbys:
         self.has_said_none = False
         self.is_contested = False       # a standby may not hear this leader
         self.confirmed_s = now_s        # when folder or standby last showed that nobody else leads this run
-        self.pulse = ShownPulse()
+        self.heartbeat = ShownHeartbeat()
 
-    def may_start_by(self, at_s: float) -> None:
-        """It need not wait for longer."""
+    def allow_start_by(self, at_s: float) -> None:
+        """A standby need not wait for longer than `at_s`."""
         self.next_s = min(self.next_s, at_s)
 
-    def starts(self, process: Command, node: str, until_s: float) -> None:
+    def start(self, process: Command, node: str, until_s: float) -> None:
         """It has been started there, and must have called by then."""
         self.process, self.asked, self.until_s = process, node, until_s
 
-    def is_waited_for(self, until_s: float) -> None:
-        """Its script lies on a frozen folder: it gets more time."""
+    def wait_until(self, until_s: float) -> None:
+        """The standby's script lies on a frozen folder: it gets more time."""
         self.until_s = until_s
 
-    def is_kept(self, node: str, until_s: float) -> None:
-        """It has been heard."""
+    def keep(self, node: str, until_s: float) -> None:
+        """The standby has called."""
         self.node, self.until_s = node, until_s
 
-    def is_lost(self, next_s: float) -> str:
-        """The node on which it ran, or was to run."""
+    def note_lost(self, next_s: float) -> str:
+        """The node on which the lost standby ran, or was to run."""
         node = self.node or self.asked
         self.process = self.node = None
         self.next_s = next_s
         self.tried.add(node)
         return node
 
-    def has_no_node(self, next_s: float) -> bool:
-        """No node is left for one; whether that is new."""
+    def note_no_node(self, next_s: float) -> bool:
+        """No node is left for a standby; True where that is new."""
         is_new, self.has_said_none, self.next_s = not self.has_said_none, True, next_s
         return is_new
 
-    def tries_all_again(self) -> None:
+    def try_all_again(self) -> None:
         """Each node has had its turn."""
         self.tried.clear()
 
-    def is_doubted(self, is_contested: bool = True) -> None:
+    def doubt(self, is_contested: bool = True) -> None:
         """Whether a standby may not hear this leader."""
         self.is_contested = is_contested
 
-    def is_confirmed(self, at_s: float) -> None:
-        """Nobody else led this run then."""
+    def confirm(self, at_s: float) -> None:
+        """Nobody else led this run at `at_s`."""
         self.confirmed_s = at_s

@@ -35,16 +35,16 @@ ADVICE = {
 }
 
 
-def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
+def tell_when(verdict: Verdict, finding: Finding, episode: Episode) -> Verdict:
     """The verdict with its time in the run, and the advice that follows; the same where that is open."""
     if (verdict.category, True) not in ADVICE:
         return verdict
-    steps, lasted_s = _steps_before(found, episode)
+    steps, lasted_s = _steps_before(finding, episode)
     made = steps[-1] - steps[0] if steps else 0
     is_late = made >= LATE_STEPS or (made >= LATE_FEW_STEPS and lasted_s >= LATE_S)
     # A log that names each tenth step, or goes on from a checkpoint, does not tell how many came before the first one.
-    is_short = lasted_s < EARLY_S and found.offset < NO_STEPS_BYTES
-    is_early = found.offset < EARLY_BYTES and (
+    is_short = lasted_s < EARLY_S and finding.offset < NO_STEPS_BYTES
+    is_early = finding.offset < EARLY_BYTES and (
         steps[0] <= EARLY_STEPS and made < EARLY_STEPS if steps else is_short)
     if not is_late and not is_early:
         return verdict
@@ -57,13 +57,13 @@ def tell_when(verdict: Verdict, found: Finding, episode: Episode) -> Verdict:
     return replace(verdict, summary=f"{verdict.summary} ({said})", do=do)
 
 
-def _steps_before(found: Finding, episode: Episode) -> tuple[list[int], float]:
+def _steps_before(finding: Finding, episode: Episode) -> tuple[list[int], float]:
     """The steps of this launch that were logged before the error, sorted, and the seconds since the first sign of life;
     0 = no clock tells. Of long logs only the first, the last and some more are known.
     """
-    at = order_of(found, episode.is_timed)
+    at = order_of(finding, episode.is_timed)
     signs = [one for one in episode.progress
-             if is_comparable(one, found, episode) and order_of(one, episode.is_timed) < at]
+             if is_comparable(one, finding, episode) and order_of(one, episode.is_timed) < at]
     times = [one.t for one in signs if one.t is not None]
-    lasted_s = max(0.0, found.t - min(times)) if times and found.t is not None else 0.0
+    lasted_s = max(0.0, finding.t - min(times)) if times and finding.t is not None else 0.0
     return sorted({one.step for one in signs if one.step is not None}), lasted_s

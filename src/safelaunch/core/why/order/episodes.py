@@ -36,9 +36,9 @@ class Episode(NamedTuple):
     files: tuple[str, ...] = ()
     tied: frozenset[str] = frozenset()   # hosts (or files) whose clocks common steps tie to each other
 
-    def role(self, found: Finding) -> Role:
+    def role(self, finding: Finding) -> Role:
         """What a finding means for the run."""
-        return self.rules[found.rule].role
+        return self.rules[finding.rule].role
 
     def are_tied(self, one: Finding | Progress, other: Finding | Progress) -> bool:
         """Whether it is known how the clocks of their writers stand to each other."""

@@ -237,7 +237,7 @@ class Shapes:
                 continue
             if shape in self._progress:
                 last[shape] = hit
-            elif shape not in self._spent and self._is_wanted(shape, known, text[low:low + HEAD_LENGTH]):
+            elif shape not in self._spent and self._take_line(shape, known, text[low:low + HEAD_LENGTH]):
                 wanted[low] = hit
         wanted.update({hit.start: hit for hit in last.values()})
         return [wanted[low] for low in sorted(wanted)]
@@ -287,7 +287,7 @@ class Shapes:
         """Numbers, from 0, of the lines to look at."""
         hot_at = [index for index, shape in enumerate(shapes) if shape in hot]
         passed = (self._spent | self._progress).intersection(hot)
-        wanted = [index for index in hot_at if shapes[index] not in passed and self._is_wanted(
+        wanted = [index for index in hot_at if shapes[index] not in passed and self._take_line(
             shapes[index], hot[shapes[index]], lines[index][:HEAD_LENGTH])]
         over = (self._spent | self._progress).intersection(hot)   # with those that passed their quota right here
         if over:
@@ -305,7 +305,7 @@ class Shapes:
                 last[shape if shape in self._progress else hot[shape].literals] = index
         return last.values()
 
-    def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
+    def _take_line(self, shape: bytes, known: _Shape, head: bytes) -> bool:
         """Whether one more line of the shape is looked at; it is spent when the quota is."""
         known.seen += 1
         alike = self._alike.get(known.literals, 0)

@@ -176,7 +176,7 @@ class Scanner:
 
     def _look(self, place: _Place, hit: Hit | None) -> None:
         """One line: what belongs to an open traceback goes there, else the rules whose literals it holds are tried."""
-        if hit is None and self._is_frame(place):
+        if hit is None and self._take_frame(place):
             return
         line = self._parse(place, hit)
         if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
@@ -197,7 +197,7 @@ class Scanner:
         if rule is not None:
             self._shapes.learn(hit.shape, rule.id, is_progress=rule.role == "progress")
 
-    def _is_frame(self, place: _Place) -> bool:
+    def _take_frame(self, place: _Place) -> bool:
         """Whether the line is an indented one of an open traceback, known by its label: it is taken without parsing."""
         if len(self._open) > MOST_KNOWN or place.end - place.start > MAX_LINE:
             return False

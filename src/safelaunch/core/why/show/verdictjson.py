@@ -28,17 +28,17 @@ def of_subject(verdict: Verdict, then: str, follows: str, recorded: Verdict | No
     return {**to_public(verdict), "policy": {"then": then or None, "follows": follows or None}, "recorded": before}
 
 
-def parse(found: Any) -> Verdict:
+def parse(value: Any) -> Verdict:
     """The verdict of such an object, its lines as mere texts; raises ParseError where it has another form."""
     try:
-        said = found["verdict"]
+        said = value["verdict"]
         lines = tuple(str(line["text"])[:400] for line in said["evidence"][:4])
         rank = None if said["rank"] is None else int(said["rank"])
         host = None if said["host"] is None else str(said["host"])
-        speakers = found.get("speakers") or {}
+        speakers = value.get("speakers") or {}
         return Verdict(str(said["category"]), str(said["summary"])[:400], float(said["confidence"]),
                        str(said["action"]), tuple(map(str, said["suspects"])), lines, rank, host,
-                       fingerprint=str(found.get("fingerprint", "")),
+                       fingerprint=str(value.get("fingerprint", "")),
                        spoken_by=tuple(map(str, speakers.get("cause", ()))),
                        echoed_by=tuple(map(str, speakers.get("echo", ()))))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

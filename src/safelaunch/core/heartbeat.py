@@ -1,7 +1,7 @@
-"""The pulse: what a leader writes into the run's folder again and again, and how all that read it do.
+"""The heartbeat: what a leader writes into the run's folder again and again, and how all that read it do.
 
 A node guard, which can import nothing of this, reads `count` and `successor` by itself (node/guard);
-tests/core/test_pulse.py holds it to what is written here.
+tests/core/test_heartbeat.py holds it to what is written here.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from safelaunch.core.timing import PULSE_S
+from safelaunch.core.timing import HEARTBEAT_S
 
 FILE = "pulse.json"
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class Pulse:
+class Heartbeat:
     """The content of pulse.json; docs/protocol.md explains each key."""
 
     count: int
@@ -31,7 +31,7 @@ class Pulse:
     successor: str | None = None    # the next job
     over: bool = False              # the last one of its job, whose leader has done all that was to do
     t: float | None = None
-    every_s: float = PULSE_S        # the next one is due
+    every_s: float = HEARTBEAT_S        # the next one is due
     endpoint: tuple[str, int] | None = None
     alone: bool = False             # cut off, and nothing of the attempt is left on its node
     standby: str | None = None
@@ -48,7 +48,7 @@ class Pulse:
         return (self.gen, self.count)
 
 
-def to_json(pulse: Pulse) -> dict[str, Any]:
+def to_json(pulse: Heartbeat) -> dict[str, Any]:
     """The object of pulse.json."""
     return {
         "v": VERSION, "count": pulse.count, "t": pulse.t, "gen": pulse.gen, "host": pulse.host, "job": pulse.job,
@@ -59,22 +59,22 @@ def to_json(pulse: Pulse) -> dict[str, Any]:
     }
 
 
-def dump(pulse: Pulse) -> bytes:
+def dump(pulse: Heartbeat) -> bytes:
     """The text of pulse.json."""
     return json.dumps(to_json(pulse)).encode() + b"\n"
 
 
-def parse(raw: Any) -> Pulse | None:
-    """The pulse of pulse.json's object; None where it is of another form or version."""
+def parse(raw: Any) -> Heartbeat | None:
+    """The heartbeat of pulse.json's object; None where it is of another form or version."""
     try:
         if raw["v"] != VERSION:
             return None
         endpoint, eligible, standby = raw.get("endpoint"), raw.get("watchers"), raw.get("standby")
-        return Pulse(
+        return Heartbeat(
             int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
             _whole(raw.get("attempt")), _whole(raw.get("step")),
             str(int(raw["successor"])) if raw.get("successor") else None, raw.get("over") is True,
-            _number(raw.get("t")), float(raw.get("every_s", PULSE_S)),
+            _number(raw.get("t")), float(raw.get("every_s", HEARTBEAT_S)),
             (str(endpoint[0]), int(endpoint[1])) if endpoint else None, bool(raw.get("alone")),
             None if standby is None else str(standby), None if eligible is None else tuple(map(str, eligible)),
             _number(raw.get("hang_t")), _whole(raw.get("guards")), _number(raw.get("step_t")),

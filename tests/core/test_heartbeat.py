@@ -9,14 +9,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.pulse import Pulse, dump, parse, to_json
+from safelaunch.core.heartbeat import Heartbeat, dump, parse, to_json
 from safelaunch.node.guard.record import _count
 from tests.tables import each
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 NAMES = st.text("abcn019-.", max_size=12)
 PULSES = st.builds(
-    Pulse, st.integers(0, 1 << 60), st.integers(0, 1 << 30), NAMES, NAMES, NAMES, st.none() | st.integers(),
+    Heartbeat, st.integers(0, 1 << 60), st.integers(0, 1 << 30), NAMES, NAMES, NAMES, st.none() | st.integers(),
     st.none() | st.integers(), st.none() | st.integers(1, 1 << 40).map(str), st.booleans(),
     st.none() | st.floats(0, 1e12), st.floats(0.1, 1e6), st.none() | st.tuples(NAMES, st.integers(1, 65535)),
     st.booleans(), st.none() | NAMES, st.none() | st.lists(NAMES).map(tuple), st.none() | st.floats(0, 1e12),
@@ -24,12 +24,12 @@ PULSES = st.builds(
 
 
 @given(PULSES)
-def test_what_a_leader_writes_is_what_everybody_reads(pulse: Pulse) -> None:
+def test_what_a_leader_writes_is_what_everybody_reads(pulse: Heartbeat) -> None:
     assert parse(json.loads(dump(pulse))) == pulse
 
 
 @given(PULSES)
-def test_a_node_guard_reads_the_same(pulse: Pulse) -> None:
+def test_a_node_guard_reads_the_same(pulse: Heartbeat) -> None:
     assert _count(dump(pulse)) == pulse.count
     successor = json.loads(dump(pulse))["successor"]   # as node/guard/orphan.py does
     assert pulse.successor is None or str(int(successor)) == pulse.successor
@@ -40,15 +40,15 @@ def test_a_node_guard_reads_the_same(pulse: Pulse) -> None:
     ("watchers", 7), ("successor", "12; reboot"), ("every_s", []),
 ], ids=str)
 def test_a_pulse_of_another_form_is_none(key: str, value: object) -> None:
-    assert parse({**to_json(Pulse(1, 2, "n0", "12")), key: value}) is None
+    assert parse({**to_json(Heartbeat(1, 2, "n0", "12")), key: value}) is None
 
 
 def test_what_an_older_leader_does_not_say_is_unknown() -> None:
-    assert parse({"v": 1, "count": 1, "gen": 2, "host": "n0", "job": "12"}) == Pulse(1, 2, "n0", "12")
+    assert parse({"v": 1, "count": 1, "gen": 2, "host": "n0", "job": "12"}) == Heartbeat(1, 2, "n0", "12")
 
 
 def test_only_its_module_and_the_node_name_the_file() -> None:
     found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")
              for node in ast.walk(ast.parse(path.read_text()))
              if isinstance(node, ast.Constant) and node.value == "pulse.json"}
-    assert found == {"core/pulse.py", "node/guard/record.py", "node/guard/orphan.py"}
+    assert found == {"core/heartbeat.py", "node/guard/record.py", "node/guard/orphan.py"}
