@@ -10,6 +10,7 @@ from pathlib import Path
 
 from safelaunch.core.hangs.present import LastLook, Present, judge_present, tell, tell_silence
 from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.core.status.silence import LateStep
 from safelaunch.core.why.evidence import Stacks, know
 from safelaunch.core.why.findings import EndFacts, TaskExit
 from safelaunch.core.why.show import verdicttext
@@ -181,7 +182,7 @@ def at(t: float) -> str:
 
 
 SEEN = LastLook(50.0, "rank 1 on n1 waits in barrier, train.py:47", 0.85, True, 1, "n1")
-LATE = Present(2, 89, 24.0, 0.212, look_t=55.0)
+LATE = Present(2, 89, 24.0, 0.212, LateStep(0.0, 20.0, 89, 0.212, "step"), look_t=55.0)
 
 
 def test_a_silent_attempt_is_told_by_how_long_and_what_the_last_look_saw() -> None:
@@ -195,10 +196,8 @@ def test_a_silent_attempt_is_told_by_how_long_and_what_the_last_look_saw() -> No
 
 @each(("now", "category"), [
     (LATE, "unknown"), (LATE._replace(look=SEEN), "hang"), (LATE._replace(look=SEEN._replace(is_still=False)), "none"),
-    (LATE._replace(quiet_s=9.0), None), (LATE._replace(usual_s=20.0), None), (LATE._replace(step=None), None),
-    (LATE._replace(quiet_s=None), None),
-], ids=["nobody has looked", "it stands", "its ranks moved", "nearly in time", "steps take long", "no step yet",
-        "no log"])
+    (LATE._replace(late=None), None), (LATE._replace(late=None, look=SEEN), None),
+], ids=["nobody has looked", "it stands", "its ranks moved", "in time", "in time after a look"])
 def test_nothing_is_called_well_of_a_silent_attempt_before_a_look_has_seen_it_move(
     now: Present, category: str | None,
 ) -> None:
