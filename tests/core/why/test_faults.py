@@ -34,7 +34,7 @@ CLOSED = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by pe
 MONITORED = "RuntimeError: [Rank 0]: Rank 2 failed to pass monitoredBarrier in 1800000 ms\n"
 REACHED = ("RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting for "
            "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n")
-ENDED_BY_IT = "W1128 16:14:34.0 9414 torch/elastic/multiprocessing/api.py:1028] Sending process 11500 closing signal SIGTERM\n"
+ENDED_BY_IT = "W1128 16:14:34.0 9414 torch/elastic/multiprocessing.py:1] Sending process 11500 closing signal SIGTERM\n"
 OWN_TERM = "<- here safelaunch ends the ranks ->\n"
 
 
