@@ -60,6 +60,8 @@ def overview(
     account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
     figures = read_figures(run, tail)
     quiet = silence.find(state, pulse, step, grew_t, usual_s(figures, account.tracks), now)
+    if quiet is not None:
+        account = shares.settle(read.events, state, now, step, quiet.since_t, quiet.since_t)
     found = look(run, state)
     return {
         "v": VERSION,

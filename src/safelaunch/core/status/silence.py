@@ -62,8 +62,8 @@ def public(found: LateStep | None) -> dict[str, Any] | None:
 
 def find(state: State, pulse: Mapping[str, Any] | None, named: int | None, grew_t: float | None,
          usual_s: float | None, now: float) -> LateStep | None:
-    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows. All pages
-    (`status`, `top`, `why`) ask here.
+    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows. All
+    pages (`status`, `top`, `why`) ask here.
     """
     attempt = state.attempt if state.name == RUNNING else None
     if attempt is None or pulse is None or pulse["attempt"] != attempt.number:
