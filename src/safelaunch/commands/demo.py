@@ -185,7 +185,7 @@ def _row(name: str, run: Run) -> tuple[str, ...]:
     if state.ended is not None and state.ended.how == RunEnd.GAVE_UP:
         again = "it cannot"
     saved = f"step {(state.attempts[0].step or 0) // EVERY_STEPS * EVERY_STEPS}" if state.attempts else "the start"
-    return (name, "" if late is None else f"{late:.1f} s", again, f"{cost.steps} steps",
+    return (name, "" if late is None else f"{max(0.0, late):.1f} s", again, f"{cost.steps} steps",
             STORIES[name].alone.format(saved=saved))
 
 
