@@ -7,6 +7,7 @@ own, and dataclasses then search the module in vain. The folder is no package of
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"   # the only one that needs no results
+MOST_NAME = 64   # letters of a run's name (core.config.keys)
 GENERAL = frozenset(("timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "gpus_per_node", "mem_gb"))
 Section = dict[str, Any]
 
@@ -85,6 +87,18 @@ ConfigStore.instance().store(group="hydra/launcher", name="safelaunch", node=Saf
                              provider="safelaunch")
 
 
+def run_names(base: str, jobs: Sequence[Sequence[str]], first: int) -> list[str]:
+    """The runs' names: `train-2-lr0.1-seed2`, with what differs between the jobs; of one job alone, all that is set."""
+    names = []
+    for number, job in enumerate(jobs, first):
+        varied = [one.lstrip("+~") for one in job if len(jobs) == 1 or not all(one in other for other in jobs)]
+        parts = [f"{key.rpartition('.')[2]}{value}" for key, _, value in (one.partition("=") for one in varied)]
+        values = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts))
+        head = f"{base}-{number}"
+        names.append(f"{head}-{values}"[:max(len(head), MOST_NAME)].rstrip("-."))
+    return names
+
+
 class SafelaunchLauncher(Launcher):
     """Submits a run for each job. On the nodes it is the function that the run calls."""
 
@@ -126,8 +140,9 @@ class SafelaunchLauncher(Launcher):
                                          safelaunch_max_num_timeout=self.max_num_timeout)
         jobs: list[submitit.Job[JobReturn]] = []
         try:
-            for number, overrides in enumerate(job_overrides, first):
-                executor.update_parameters(name=f"{self.name}-{number}", **self.parameters)
+            names = run_names(self.name, [filter_overrides(overrides) for overrides in job_overrides], first)
+            for number, (name, overrides) in enumerate(zip(names, job_overrides, strict=True), first):
+                executor.update_parameters(name=name, **self.parameters)
                 jobs.append(executor.submit(self, list(overrides), number, Singleton.get_state()))
                 log.info("\t#%d : %s : run %s", number, " ".join(filter_overrides(overrides)), jobs[-1].job_id)
         except submitit.core.utils.FailedSubmissionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import click
 import pytest
 
 from safelaunch.adapters import registry
+from safelaunch.adapters.journal import read as read_journal
 from safelaunch.cli import run
 from safelaunch.commands import demo
 from safelaunch.sandbox import users
@@ -27,7 +29,7 @@ from tests.test_package import Archives, fresh_venv
 from tests.test_package import archives as archives
 
 ARGV = [sys.executable, "-m", "safelaunch", "demo"]
-END = ("safelaunch status", "Your own training: safelaunch init")
+END = ("noticed as far again lost with sbatch alone", "safelaunch status", "Your own training: safelaunch init")
 STORIES = {
     "bug": ("attempt 1 starts", "step 40 loss", "attempt 1 failed", "KeyError: 'lable'", "attempt 2 starts",
             "attempt 3 starts on local[0,2]", "the run has given up, exit code 10",
@@ -80,28 +82,38 @@ def assert_leaves_reports(folder: Path, *names: str) -> None:
     wait_until(lambda: not processes_of(folder.parent), 60, f"processes are left: {processes_of(folder.parent)}")
 
 
-# "crash" and "node" are played on a terminal below, "bug" and "kill" one after the other: each story once.
+# "crash" and "node" are played on a terminal below, "bug" and "hang" one after the other: each story once.
 def test_a_story_ends_as_it_is_told_and_leaves_a_report_and_no_process(tmp_path: Path) -> None:
-    done = subprocess.run([*ARGV, "hang"], text=True, capture_output=True, timeout=300)
+    done = subprocess.run([*ARGV, "kill"], text=True, capture_output=True, timeout=300)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_tells(done.stdout, "hang")
+    assert_tells(done.stdout, "kill")
+    row = r"kill +\d+\.\d s +not needed +0 steps +scancel: steps after step \d+ are lost\n"
+    assert re.search(row, done.stdout), done.stdout
     assert "\x1b" not in done.stdout
-    assert_leaves_reports(tmp_path / "safelaunch-demo", "hang")
+    assert_leaves_reports(tmp_path / "safelaunch-demo", "kill")
 
 
 def test_without_a_name_all_are_played_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert list(demo.STORIES) == list(STORIES)
-    monkeypatch.setattr(demo, "STORIES", {name: demo.STORIES[name] for name in ("bug", "kill")})   # the quickest
+    monkeypatch.setattr(demo, "STORIES", {name: demo.STORIES[name] for name in ("bug", "hang")})
 
     assert run(["demo"]) == 0
     said = capsys.readouterr().out
-    assert_tells(said, "bug", "kill")
-    assert "--- 2 of 2: kill ---" in said and str(tmp_path / "safelaunch-demo" / "bug.html") in said
+    assert_tells(said, "bug", "hang")
+    bug, hang = (re.search(rf"^  {name}  +([\d.]+) s +(\S.*?)  +(\d+) steps  +(.*)$", said, re.M)
+                 for name in ("bug", "hang"))
+    assert bug is not None and bug.group(2, 3, 4) == ("it cannot", "38", "the same error at each submission"), said
+    assert hang is not None and hang.group(3, 4) == ("19", "stands until its time limit"), said
+    assert float(hang[1]) >= 5 and float(hang[2].removesuffix(" s")) > float(hang[1]), said
+    runs = (tmp_path / "safelaunch-demo" / name / "runs" / name for name in ("bug", "hang"))
+    begin_t = [read_journal(run).events[0].t for run in runs]
+    assert begin_t[1] < begin_t[0], "the longest starts first"
+    assert "--- 2 of 2: hang ---" in said and str(tmp_path / "safelaunch-demo" / "bug.html") in said
     assert "\x1b" not in said
-    assert_leaves_reports(tmp_path / "safelaunch-demo", "bug", "kill")
+    assert_leaves_reports(tmp_path / "safelaunch-demo", "bug", "hang")
 
 
 def test_a_story_that_ends_otherwise_is_said_and_is_exit_code_1(

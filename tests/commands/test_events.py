@@ -46,7 +46,7 @@ def test_every_kind_that_is_written_somewhere_has_a_sentence() -> None:
     ("attempt_started", {"attempt": 2, "nodes": ["n0"], "resume_step": 40, "why": "attempt 1 failed"},
      "attempt 2 starts on n0 from step 40: attempt 1 failed"),
     ("failure", {"attempt": 1, "exit_code": 9, "exits": ["a", "b", "c", "d", "e", "f"]},
-     "attempt 1 failed, exit code 9: a; b; c; d and 2 more"),
+     "attempt 1 failed, exit code 9: a, and 5 more"),
     ("verdict", {"attempt": 1, "category": "user_code", "summary": "KeyError", "confidence": 0.5, "action": "none"},
      "verdict on attempt 1: user_code (50% sure): KeyError; to do: none"),
     ("hang_suspected", {"attempt": 1, "silent_s": 55.2, "phase": "step", "step": 14},

@@ -588,7 +588,9 @@ def test_a_real_run_is_seen_running_with_its_step_and_its_successor(
 
 
 def test_a_run_without_a_step_for_longer_than_ever_is_silent_and_programs_still_see_it_run(bloom: Made) -> None:
-    bloom.running(resume_step=None)
+    bloom.submitted(ago_s=300.0)
+    bloom.started(ago_s=290.0)
+    bloom.attempt(ago_s=280.0, resume_step=None)
     bloom.log(1, b"".join(b"step %d/400 loss 0.5 step_time: 0.25\n" % step for step in range(80, 90)))
     bloom.pulse(age_s=5, attempt=1, step=89, step_t=bloom.now - 120, late_t=bloom.now - 100, phase="step")
     seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
@@ -596,6 +598,7 @@ def test_a_run_without_a_step_for_longer_than_ever_is_silent_and_programs_still_
     text = plain(seen)
     assert "state      silent, since" in text and "the last step, 89, was 2 min ago; usually one takes 250 ms" in text
     assert f"next       safelaunch stacks {bloom.dir}" in text and "ETA" not in text
+    assert abs(seen["time"]["hang"] - 120) < 1, "its silence is no useful time, long before a hang check"
     bloom.log(1, b"step 90/400 loss 0.5 step_time: 0.25\n")
     assert "state      running" in told(bloom, job()), "a newer step than the pulse knows"
 

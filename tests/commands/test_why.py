@@ -163,10 +163,13 @@ def test_another_attempt_can_be_named(bloom: Made, why: Said) -> None:
     assert verdict_of(why("bloom", "--attempt", "2", "--json")[0])["category"] in ("none", "unknown")
 
 
-def silence(made: Made, number: int, silent_s: float) -> None:
-    """The attempt's log ends so long ago, and a look has shown a rank in a barrier since."""
-    log = made.dir / "attempts" / f"{number:04d}" / "main.log"
-    os.utime(log, times=(time.time() - silent_s,) * 2)
+def silence(made: Made, number: int, step: int, silent_s: float) -> None:
+    """The attempt's last step was so long ago, its pulse says that this is late, and a look has shown a rank in a
+    barrier since.
+    """
+    log, step_t = made.dir / "attempts" / f"{number:04d}" / "main.log", time.time() - silent_s
+    os.utime(log, times=(step_t, step_t))
+    made.pulse(age_s=1, attempt=number, step=step, step_t=step_t, late_t=step_t + 20, phase="step")
     look = log.parent / "stacks" / "120000Z" / "verdict.json"
     look.parent.mkdir(parents=True)
     said = {"kind": "deadlock", "witnesses": ["asleep"], "summary": "rank 1 on n2 waits in barrier, train.py:47",
@@ -175,7 +178,7 @@ def silence(made: Made, number: int, silent_s: float) -> None:
 
 
 def test_a_silent_attempt_comes_before_the_failure_of_an_earlier_one(bloom: Made, why: Said) -> None:
-    silence(bloom, 2, 24.0)
+    silence(bloom, 2, 1, 24.0)
     rows = why("bloom")[0].splitlines()
     assert re.fullmatch(r"now        attempt 2 is silent: no step for 2\d s after step 1", rows[0]), rows
     assert rows[1].lstrip().startswith("rank 1 on n2 waits in barrier, train.py:47 (85% sure, seen at "), rows
@@ -190,7 +193,7 @@ def test_nothing_is_called_well_of_the_first_attempt_while_it_is_silent(here: Pa
     made.running()
     made.log(1, b"step 1 loss 0.5\nstep 2 loss 0.4\n")
     assert "nothing is wrong" in why("mute")[0]
-    silence(made, 1, 60.0)
+    silence(made, 1, 2, 60.0)
     out = why("mute")[0]
     assert "nothing is wrong" not in out and "nothing to do" not in out
     assert "verdict    hang: it stood still (85% sure)" in out and "where      rank 1 on n2" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import runfolder
+from safelaunch.core.config.keys import NAME_PATTERN
 from safelaunch.integrations.submitit import parameters
 from safelaunch.views.logfollow import wait_for_last_lines
 from tests.integrations.submitits import own_home as own_home
+from tests.tables import each
 
 # Its own argument parser does not start there: the help of --shell-completion is no text.
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="hydra-core 1.3 does not run on Python 3.14")
@@ -66,17 +69,18 @@ def test_a_sweep_goes_on_without_the_program_that_has_submitted_it(own_home: Pat
 
     done = sweep(own_home, "+lr=1,2")
     runs = find_runs(own_home)
-    assert (done.returncode, sorted(runs)) == (0, ["train-0", "train-1"]), done.stderr
-    assert "2 runs are submitted" in done.stdout and f"#1 : +lr=2 : run {runs['train-1'].plan.run_id}" in done.stdout
+    assert (done.returncode, sorted(runs)) == (0, ["train-0-lr1", "train-1-lr2"]), done.stderr
+    second = runs["train-1-lr2"].plan.run_id
+    assert "2 runs are submitted" in done.stdout and f"#1 : +lr=2 : run {second}" in done.stdout
     assert not any(run.state().ended for run in runs.values())
     (own_home / "go").touch()
-    assert wait_for_ends(runs) == {"train-0": "completed", "train-1": "gave_up"}
+    assert wait_for_ends(runs) == {"train-0-lr1": "completed", "train-1-lr2": "gave_up"}
     point = own_home / "sweep" / "1"
     assert (point / ".hydra" / "overrides.yaml").read_text() == "- +lr=2\n"
     assert (point / ".hydra" / "config.yaml").read_text() == "lr: 2\n"
-    assert OmegaConf.load(point / ".hydra" / "hydra.yaml").hydra.job.id == runs["train-1"].plan.run_id
+    assert OmegaConf.load(point / ".hydra" / "hydra.yaml").hydra.job.id == runs["train-1-lr2"].plan.run_id
     assert "lr 2 in attempt 1" in (point / "train.log").read_text()
-    assert "ValueError: lr is too large" in runs["train-1"].log_files[0].read_text()
+    assert "ValueError: lr is too large" in runs["train-1-lr2"].log_files[0].read_text()
 
 
 def test_a_program_that_waits_shows_failures_and_ends_with_them(own_home: Path) -> None:
@@ -85,7 +89,7 @@ def test_a_program_that_waits_shows_failures_and_ends_with_them(own_home: Path) 
     assert done.returncode == 1
     assert "#0 has failed: the run has given up" in done.stdout and "safelaunch why" in done.stdout
     assert "ValueError: lr is too large" in done.stderr
-    assert wait_for_ends(find_runs(own_home)) == {"train-0": "gave_up", "train-1": "completed"}
+    assert wait_for_ends(find_runs(own_home)) == {"train-0-lr2": "gave_up", "train-1-lr3": "completed"}
 
 
 @pytest.mark.parametrize(("words", "why"), [
@@ -98,6 +102,20 @@ def test_what_is_not_taken_is_refused_and_nothing_is_submitted(own_home: Path, w
     done = sweep(own_home, "+lr=1", *words)
     assert done.returncode == 1 and why in done.stderr
     assert not list(own_home.glob("sweep/.safelaunch/*"))
+
+
+@each(("jobs", "names"), [
+    ([["+lr=1", "seed=2", "data=c4"], ["+lr=1", "seed=3", "data=c4"]], ["t-4-seed2", "t-5-seed3"]),
+    ([["optim.lr=1e-4", "db=[1, 2]"], ["optim.lr=3e-4", "db=x/y"]], ["t-4-lr1e-4-db-1-2", "t-5-lr3e-4-dbx-y"]),
+    ([["~db", "lr=1"]], ["t-4-db-lr1"]), ([["lr=1"], ["lr=1"]], ["t-4", "t-5"]), ([[]], ["t-4"]),
+    ([["text=" + "a" * 90], ["text=b"]], ["t-4-text" + "a" * 56, "t-5-textb"]),
+])
+def test_a_run_is_named_by_what_differs_between_the_jobs(jobs: list[list[str]], names: list[str]) -> None:
+    from hydra_plugins.safelaunch_launcher import run_names
+
+    found = run_names("t", jobs, 4)
+    assert found == names
+    assert all(re.fullmatch(NAME_PATTERN, name) for name in (*found, *run_names("x" * 62, jobs, 4)))
 
 
 def test_a_sweeper_that_needs_results_is_refused_without_wait(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ class Scenario:
     before_any: bool = False         # any end of that one will do
     before_s: float = 0.0            # when its first job ends
     notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
+    has_log: bool = False            # the training's output comes into the run folder, as its pump brings it
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safelaunch.adapters import runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from tests.simulation.bench import DROP
 from tests.simulation.clock import Timer
@@ -360,7 +361,13 @@ class SimProcess(AttemptProcess):
         return (said + "".join(f"step {step}{self._attempt.step_time(step)}\n" for step in steps)).encode()
 
     def keep_pump(self, target: str, now_s: float) -> None:
-        """The pump copies by itself."""
+        """The pump copies by itself: into the folder, while that answers."""
+        attempt, sim = self._attempt, self._attempt.sim
+        if sim.scenario.has_log and not attempt.host.mount.is_frozen:
+            path = sim.run_dir / runfolder.attempt_folder(attempt.number) / "main.log"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(attempt.tail())
+            attempt.host.mount.client.changed(path)
 
     def finish_pump(self) -> bool:
         """It ends by itself, too."""

@@ -9,8 +9,10 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -20,6 +22,7 @@ from safelaunch.core.endings import RunEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
+from safelaunch.core.report import shares
 from safelaunch.errors import SafelaunchError, UsageError
 from safelaunch.views import controls, runs, talk, terminal
 from safelaunch.views.attemptlogs import find_logs
@@ -56,6 +59,7 @@ class Story:
     ends: RunEnd
     attempts: int
     sum_up: str                     # where it ended so; {failed} and {resumed} are steps
+    alone: str                      # what becomes of it under sbatch without this; {saved} is the last checkpoint
 
 
 _BUG = ("The same error at the same step, on one node and on another: no restart helps, and no GPU hour is lost on one "
@@ -65,16 +69,31 @@ _KILL = ("One touch of a file, which every member of a group can be allowed, and
          "Nothing restarts it.")
 STORIES = {
     "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there. It may be its node, and "
-                 "one is in reserve.", RunEnd.GAVE_UP, 3, _BUG),
+                 "one is in reserve.", RunEnd.GAVE_UP, 3, _BUG,
+                 "the same error at each submission"),
     "node": Story("gpu", "A node whose GPU fails at step 60. There is no GPU here: rank 3 raises what CUDA would. One "
-                  "node is in reserve.", RunEnd.COMPLETED, 2, _RESTART),
+                  "node is in reserve.", RunEnd.COMPLETED, 2, _RESTART,
+                  "ended; queued again, on the bad node"),
     "crash": Story("crash", "A crash in the middle of a checkpoint. At step 80 the process is killed while it writes, "
-                   "as by a power cut.", RunEnd.COMPLETED, 2, _RESTART),
+                   "as by a power cut.", RunEnd.COMPLETED, 2, _RESTART,
+                   "ended; you look for the whole file"),
     "hang": Story("hang", "A hang. At step 60 rank 3 goes into an evaluation that the others know nothing of. No "
-                  "process ends, and no line tells of it.", RunEnd.COMPLETED, 2, _RESTART),
+                  "process ends, and no line tells of it.", RunEnd.COMPLETED, 2, _RESTART,
+                  "stands until its time limit"),
     "kill": Story("none", f"The kill switch. Somebody wants the run to end, and touches a file at step {KILL_STEP}.",
-                  RunEnd.STOPPED, 1, _KILL),
+                  RunEnd.STOPPED, 1, _KILL, "scancel: steps after {saved} are lost"),
 }
+LONGEST = "hang"    # it waits for most of its time: where others are played before, it starts with the first
+TABLE = "  {:<5}  {:<7}  {:<12}  {:<8}  {}"   # of 80 letters
+HEAD = ("story", "noticed", "as far again", "lost", "with sbatch alone")
+
+
+class Played(NamedTuple):
+    """A story on the screen: whether it ended as told, its report, and its row of the table."""
+
+    is_as_told: bool
+    report: Path
+    row: tuple[str, ...]
 
 
 @click.command()
@@ -89,48 +108,102 @@ def command(story: str | None, folder: str | None) -> int:
     names = [story] if story else list(STORIES)
     _say(f"A small training in plain Python, in {place}: four ranks on two nodes, which are process groups of this "
          "machine. It saves every 20 steps.")
-    code, reports = 0, []
-    for number, name in enumerate(names, 1):
-        click.echo(terminal.coloured(f"\n--- {number} of {len(names)}: {name} ---", "bold"))
-        ended_as_told, report = _play(name, STORIES[name], place / name)
-        code = code or (0 if ended_as_told else 1)
-        reports.append(report)
+    started: dict[str, Run] = {}
+    try:
+        if LONGEST in names[1:]:
+            _say(f"The {LONGEST} takes longest: it starts now, and is shown in its turn.")
+            started[LONGEST] = _start(LONGEST, place)
+        played = []
+        for number, name in enumerate(names, 1):
+            click.echo(terminal.coloured(f"\n--- {number} of {len(names)}: {name} ---", "bold"))
+            _say(STORIES[name].intro)
+            click.echo(terminal.coloured(f"\n$ safelaunch submit {' '.join(_words(name))}", "bold"))
+            if name not in started:
+                started[name] = _start(name, place)
+            played.append(_play(name, started[name]))
+    except BaseException:
+        for run in started.values():
+            if run.state().ended is None:
+                controls.touch(run.dir / "control" / "kill-now")
+        raise
+    _close(place / names[-1], played)
+    return 0 if all(one.is_as_told for one in played) else 1
+
+
+def _close(folder: Path, played: Sequence[Played]) -> None:
+    """What was lost and what was saved, and where to look."""
+    click.echo(terminal.coloured("\nWhat was lost, and what was saved:\n", "bold"))
+    for row in (HEAD, *(one.row for one in played)):
+        click.echo(TABLE.format(*row).rstrip())
     click.echo("\nLook at the runs:\n")
-    for words in (f"cd {place / names[-1]}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
+    for words in (f"cd {folder}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
         click.echo(f"  {words}")
     click.echo("\nEach on one page, for a browser:\n")
-    for report in reports:
-        click.echo(f"  {report}")
+    for one in played:
+        click.echo(f"  {one.report}")
     click.echo("\nYour own training: safelaunch init")
-    return code
 
 
-def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
-    """Whether the run ended as the story tells, and the page of its report."""
-    _say(story.intro)
-    _lay_out(place)
-    words = ["train.yaml", "cluster=local", f"name={name}", f"env.FAULT={story.fault}"]
-    click.echo(terminal.coloured(f"\n$ safelaunch submit {' '.join(words)}", "bold"))
-    run = runfolder.load(Path(json.loads(_type(place, "submit", *words, "--json"))["run_dir"]))
-    try:
-        code = _show(run, touches=name == "kill")
-    except KeyboardInterrupt:
-        controls.touch(run.dir / "control" / "kill-now")
-        raise
+def _words(name: str) -> list[str]:
+    return ["train.yaml", "cluster=local", f"name={name}", f"env.FAULT={STORIES[name].fault}"]
+
+
+def _start(name: str, place: Path) -> Run:
+    """Its run, submitted in a folder of its own."""
+    _lay_out(place / name)
+    return runfolder.load(Path(json.loads(_type(place / name, "submit", *_words(name), "--json"))["run_dir"]))
+
+
+def _play(name: str, run: Run) -> Played:
+    """Show it as it happens, or happened, up to `why`."""
+    story, place = STORIES[name], run.dir.parent.parent
+    code = _show(run, touches=name == "kill")
     _await_job(run)
     state = run.state()
     click.echo(terminal.coloured("\n$ safelaunch why", "bold"))
     for line in _type(place, "why").split("\nread  ")[0].rstrip().splitlines():
-        _say(line[WHY_LABEL:], "  " + line[:WHY_LABEL])
-    as_told = state.ended is not None and (state.ended.how, len(state.attempts)) == (story.ends, story.attempts)
+        _say(_short(line[WHY_LABEL:], place), "  " + line[:WHY_LABEL])
+    is_as_told = state.ended is not None and (state.ended.how, len(state.attempts)) == (story.ends, story.attempts)
     click.echo()
-    if as_told:
+    if is_as_told:
         _say(story.sum_up.format(failed=state.attempts[0].step, resumed=state.attempts[-1].resume_step))
     else:
         _say(f"This is not how it should have ended (exit code {code}): the run's folder is {run.dir}.", style="red")
     report = place.parent / f"{name}.html"
     _type(place, "report", str(run.dir), "-o", str(report))   # its name may be an earlier demo's as well
-    return as_told, report
+    return Played(is_as_told, report, _row(name, run))
+
+
+def _row(name: str, run: Run) -> tuple[str, ...]:
+    """Its row below HEAD, from the run's own accounts."""
+    events, state = run.journal().events, run.state()
+    end_t = events[-1].t
+    cost = shares.settle(events, state, end_t, None, None).costs
+    last = next((event for event in events if event.event == "progress"), None)
+    late = next((event.t - began_t for event in events if (began_t := _began_t(event, last)) is not None), None)
+    again = f"{cost.seconds:.1f} s" if cost.restarts else "not needed"
+    if state.ended is not None and state.ended.how == RunEnd.GAVE_UP:
+        again = "it cannot"
+    saved = f"step {(state.attempts[0].step or 0) // EVERY_STEPS * EVERY_STEPS}" if state.attempts else "the start"
+    return (name, "" if late is None else f"{max(0.0, late):.1f} s", again, f"{cost.steps} steps",
+            STORIES[name].alone.format(saved=saved))
+
+
+def _began_t(event: Event, last: Event | None) -> float | None:
+    """When that began which an event is the first to notice; None = it notices nothing."""
+    found: object = None
+    if event.event == "kill_switch":
+        found = event.data.get("touched_t")
+    elif event.event == "hang_suspected":
+        found = event.t - float(event.data["silent_s"])
+    elif event.event == "decision" and event.data.get("action") == "end" and last is not None:
+        found = last.data.get("at_t")
+    return found if isinstance(found, float) else None
+
+
+def _short(text: str, place: Path) -> str:
+    """Without the folder in which the demo plays."""
+    return text.replace(f"{place}/", "")
 
 
 def _type(place: Path, *words: str) -> str:
@@ -183,7 +256,7 @@ def _free(wanted: Path) -> Path:
 def _show(run: Run, touches: bool) -> int:
     """The run's exit code, after its events were shown as they happened. `touches`: its kill switch, on the way."""
     watch, told, show = runs.JournalWatch(run.dir), 0, _Show(run)
-    end_s = show.begin_s + DEADLINE_S
+    end_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < end_s:
         journal = watch.poll()
         time.sleep(POLL_S)   # the log's pump is 0.02 s behind: with this pause what came before an event is shown first
@@ -218,7 +291,7 @@ class _Show:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.begin_s = time.monotonic()
+        self._begin_t = run.state().submitted_t or time.time()
         self._stream: Stream | None = None
         self._attempt = 0
         self._skipped = 0
@@ -226,17 +299,17 @@ class _Show:
 
     def event(self, event: Event) -> None:
         """Show an event, after the log lines before it."""
-        if event.event in ("failure", "attempt_ended"):
+        if event.event in ("failure", "hang_suspected", "attempt_ended"):
             self.log()
         if event.event in TOLD:
             text = describe(event)
             if event.event == "attempt_started" and event.data.get("resume_step") is not None:
                 text = text.partition(":")[0]   # the reason is on the screen
-            self._tell(text, TOLD[event.event])
+            self._tell(text, event.t, TOLD[event.event])
         if event.event == "attempt_started":
             self._attempt, self._stream = int(event.data["attempt"]), None
         if event.event == "attempt_ended":
-            self._tell_skipped()
+            self._tell_skipped(event.t)
 
     def log(self) -> None:
         """Show what the training has written: every 20th step, and all other lines."""
@@ -251,18 +324,16 @@ class _Show:
             if (step is None and not _TRACEBACK.match(text)) or (step is not None and step % EVERY_STEPS == 0):
                 _say(text, LOG_LINE)
 
-    def _tell_skipped(self) -> None:
+    def _tell_skipped(self, at_t: float) -> None:
         """Skipped checkpoints, with the reason from the job's own output."""
         output = sharedfile.read_start(self._run.dir / "job.out", MOST_OUTPUT_BYTES).decode(errors="replace")
         said = [line for line in output.splitlines() if " is skipped: " in line]
         for line in said[self._skipped:]:
-            self._tell(talk.clean(line.split(": ", 1)[1]))
+            self._tell(talk.clean(line.split(": ", 1)[1]), at_t)
         self._skipped = len(said)
 
-    def _tell(self, text: str, colour: str = "") -> None:
-        text = text.replace(f"{self._run.dir.parent.parent}/", "")
-        clock = f"{time.monotonic() - self.begin_s:6.1f} s  "
-        _say(text, clock, f"bold {colour}")
+    def _tell(self, text: str, at_t: float, colour: str = "") -> None:
+        _say(_short(text, self._run.dir.parent.parent), f"{at_t - self._begin_t:6.1f} s  ", f"bold {colour}")
 
 
 def _say(text: str, before: str = "", style: str = "") -> None:

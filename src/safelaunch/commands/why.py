@@ -109,7 +109,7 @@ def _now(subject: Subject) -> list[str]:
         return []
     from safelaunch.core.hangs.present import tell  # for a run that lives
 
-    return tell(subject.present, talk.span, talk.moment)
+    return tell(subject.present, talk.span, talk.moment_now)
 
 
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:

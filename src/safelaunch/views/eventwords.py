@@ -72,8 +72,8 @@ def _checkpoint(data: Data) -> str:
 
 def _failure(data: Data) -> str:
     exits = [str(text) for text in data.get("exits") or ()]
-    more = f" and {len(exits) - 4} more" if len(exits) > 4 else ""
-    told = f": {'; '.join(exits[:4])}{more}" if exits else ""
+    more = f", and {len(exits) - 1} more" if len(exits) > 1 else ""   # in the order in which they ended
+    told = f": {exits[0]}{more}" if exits else ""
     return f"attempt {data['attempt']} failed{_at_step(data)}, exit code {data.get('exit_code')}{told}"
 
 

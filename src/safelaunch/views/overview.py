@@ -7,20 +7,18 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from safelaunch.adapters import journal, runfolder, sharedfile
-from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.adapters import journal, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
 from safelaunch.core.decide import advance
 from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
 from safelaunch.core.plan import Plan
-from safelaunch.core.progress.figures import measure
+from safelaunch.core.progress.figures import Metrics
 from safelaunch.core.progress.lines import MOST_UNREAD, Unread, leave_unread, place_in
-from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
+from safelaunch.core.progress.steps import AUTO
 from safelaunch.core.report import shares
 from safelaunch.core.secretmask import mask
 from safelaunch.core.slurmtext import QueuedJob
@@ -29,19 +27,14 @@ from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs, silence
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
-from safelaunch.core.status.states import RUNNING, judge
+from safelaunch.core.status.states import judge
 from safelaunch.views import livecheckpoint, runs, talk
-from safelaunch.views.livepulse import read_pulse
+from safelaunch.views.livepulse import read_figures, read_log, read_log_briefly, read_pulse, usual_s
 
 VERSION = 1
-TAIL_BYTES = 64 << 10
-BRIEF_BYTES = 8 << 10
 LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
 SHOWN_DECISIONS = 3
-OWN_PATTERNS_S = 1.0     # of processor time
 STANDS_STILL = {"eta_t": None, "pace_trend": None}   # while it is silent nobody can say when it is done
-
-T = TypeVar("T")
 
 SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
 
@@ -63,11 +56,12 @@ def overview(
     pulse = read_pulse(run.dir, state, now)
     requests = runs.requests(run)
     judged = judge(state, word, _speech(now), now, requests, run.plan.kill_switch.grace_s, run.plan.cluster == "local")
-    step, total, tail, grew_t = _steps(run, state, pulse)
+    step, total, tail, grew_t = read_log(run, state, pulse)
     account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
-    progress = _progress(run, judged.name, step, total, tail, account.tracks, now)
-    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t,
-                         progress["pace_s"] or progress["typical_step_time_s"], now)
+    figures = read_figures(run, tail)
+    quiet = silence.find(state, pulse, step, grew_t, usual_s(figures, account.tracks), now)
+    if quiet is not None:
+        account = shares.settle(read.events, state, now, step, quiet.since_t, quiet.since_t)
     found = look(run, state)
     return {
         "v": VERSION,
@@ -85,7 +79,8 @@ def overview(
         **_warnings(run.plan, state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, **_unread(run, state, step, tail),
-        **progress, **(STANDS_STILL if quiet is not None else {}),
+        **_progress(judged.name, step, total, figures, account.tracks, now),
+        **(STANDS_STILL if quiet is not None else {}),
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
         **_account(account),
@@ -119,11 +114,11 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
-    step, total, tail, grew_t = _steps(run, state, pulse, BRIEF_BYTES)
+    step, total, tail, grew_t = read_log_briefly(run, state, pulse, now)
     tracks = costs.follow(events, now, step, silence.step_t(pulse, step, grew_t))
-    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
+    figures = read_figures(run, tail)
     pace_s = (tracks[-1].pace_s if tracks else None) or figures.typical_step_s
-    quiet = silence.find(state.attempt if judged.name == RUNNING else None, pulse, step, grew_t, pace_s, now)
+    quiet = silence.find(state, pulse, step, grew_t, usual_s(figures, tracks), now)
     is_stale = pulse is not None and pulse["is_stale"]
     alarm = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
@@ -244,10 +239,9 @@ def _eta(name: str, step: int | None, total: int | None, pace_s: float | None, n
 
 
 def _progress(
-    run: Run, name: str, step: int | None, total: int | None, tail: bytes, tracks: tuple[Track, ...], now: float
+    name: str, step: int | None, total: int | None, figures: Metrics, tracks: tuple[Track, ...], now: float
 ) -> dict[str, Any]:
     """What the log says of its last steps, the pace by the journal, and when the last step is made."""
-    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     pace_s = tracks[-1].pace_s if tracks else None
     return {"loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
             "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
@@ -329,25 +323,6 @@ def _attempt(state: State, attempt: Attempt, of_nodes: int) -> dict[str, Any]:
             "resize": {"from": attempt.resize.from_nodes, "to": attempt.resize.to_nodes} if attempt.resize else None}
 
 
-def _steps(
-    run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
-) -> tuple[int | None, int | None, bytes, float | None]:
-    """The newest attempt's last step, their total, the log's end, and when it has last grown: the journal is a minute
-    old, the log a second.
-    """
-    attempt = state.attempt
-    if attempt is None:
-        return None, None, b"", None
-    log = run.dir / runfolder.attempt_folder(attempt.number) / "main.log"
-    tail, grew_t = cut_lines(_tail(log, tail_bytes)), _written_t(log)
-    named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
-    steps = [attempt.step, named]
-    if pulse is not None and pulse["attempt"] == attempt.number:
-        steps.append(pulse["step"])
-    step = max((step for step in steps if step is not None), default=None)
-    return step, total, tail, grew_t
-
-
 def _unread(run: Run, state: State, step: int | None, tail: bytes) -> dict[str, Any]:
     """Where no step is read: how far the log says to be in other words; else a line of those that name none."""
     place = place_in(tail) if step is None and run.plan.step_pattern == AUTO else ""
@@ -358,28 +333,6 @@ def _unread(run: Run, state: State, step: int | None, tail: bytes) -> dict[str, 
     return {"place": None, "unread": None if line is None else {"line": line, "pattern": run.plan.step_pattern}}
 
 
-def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
-    """What the user's own patterns find; if they take too long, the figures without them, as in the leader."""
-    try:
-        return within(OWN_PATTERNS_S, own)
-    except TookTooLong:
-        return auto()
-
-
 def _number(value: float | None) -> float | str | None:
     """The number, or "nan", "inf", "-inf" as words: JSON has none for them."""
     return value if value is None or math.isfinite(value) else str(value)
-
-
-def _written_t(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
-
-
-def _tail(path: Path, most_bytes: int) -> bytes:
-    try:
-        return sharedfile.read_end(path, most_bytes)
-    except OSError:
-        return b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,11 @@ from safelaunch.core.plaintext import clean_json, clean_lines
 Say = Callable[[str], None]   # takes a line of talk: `say` for a terminal, `hush` for a program
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
+
+
+def moment_now(t: float) -> str:
+    """The same of what is read at once: without the date where that is today's."""
+    return moment(t, time.time())
 
 
 def say(text: str) -> None:

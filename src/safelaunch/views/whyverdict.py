@@ -44,7 +44,7 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
     if subject.present is not None and subject.is_of_present and found.cause is None:
         from safelaunch.core.hangs.present import judge_present  # for a run that lives
 
-        now = judge_present(subject.present, talk.span, talk.moment)
+        now = judge_present(subject.present, talk.span, talk.moment_now)
         found = found if now is None else replace(now, notes=found.notes)
     if found.category == "none":
         from safelaunch.views import whyearly  # logs of failures, which are most, need none of it

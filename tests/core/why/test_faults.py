@@ -10,6 +10,7 @@ from pathlib import Path
 
 from safelaunch.core.hangs.present import LastLook, Present, judge_present, tell, tell_silence
 from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.core.status.silence import LateStep
 from safelaunch.core.why.evidence import Stacks, know
 from safelaunch.core.why.findings import EndFacts, TaskExit
 from safelaunch.core.why.show import verdicttext
@@ -29,6 +30,11 @@ OF_LAUNCHER = ('Traceback (most recent call last):\n  File "/opt/env/bin/torchru
                '    sys.exit(main())\n  File "/usr/lib/python3.11/subprocess.py", line 1262, in wait\n'
                "    return self._wait(timeout=timeout)\n")
 BAD, BAD_TOO = TaskExit("n1", 1, 1), TaskExit("n0", 0, 1)
+CLOSED = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234"
+MONITORED = "RuntimeError: [Rank 0]: Rank 2 failed to pass monitoredBarrier in 1800000 ms\n"
+REACHED = ("RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting for "
+           "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n")
+ENDED_BY_IT = "W1128 16:14:34.0 9414 torch/elastic/multiprocessing.py:1] Sending process 11500 closing signal SIGTERM\n"
 OWN_TERM = "<- here safelaunch ends the ranks ->\n"
 
 
@@ -36,6 +42,13 @@ def by(text: str, *nodes: str, ranks: int = 2) -> str:
     """The lines as each rank prints them."""
     return "".join(f"[{node}:{number}]:{line}\n" for node in nodes for number in range(ranks)
                    for line in text.splitlines())
+
+
+def report(*ranks: int, per_node: int = 2) -> str:
+    """torchrun's summary of one node: the rank that failed, and those that it has ended for it."""
+    rows = [f"  host      : n{rank // per_node}\n  rank      : {rank} (local_rank: {rank % per_node})\n"
+            f"  exitcode  : {-15 if rank > ranks[0] else 1} (pid: 11498)\n" for rank in ranks]
+    return f"ChildFailedError:\nFailures:\n{''.join(rows[1:])}Root Cause (first observed failure):\n[0]:\n{rows[0]}"
 
 
 @dataclass(frozen=True)
@@ -61,13 +74,33 @@ FAULT_TABLE = {
         "sigterm.log", (BAD, TaskExit("n0", 0, 255)), "unknown 0.45", "rank 2 on n1 was killed by signal 15",
         "network"),
     "SIGTERM of a rank that is a task": Fault(
-        STEPS + by("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234", "n0"),
+        STEPS + by(CLOSED, "n0"),
         (TaskExit("n1", 3, 143, 15), BAD_TOO), "unknown 0.45", "task 3 on n1 was killed by signal 15", "network"),
     "a rank ends with 0": Fault(
         "exit0.log", (BAD, BAD_TOO), "user_code 0.7", "rank 3 on n1 ended with exit code 0 while others trained",
         "the link"),
+    "a rank of the only node ends with 0": Fault(
+        STEPS + f"[n0:0]:{CLOSED}\n" + report(0), (BAD_TOO,), "user_code 0.7", "rank 1 on n0 ended with exit code 0",
+        "the link", layout=(NODES[:1], 2)),
+    "two ranks of the only node end with 0": Fault(
+        STEPS + f"[n0:0]:{CLOSED}\n{ENDED_BY_IT}" + report(0, 2, per_node=4), (BAD_TOO,), "user_code 0.7",
+        "ranks 1, 3 on n0 ended with exit code 0", "the link", layout=(NODES[:1], 4)),
+    "the only rank of a node ends with 0, and its torchrun later": Fault(
+        STEPS + f"[n0:0]:{CLOSED}\n" + report(0, per_node=1), (BAD_TOO, TaskExit("n1", 1, 0)), "user_code 0.7",
+        "rank 1 on n1 ended with exit code 0", "the link", layout=(NODES, 1)),
+    "a rank ends with 0 before a monitored barrier": Fault(
+        STEPS + f"[n0:0]:{MONITORED}[n0:1]:{REACHED}[n1:1]:{REACHED}{ENDED_BY_IT}" + report(0, 1) + report(3),
+        (BAD_TOO, BAD), "user_code 0.7", "rank 2 on n1 ended with exit code 0", "monitoredBarrier in"),
+    "a rank that an older torchrun has ended without a word": Fault(
+        STEPS + f"[n0:0]:{CLOSED}\n{ENDED_BY_IT}" + report(0), (BAD_TOO,), "network 0.2", "gloo lost its peer",
+        layout=(NODES[:1], 2)),
+    "a connection that breaks, all of whose ranks are told": Fault(
+        STEPS + by(CLOSED, *NODES) + report(0, 1) + report(2, 3), (BAD_TOO, BAD), "network 0.2", "gloo lost its peer"),
+    "a rank that does not come to a monitored barrier, and is ended": Fault(
+        STEPS + f"[n0:0]:{MONITORED}[n0:1]:{REACHED}[n1:1]:{REACHED}" + ENDED_BY_IT * 2 + report(0, 1) + report(3),
+        (BAD_TOO, BAD), "hang 0.7", "did not come to the barrier"),
     "a rank that is a task ends with 0": Fault(
-        STEPS + by("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234", "n0"),
+        STEPS + by(CLOSED, "n0"),
         (TaskExit("n1", 3, 0), BAD_TOO), "user_code 0.7", "task 3 on n1 ended with exit code 0 while others trained"),
     "kill -9 of a node's torchrun": Fault(
         "torchrun.log", (TaskExit("n1", 1, 137, 9),), "unknown 0.45", "task 1 on n1 was killed by signal 9",
@@ -181,7 +214,7 @@ def at(t: float) -> str:
 
 
 SEEN = LastLook(50.0, "rank 1 on n1 waits in barrier, train.py:47", 0.85, True, 1, "n1")
-LATE = Present(2, 89, 24.0, 0.212, look_t=55.0)
+LATE = Present(2, 89, 24.0, 0.212, LateStep(0.0, 20.0, 89, 0.212, "step"), look_t=55.0)
 
 
 def test_a_silent_attempt_is_told_by_how_long_and_what_the_last_look_saw() -> None:
@@ -195,10 +228,8 @@ def test_a_silent_attempt_is_told_by_how_long_and_what_the_last_look_saw() -> No
 
 @each(("now", "category"), [
     (LATE, "unknown"), (LATE._replace(look=SEEN), "hang"), (LATE._replace(look=SEEN._replace(is_still=False)), "none"),
-    (LATE._replace(quiet_s=9.0), None), (LATE._replace(usual_s=20.0), None), (LATE._replace(step=None), None),
-    (LATE._replace(quiet_s=None), None),
-], ids=["nobody has looked", "it stands", "its ranks moved", "nearly in time", "steps take long", "no step yet",
-        "no log"])
+    (LATE._replace(late=None), None), (LATE._replace(late=None, look=SEEN), None),
+], ids=["nobody has looked", "it stands", "its ranks moved", "in time", "in time after a look"])
 def test_nothing_is_called_well_of_a_silent_attempt_before_a_look_has_seen_it_move(
     now: Present, category: str | None,
 ) -> None:

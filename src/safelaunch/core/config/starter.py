@@ -81,7 +81,9 @@ _MORE = f"""
 
 def render_draft(draft: Draft) -> str:
     """The text of a train.yaml that passes the check, with comments on what to add."""
-    lines = ["# What safelaunch trains. All keys: docs/train-yaml.md; is it right? safelaunch check FILE"]
+    lines = ["# What safelaunch trains. All keys: docs/train-yaml.md; is it right? safelaunch check FILE",
+             "# Completion in an editor: safelaunch schema > train.schema.json, and the first line "
+             "'# yaml-language-server: $schema=train.schema.json'"]
     lines += [f"# NOTE: {''.join(filter(str.isprintable, note))}" for note in draft.notes]
     lines.append("version: 1")
     if draft.name is not None:

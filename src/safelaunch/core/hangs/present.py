@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.core.categories import advice
 from safelaunch.core.hangs.hang import START, STEP, WARM_UP
 from safelaunch.core.numbers import figure
 from safelaunch.core.why.verdict import Verdict
 
-LATE_S, LATE_STEPS = 10.0, 10.0   # a step that is later than both is told; what it means a look at the ranks shows
+if TYPE_CHECKING:
+    from safelaunch.core.status.silence import LateStep
+
+SHORT_S = 10.0   # below it seconds have two digits
 Say = Callable[[float], str]
 
 
@@ -33,14 +36,19 @@ class Present(NamedTuple):
     step: int | None
     quiet_s: float | None
     usual_s: float | None
+    late: LateStep | None = None   # as `status` has it
     look: LastLook | None = None
-    look_t: float | None = None   # when its supervisor looks next, unless a step comes
+    look_t: float | None = None    # when its supervisor looks next, unless a step comes
 
     @property
     def is_silent(self) -> bool:
-        """Whether its next step is late."""
-        return self.quiet_s is not None and self.step is not None and (
-            self.quiet_s > max(LATE_S, LATE_STEPS * (self.usual_s or 0.0)))
+        """Whether its next step is late, as `status` says."""
+        return self.late is not None
+
+    def silence(self, span: Say) -> str:
+        """ "no step for 24 s (usually 0.2 s)"."""
+        phase = self.late.phase if self.late is not None else STEP
+        return tell_silence(self.quiet_s or 0.0, self.usual_s, span, phase)
 
     def to_public(self) -> dict[str, Any]:
         """The key `now` of `why --json`."""
@@ -53,7 +61,7 @@ class Present(NamedTuple):
 
 def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str = STEP) -> str:
     """ "no step for 55 s (usually 0.2 s)"; the phase where it takes longer than a step."""
-    often = "" if not usual_s else f"{figure(usual_s, 2)} s" if usual_s < LATE_S else span(usual_s)
+    often = "" if not usual_s else f"{figure(usual_s, 2)} s" if usual_s < SHORT_S else span(usual_s)
     usual = f" (usually {often})" if often else ""
     if phase == START:
         return f"no first step for {span(silent_s)}"
@@ -66,8 +74,7 @@ def tell(now: Present, span: Say, clock: Say) -> list[str]:
     if not now.is_silent:
         how_far = f": step {now.step}" if now.step is not None else ", and no step is logged yet"
         return [f"attempt {now.attempt} runs{how_far}"]
-    assert now.quiet_s is not None
-    lines = [f"attempt {now.attempt} is silent: {tell_silence(now.quiet_s, now.usual_s, span)}{after}"]
+    lines = [f"attempt {now.attempt} is silent: {now.silence(span)}{after}"]
     if now.look is not None:
         lines.append(f"{now.look.said} ({now.look.confidence:.0%} sure, seen at {clock(now.look.t)})")
     if now.look_t is not None:
@@ -77,9 +84,9 @@ def tell(now: Present, span: Say, clock: Say) -> list[str]:
 
 def judge_present(now: Present, span: Say, clock: Say) -> Verdict | None:
     """The verdict on a silent attempt; None = it is not silent."""
-    if not now.is_silent or now.quiet_s is None:
+    if not now.is_silent:
         return None
-    said, look = tell_silence(now.quiet_s, now.usual_s, span), now.look
+    said, look = now.silence(span), now.look
     if look is None:
         more = f"; the ranks are looked at from {clock(now.look_t)} on" if now.look_t is not None else ""
         return Verdict("unknown", f"{said}: an evaluation or a checkpoint may take as long{more}", 0.2, "none")

@@ -103,10 +103,13 @@ class Books:
         self._tracks.add(known)
         self._rest += [event for event in known if event.event in _OUTSIDE]
 
-    def until(self, state: State, now: float, step: int | None = None, step_t: float | None = None) -> Account:
-        """The account to the run's end, or until `now`, when its log names `step`, since `step_t`."""
+    def until(self, state: State, now: float, step: int | None = None, step_t: float | None = None,
+              silent_t: float | None = None) -> Account:
+        """The account to the run's end, or until `now`, when its log names `step`, since `step_t`. `silent_t`: it is
+        silent since then, which counts as a hang until its next step.
+        """
         until = state.ended.t if state.ended else now
-        tracks = self._tracks.until(until, step, step_t)
+        tracks = self._tracks.until(until, step, step_t, silent_t)
         spans = divide(tracks, read_jobs(self._rest, until), until, is_in_no_queue(state))
         starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
         return Account(tracks, spans, costs.count(tracks, starts, now, state.ended.t if state.ended else None))
@@ -116,11 +119,11 @@ _OUTSIDE = frozenset({"submitted", "job_started", "preserved", "released", "atte
 
 
 def settle(events: Iterable[Event], state: State, now: float, step: int | None = None,
-           step_t: float | None = None) -> Account:
+           step_t: float | None = None, silent_t: float | None = None) -> Account:
     """The account of a whole journal."""
     books = Books()
     books.add(events)
-    return books.until(state, now, step, step_t)
+    return books.until(state, now, step, step_t, silent_t)
 
 
 def read_jobs(events: Iterable[Event], until: float) -> Jobs:

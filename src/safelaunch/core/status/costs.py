@@ -123,12 +123,18 @@ class Tracks:
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue   # of another version's form
 
-    def until(self, now: float, step: int | None = None, step_t: float | None = None) -> tuple[Track, ...]:
-        """All of them, in order; `step` is where the living one is `now`, by its log, which named it at `step_t`."""
+    def until(self, now: float, step: int | None = None, step_t: float | None = None,
+              silent_t: float | None = None) -> tuple[Track, ...]:
+        """All of them, in order; `step` is where the living one is `now`, by its log, which named it at `step_t`.
+        `silent_t`: since when it makes no step that it should have made.
+        """
         found = [_with_points(track, self._points[number]) for number, track in sorted(self._tracks.items())]
         if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
             at_t = now if step_t is None else min(now, step_t)
             found[-1] = _with_points(found[-1], [*self._points[found[-1].number], (at_t, step)])
+        if silent_t is not None and found and found[-1].points and not found[-1].has_hung:
+            last = found[-1]
+            found[-1] = last._replace(silences=(*last.silences, QuietSpell(silent_t, last.last_step)))
         return tuple(found)
 
 

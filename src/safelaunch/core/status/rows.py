@@ -14,6 +14,7 @@ from safelaunch.core.slow.oddfigures import NAN, tell_odd
 from safelaunch.core.status.queuereasons import in_words
 from safelaunch.core.status.silence import SILENT
 from safelaunch.core.status.speech import Speech, duration
+from safelaunch.core.status.states import RUNNING
 
 Row = tuple[str, str, str]   # label, text, style
 STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped": "yellow", "unknown": "yellow",
@@ -34,8 +35,7 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     """What people are told, one row a thing; rows without content are left out."""
     now = seen["now_t"]
     yield "run", f"{seen['name']} ({seen['run_id']}) in {seen['run_dir']}", "bold"
-    silence = seen["silence"]
-    since_t = seen["since_t"] if silence is None else silence["since_t"]
+    since_t = since_of(seen)
     since = f", since {speech.clock(since_t)} ({speech.span(now - since_t)})" if since_t else ""
     yield "state", f"{word_of(seen)}{since}", style_of(seen)
     yield "", seen["sentence"], "yellow" if seen["ended_early"] else ""
@@ -58,12 +58,23 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
 
 def word_of(one: Mapping[str, Any]) -> str:
     """The state as people are told it: one that runs without a step is silent."""
-    return SILENT if one.get("silence") else str(one["state"]).replace("_", " ")
+    return SILENT if is_silent(one) else str(one["state"]).replace("_", " ")
+
+
+def is_silent(one: Mapping[str, Any]) -> bool:
+    """Whether silence is all that is to be said of it: nobody ends it, and Slurm knows its job."""
+    return one["state"] == RUNNING and one.get("silence") is not None
+
+
+def since_of(one: Mapping[str, Any]) -> float | None:
+    """Since when it is in that state."""
+    found: float | None = one["silence"]["since_t"] if is_silent(one) else one["since_t"]
+    return found
 
 
 def style_of(one: Mapping[str, Any]) -> str:
     """Its style on a terminal."""
-    return STYLES.get(SILENT if one.get("silence") else one["state"], "")
+    return STYLES.get(SILENT if is_silent(one) else one["state"], "")
 
 
 def without(shown: Sequence[Row], label: str) -> list[Row]:
@@ -87,10 +98,10 @@ def next_lines(seen: dict[str, Any]) -> list[str]:
         return [f"safelaunch resume {where}"]
     if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
         return [f"safelaunch status --watch {where}"]
-    if seen["silence"] is not None:
+    if is_silent(seen):
         return [f"safelaunch stacks {where}", f"safelaunch logs -f {where}"]
-    is_silent = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
-    return [*(["safelaunch watch --once"] if is_silent else []), f"safelaunch logs -f {where}"]
+    is_stale = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
+    return [*(["safelaunch watch --once"] if is_stale else []), f"safelaunch logs -f {where}"]
 
 
 def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:

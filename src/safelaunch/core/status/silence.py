@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from safelaunch.core.records import NamedTuple
-from safelaunch.core.state import Attempt
+from safelaunch.core.state import State
 from safelaunch.core.status.speech import duration
+from safelaunch.core.status.states import RUNNING
 
 SILENT = "silent"
 
@@ -59,13 +60,15 @@ def public(found: LateStep | None) -> dict[str, Any] | None:
                                        "late_t": round(found.late_t, 1)}
 
 
-def find(attempt: Attempt | None, pulse: Mapping[str, Any] | None, named: int | None, grew_t: float | None,
-         usual_s: object, now: float) -> LateStep | None:
-    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows."""
+def find(state: State, pulse: Mapping[str, Any] | None, named: int | None, grew_t: float | None,
+         usual_s: float | None, now: float) -> LateStep | None:
+    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows. All
+    pages (`status`, `top`, `why`) ask here.
+    """
+    attempt = state.attempt if state.name == RUNNING else None
     if attempt is None or pulse is None or pulse["attempt"] != attempt.number:
         return None
-    told = Pulsed(*(pulse[key] for key in Pulsed._fields))
-    return judge(told, named, grew_t, usual_s if isinstance(usual_s, float) else None, now)
+    return judge(Pulsed(*(pulse[key] for key in Pulsed._fields)), named, grew_t, usual_s, now)
 
 
 def step_t(pulse: Mapping[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:

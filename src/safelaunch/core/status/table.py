@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.status.rows import style_of, word_of
+from safelaunch.core.status.rows import since_of, style_of, word_of
 from safelaunch.core.status.speech import Speech
 
 HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
@@ -88,7 +88,7 @@ def names_of(briefs: Sequence[Mapping[str, Any]]) -> list[str]:
 def cells_of(one: dict[str, Any], speech: Speech, most: int = MOST_NAME) -> tuple[str, ...]:
     """One run's cells below HEAD."""
     now, step = one["now_t"], one["step"]
-    since_t = one["silence"]["since_t"] if one.get("silence") else one["since_t"]
+    since_t = since_of(one)
     since = _short(speech, now - since_t) if since_t is not None else ""
     values = " ".join(f"{name}={value}" for name, value in (one.get("values") or {}).items())
     done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""

@@ -52,7 +52,8 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     else:
         chosen = _first_failed(_choose(causes, episode), episode)
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
-    found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress))
+    found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
+                 episode.findings)
     return name_speakers(found, episode, known)
 
 

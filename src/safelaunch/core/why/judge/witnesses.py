@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from safelaunch.core.categories import (
     advice,
 )
 from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.why.findings import Cited, OutsideEvidence, TaskExit
+from safelaunch.core.why.findings import Cited, Finding, OutsideEvidence, TaskExit
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.judge.leavers import find_leaver
@@ -89,9 +90,9 @@ class Witness(NamedTuple):
     do: str = ""
 
 
-def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True) -> Verdict:
+def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True, findings: Sequence[Finding] = ()) -> Verdict:
     """The log's verdict with what is known from outside: confirmed, replaced, or given its place. `has_steps`: the
-    training has logged some.
+    training has logged some; `findings`: of its last launch.
     """
     told = judge_end(known.end) if known.end is not None else None
     if told is not None:
@@ -107,7 +108,7 @@ def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True) -> Ve
     best = max((one for one in read_evidence(known)
                 if not (one.is_check and is_programs) and not (one.do == OF_TERM and is_told)),
                key=lambda witness: witness.confidence, default=None)
-    left = find_leaver(verdict, known)
+    left = find_leaver(verdict, known, findings)
     if left is not None and (best is None or best.confidence < left.confidence):
         return left
     if best is None:

@@ -26,6 +26,11 @@ RULES = (
         sample="  rank      : 3 (local_rank: 3)", counter_sample="rank 3 of 8",
     ),
     Rule(
+        "elastic.ended_rank", "user_code", (b"exitcode  : -15",), rb"exitcode  : -15 \(pid", "context", "rank", 0.1,
+        summary="torchrun has ended a rank", explain="A rank of torchrun's summary that it ended itself, for another.",
+        source=_ELASTIC, sample="  exitcode  : -15 (pid: 4242)  (SIGTERM)", counter_sample="  exitcode  : -1 (pid: 15)",
+    ),
+    Rule(
         "elastic.host_line", "user_code", (b"  host      : ",), rb"^ *host +: (?P<host>\S+)", "context", "rank", 0.2,
         summary="host {host}", explain="The host of a failed rank in torchrun's summary.", source=_ELASTIC,
         host_group="host",

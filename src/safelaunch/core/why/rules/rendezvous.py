@@ -122,6 +122,16 @@ RULES = (
         counter_sample="monitoredBarrier passed",
     ),
     Rule(
+        "hang.barrier_echo", "hang", (b"successfully reached monitoredBarrier",),
+        rb"successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank \d+",
+        "symptom", "nobody", 0.4, summary="another rank did not come to the barrier",
+        explain="Rank 0 has asked all ranks; its own lines name the one that did not answer.", do=_HANG,
+        source=_C10D + ", ProcessGroupGloo.cpp", order=2,
+        sample="RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting for "
+               "send/recv from rank 0. Please check rank 0 logs for faulty rank.",
+        counter_sample="Rank 1 successfully reached monitoredBarrier",
+    ),
+    Rule(
         "hang.gloo_timeout", "hang", (b"Timed out waiting ",), rb"Timed out waiting \d+ms for (?:recv|send) operation",
         "symptom", "rank", 0.65, summary="a gloo operation did not finish in time",
         explain="A rank did not come to the collective.", do=_HANG, source="gloo, transport/tcp/unbound_buffer.cc",
