@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -16,7 +16,7 @@ _KEY = "processor_s"
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Of setup, call and teardown together."""
     start = _used_s()
     item.user_properties.append((_KEY, lambda: _used_s() - start))
@@ -24,7 +24,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None],
+                              ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """The figure as it stands: a report travels to the controller."""
     report = yield
     report.user_properties = [(key, value() if callable(value) else value) for key, value in report.user_properties]
