@@ -71,9 +71,7 @@ def overview(
         "silence": silence.public(quiet),
         "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
-        "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
-                  "t": state.ended.t} if state.ended else None,
-        "ended_early": state.ended_early,
+        "ended": _ended(state), "ended_early": state.ended_early,
         "job": _job(state, word, now),
         "attempt": _attempt(state, state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),
@@ -95,6 +93,11 @@ def overview(
         "slurm": _slurm(state, word), "local_folder": _local_folder(state),
         "journal_problems": list(read.problems),
     }
+
+
+def _ended(state: State) -> dict[str, Any] | None:
+    end = state.ended
+    return {"how": end.how, "exit_code": end.exit_code, "why": end.why, "t": end.t} if end else None
 
 
 def _later_jobs(run: Run) -> dict[str, str]:
