@@ -10,14 +10,15 @@ from safelaunch.core.why.findings import Cited, Finding, Log, OutsideEvidence
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
+from safelaunch.core.why.judge.life import good_end, judge_life
 from safelaunch.core.why.judge.memorytime import tell_when
 from safelaunch.core.why.judge.speakers import name_speakers
 from safelaunch.core.why.judge.witnesses import join
-from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
+from safelaunch.core.why.order.episodes import Episode, last_episode
 from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.weigh.counterevidence import SURE_END, doubt, is_past, trace_course
+from safelaunch.core.why.weigh.counterevidence import doubt, is_past, trace_course
 from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, FindingGroup, cite, culprit_rank, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
@@ -81,12 +82,6 @@ def _candidates(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> l
     return [*causes, *(group for group in symptoms if group.weight >= MIN_WEIGHT)]
 
 
-def _good_end(episode: Episode) -> Moment | None:
-    """When the program said that it had finished, if it did and nothing fell afterwards."""
-    ends = [order_of(found, episode.is_timed) for found in episode.findings if episode.role(found) == "done"]
-    return ends[-1] if ends else None
-
-
 def _choose(causes: Sequence[FindingGroup], episode: Episode) -> FindingGroup:
     """The earliest of those that weigh about as much as the heaviest."""
     heaviest = max(group.weight for group in causes)
@@ -95,7 +90,7 @@ def _choose(causes: Sequence[FindingGroup], episode: Episode) -> FindingGroup:
 
 
 def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, known: OutsideEvidence) -> Verdict:
-    """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
+    """What the last words of a log make of it that fell; else what speaks for its health."""
     fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
               and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
     raised = _last_raised(groups, episode)
@@ -103,27 +98,21 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
         fallen = fallen or [raised]
     elif raised is not None:
         return replace(_with_cause(raised, (raised,), groups, episode, log), confidence=RAISED_CONFIDENCE)
-    end = _good_end(episode)
-    alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    words = None if end is not None and not fallen else judge_last_lines(episode, log, bool(fallen), known)
+    has_ended = good_end(episode) is not None and not fallen
+    words = None if has_ended else judge_last_lines(episode, log, bool(fallen), known)
     if words is not None and (words.category or not fallen):
         return _by_words(words, candidates, log)
-    if not fallen and alive:
-        if end is None:
-            return Verdict("none", "no failure: steps were made up to the end", 0.7, "none", candidates=candidates)
-        sure = any(episode.role(found) == "done" and episode.rules[found.rule].weight >= SURE_END
-                   for found in episode.findings)
-        return Verdict("none", "no failure: the program says that it has finished", 0.85 if sure else 0.75, "none",
-                       candidates=candidates)
-    if not fallen and not groups:
-        return Verdict("none", "no failure: nothing in the log speaks of one", 0.5, "none")
-    if not fallen:
-        return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart", candidates=candidates)
-    first = fallen[0]
-    return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
-                   candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
-                   rank=first.ranks[0] if first.ranks else None)
+    if fallen:
+        first = fallen[0]
+        return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
+                       candidates=candidates, cited=(cite(first, log),),
+                       host=first.hosts[0] if first.hosts else None, rank=first.ranks[0] if first.ranks else None)
+    is_open = any(group.role in ("cause", "symptom") and not group.is_excused and not is_past(group, episode)
+                  for group in groups)
+    if is_open and not has_ended and not episode.progress:
+        return Verdict("unknown", "nothing in the log names a cause", 0.1, "look", candidates=candidates)
+    return judge_life(episode, log, candidates)
 
 
 def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from safelaunch.core.why.findings import Line, Log, OutsideEvidence
@@ -26,9 +27,16 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
-HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b"
-                      r"|^\s*Requeue=\d+ Restarts=\d+ ")   # the last: scontrol show job
+# The last two: what `warnings` of Python print for a library, and scontrol show job.
+HARMLESS = re.compile(r"(?i)warning|error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b|logging error"
+                      r"|exception ignored|\bWRN\b|^\S+-packages/\S+\.py:\d+: |^\s*Requeue=\d+ Restarts=\d+ ")
+# What a line says well, whatever else it says: "exited normally", "0 failed".
+_WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
+                   r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
+LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
+_SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
+FALLING = 5             # times in a row that the loss scale fell, and never rose
+SCALE_SURE = 0.5
 
 
 class LastLines(NamedTuple):
@@ -47,6 +55,8 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     """
     best: tuple[float, Line, str] | None = None
     latest: Line | None = None
+    if (fallen_to := _falling_scale(log)) is not None:
+        return LastLines(fallen_to, "numerical", SCALE_SURE)
     for line, is_last in _suspicious(episode, log):
         if known.is_own_end(line.file, line.offset, line.host):
             continue
@@ -58,6 +68,14 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     if best is not None:
         return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2))
     return LastLines(latest, "", UNKNOWN_WEIGHT) if latest is not None else None
+
+
+def _falling_scale(log: Log) -> Line | None:
+    """The last line on a loss scale that has only fallen, below 1: gradients overflow at every step."""
+    told = [(float(found[1].rstrip(".")), line) for line in log.last if (found := _SCALE.search(line.text))]
+    scales = [scale for scale, _ in told]
+    falls = sum(one > other for one, other in pairwise(scales))
+    return told[-1][1] if falls >= FALLING and scales == sorted(scales, reverse=True) and scales[-1] < 1 else None
 
 
 def sound_of(text: str) -> tuple[str, float]:
@@ -78,10 +96,12 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     frames = {(line.file, line.offset) for line in _frames(log)}
-    for line, is_last in _ends(log):
-        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged | frames
-                and (BAD_WORDS.search(line.text) or BEHIND_LABEL.match(line.text))
-                and not HARMLESS.search(line.text)):
+    for line, is_last, is_loud in _ends(log):
+        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
+            continue
+        said = _WELL.sub(" ", line.text)
+        if is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
+                BAD_WORDS.search(said) or BEHIND_LABEL.match(said))):
             yield line, is_last
 
 
@@ -99,10 +119,12 @@ def _frames(log: Log) -> Iterator[Line]:
             yield line
 
 
-def _ends(log: Log) -> Iterator[tuple[Line, bool]]:
+def _ends(log: Log) -> Iterator[tuple[Line, bool, bool]]:
+    """The last lines of each file: whether each is near its end, and whether its label makes it an error there."""
     by_file: Mapping[int, list[Line]] = {file: [] for file in range(len(log.files))}
     for line in log.last:
         by_file[line.file].append(line)
     for lines in by_file.values():
-        for number, line in enumerate(lines):
-            yield line, number >= len(lines) - LAST_LINES
+        for number, line in zip(range(len(lines), 0, -1), lines, strict=True):
+            is_loud = (line.level == "E" and number <= LOUD_LINES) or (line.level == "R" and number == 1)
+            yield line, number <= LAST_LINES, is_loud

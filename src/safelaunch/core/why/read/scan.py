@@ -18,7 +18,7 @@ from safelaunch.core.why.read.literals import LiteralSet
 from safelaunch.core.why.read.loglines import Parsed
 from safelaunch.core.why.read.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
 from safelaunch.core.why.read.prefilter import Hit, Shapes, Unseen, fold
-from safelaunch.core.why.rules.generic import EXCEPTION
+from safelaunch.core.why.rules.generic import CUT_OFF, EXCEPTION
 
 TRACEBACK = b"Traceback (most recent call last)"
 LEAD = 200                 # bytes of a long line shown before what was found in it
@@ -92,6 +92,7 @@ class _Place(NamedTuple):
 class _Open:
     """A traceback that has begun on one stream."""
 
+    begun: Finding            # what it is while its exception's line is missing
     lines: list[bytes]
     chain: int
     label: bytes = b""        # what stands before the payload
@@ -137,9 +138,15 @@ class Scanner:
         for stream in self._streams.values():
             stream.last = None
 
-    def finish(self) -> Part:
-        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
+    def finish(self, is_end: bool = True) -> Part:
+        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now. At the
+        end of the file a traceback that is still open is all that there is of an exception.
+        """
         self._number = None
+        for opened in self._open.values() if is_end else ():
+            shown = tuple(loglines.text(text, 400) for text in opened.lines)
+            self.part.findings.append(opened.begun._replace(text=shown[-1], block=shown, chain=opened.chain))
+            self.part.counts[EXCEPTION] = self.part.counts.get(EXCEPTION, 0) + 1
         for block, offset, unseen in self._late:
             at = 0
             for shape in unseen.shapes:
@@ -233,7 +240,10 @@ class Scanner:
         stream.is_chained = False
         raw = place.block[place.start:place.end]
         label = raw.removesuffix(line.payload) if line.payload.startswith(TRACEBACK) else b""
-        self._open[line.stream] = _Open([*self._line_before(line, place), line.payload], stream.chain,
+        begun = Finding(EXCEPTION, self._file, place.offset, self._number_of(place), "", line.host or self._host,
+                        line.rank if line.rank is not None else self._rank, line.t or self._stamp_before(place),
+                        {"message": CUT_OFF})
+        self._open[line.stream] = _Open(begun, [*self._line_before(line, place), line.payload], stream.chain,
                                         label if label != raw else b"")
 
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:

@@ -8,6 +8,7 @@ from safelaunch.core.why.findings import Rule
 # no other rule knows. `block` is the traceback; the judge takes the deepest frame of the user's own code from it.
 EXCEPTION = "python.exception"
 LINE = "python.line"
+CUT_OFF = "the log ends inside a traceback, before the line that names its exception"
 
 RULES = (
     Rule(

@@ -58,7 +58,7 @@ def fill(rule: Rule, found: Finding) -> str:
     words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {
         "line": found.text, "speaker": found.host or "a node"}
     text = rule.summary.format_map(words)
-    return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
+    return " ".join(text.split()).strip(" :") if text.strip() else found.text.strip()
 
 
 def _names(template: str) -> list[str]:
