@@ -13,7 +13,7 @@ OPEN = START + "Traceback (most recent call last):\n"
 
 
 @each("text, sure, action, said", (
-    (START + STEPS + "Training completed successfully\n", 0.75, "none", "it has finished; its last step or epoch is 19"),
+    (START + STEPS + "Training completed successfully\n", 0.75, "none", "finished; its last step or epoch is 19"),
     (START + STEPS, 0.7, "none", "steps were made up to the end; its last step or epoch is 19"),
     (START + "INFO:     Application startup complete.\n", 0.6, "none", "ready"),
     (START + 'INFO: 10.0.0.1:80 - "POST /v1/chat HTTP/1.1" 200 OK\n', 0.6, "none", "answers"),

@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.core.why.findings import Line, Log, OutsideEvidence
+from safelaunch.core.why.findings import Finding, Line, Log, OutsideEvidence
 from safelaunch.core.why.order.episodes import Episode
-from safelaunch.core.why.weigh.errnos import category_of_errno
-from safelaunch.core.why.weigh.words import weigh_words
+from safelaunch.core.why.weigh.words import sound_of
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
-LEAST_POINTS = 4.0      # below that, or without a lead, words tell no category
-LEAST_LEAD = 1.5
-ERRNO_POINTS = 4.0
+STATEMENT_POINTS = 5.0  # of an unknown line that is to stand before an echo
 UNKNOWN_WEIGHT = 0.15
 MOST_WEIGHT = 0.6
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
@@ -32,7 +29,8 @@ HARMLESS = re.compile(r"(?i)warning|error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|
                       r"|exception ignored|\bWRN\b|^\S+-packages/\S+\.py:\d+: |^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
-                   r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
+                   r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"
+                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
 LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
 _SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
 FALLING = 5             # times in a row that the loss scale fell, and never rose
@@ -70,23 +68,24 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     return LastLines(latest, "", UNKNOWN_WEIGHT) if latest is not None else None
 
 
+def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvidence) -> LastLines | None:
+    """What a line that no rule knows states before an echo in the same file; None = nothing, or nothing clear."""
+    best: tuple[float, Line, str] | None = None
+    for line, _ in _suspicious(episode, log):
+        if line.file != echo.file or line.offset >= echo.offset or known.is_own_end(line.file, line.offset, line.host):
+            continue
+        category, points = sound_of(line.text)
+        if points >= STATEMENT_POINTS and (best is None or points > best[0]):
+            best = points, line, category
+    return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2)) if best is not None else None
+
+
 def _falling_scale(log: Log) -> Line | None:
     """The last line on a loss scale that has only fallen, below 1: gradients overflow at every step."""
     told = [(float(found[1].rstrip(".")), line) for line in log.last if (found := _SCALE.search(line.text))]
     scales = [scale for scale, _ in told]
     falls = sum(one > other for one, other in pairwise(scales))
     return told[-1][1] if falls >= FALLING and scales == sorted(scales, reverse=True) and scales[-1] < 1 else None
-
-
-def sound_of(text: str) -> tuple[str, float]:
-    """The category that a line's words speak for, and how strongly; empty where none leads."""
-    points = dict(weigh_words(text))
-    if (category := category_of_errno(text)) is not None:
-        points[category] = points.get(category, 0.0) + ERRNO_POINTS
-    first, second = sorted([*points.values(), 0.0, 0.0], reverse=True)[:2]
-    if first < LEAST_POINTS or first - second < LEAST_LEAD:
-        return "", 0.0
-    return max(points, key=lambda name: points[name]), first
 
 
 def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:

@@ -13,7 +13,8 @@ READY_LINES = 40    # a server that nobody asks prints its last word at its star
 NOT_SEEN = 0.3      # nothing speaks of a failure, and nothing of life
 # What servers say once they can be asked, and that they have answered.
 _READY = re.compile(r"(?i)\bstart-?up (?:is )?complete|\blistening (?:on|at)\b"
-                    r"|\b(?:running|serving|available) (?:on|at) \S{0,20}(?:://|:\d)|\bready to (?:serve|accept|roll)|\bserver (?:is )?(?:ready|up|started)\b"
+                    r"|\b(?:running|serving|available) (?:on|at) \S{0,20}(?:://|:\d)"
+                    r"|\bready to (?:serve|accept|roll)|\bserver (?:is )?(?:ready|up|started)\b"
                     r"|HTTP/\d\S{0,4}\"? 2\d\d\b")
 
 

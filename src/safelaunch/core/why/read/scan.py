@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from safelaunch.core.why.findings import Finding, Progress, Rule
-from safelaunch.core.why.read import loglines
+from safelaunch.core.why.read import loglines, messages
 from safelaunch.core.why.read.literals import LiteralSet
 from safelaunch.core.why.read.loglines import Parsed
 from safelaunch.core.why.read.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
 from safelaunch.core.why.read.prefilter import Hit, Shapes, Unseen, fold
-from safelaunch.core.why.rules.generic import CUT_OFF, EXCEPTION
+from safelaunch.core.why.rules.generic import CUT_OFF, EXCEPTION, LINE
 
 TRACEBACK = b"Traceback (most recent call last)"
 LEAD = 200                 # bytes of a long line shown before what was found in it
@@ -279,6 +279,13 @@ class Scanner:
         self._grow_old()
         return False
 
+    def _rest_of(self, line: Parsed, place: _Place) -> tuple[str, ...]:
+        """What the message goes on with below its first line, as far as the same speaker prints it in this block."""
+        below = place.block[place.end + 1:place.end + 1 + LOOK_BACK].split(b"\n")
+        parsed = (loglines.parse(raw, self._hosts) for raw in below[:messages.MOST_LINES])
+        return messages.rest(loglines.text(line.payload),
+                             (loglines.text(one.payload) for one in parsed if one.stream == line.stream))
+
     def _add(self, opened: _Open, stream: bytes, payload: bytes) -> None:
         if len(opened.lines) >= MAX_BLOCK_LINES:
             del opened.lines[MAX_BLOCK_LINES // 2]
@@ -327,6 +334,8 @@ class Scanner:
         said = loglines.said_by(line) if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
         finding = Finding(rule.id, self._file, place.offset, self._number_of(place), loglines.text(said), host, rank, t,
                           groups, traceback, chain)
+        if rule.id in (EXCEPTION, LINE) and not is_extra and (more := self._rest_of(line, place)):
+            finding = messages.join(finding, more)
         last = kept.get(LAST) if is_extra else None
         if last is None:
             kept[key] = len(part.findings)
