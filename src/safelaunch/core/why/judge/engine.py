@@ -50,7 +50,8 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         said = judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
         if said is not None and said.category != verdict.category:
-            verdict = replace(_by_words(said, verdict.candidates, log), symptoms=(*verdict.cited[:1], *verdict.symptoms))
+            verdict = replace(_by_words(said, verdict.candidates, log),
+                              symptoms=(*verdict.cited[:1], *verdict.symptoms))
     verdict = complete(verdict, groups, episode, log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress))
     return asked_to(name_speakers(found, episode, known))
@@ -138,8 +139,8 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
     category, named = words.category or "unknown", read_fields(line.text)
     said = f"{'' if words.category else 'the log does not say why; it ends with: '}{line.text.strip()}"[:300]
     return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
-                   evidence=(line.text,), host=line.host or named.host, rank=named.rank if line.rank is None else line.rank,
-                   cause=cited if words.category else None,
+                   evidence=(line.text,), host=line.host or named.host,
+                   rank=named.rank if line.rank is None else line.rank, cause=cited if words.category else None,
                    fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
                    changes="a person finds another line: no rule knows this one"
                    if words.category else "")

@@ -20,13 +20,14 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
-                       r"|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
+                       r"|exceed(?:ed|s)|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 # The last two: what `warnings` of Python print for a library, and scontrol show job.
 HARMLESS = re.compile(r"(?i)warning|error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b|logging error"
-                      r"|exception ignored|\bWRN\b|^\S+-packages/\S+\.py:\d+: |^\s*Requeue=\d+ Restarts=\d+ ")
+                      r"|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
+                      r"|^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
                    r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"

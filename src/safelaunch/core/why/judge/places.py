@@ -36,7 +36,7 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
     if host is None:
         lines = [line for line in log.last if log.files[line.file] == cited.file]
         near = [line for number, line in enumerate(lines)
-                if any(one.offset == cited.offset for one in lines[max(0, number - NEAR_LINES):number + NEAR_LINES + 1])]
+                if cited.offset in {one.offset for one in lines[max(0, number - NEAR_LINES):number + NEAR_LINES + 1]}]
         named = {name for line in near if (name := fields.read_fields(line.text).host) is not None} or {
             name for group in groups for name in group.hosts}
         host = named.pop() if len(named) == 1 else None

@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_NAME = r"(?=[\w.-]*\d)[A-Za-z0-9][\w-]{1,62}(?:\.[\w-]{1,62}){0,8}"   # a node's name holds a digit
-_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+_NAME = r"(?<![\w.-])(?=[\w.-]{0,80}\d)[A-Za-z0-9][\w-]{1,62}(?:\.[\w-]{1,62}){0,8}"   # a node's name holds a digit
+_ADDRESS = r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}"
 # The first that fits counts: what names a culprit before what names the speaker.
 _HOSTS = tuple(re.compile(form) for form in (
     rf"(?P<host>{_NAME}): rank \d{{1,7}} (?:exited|died|was)",                   # PALS, MPICH's Hydra
     rf"\bpeer (?P<host>{_ADDRESS}|{_NAME})(?=[<:\s])",                           # NCCL
     rf"\b(?:on node|failed on) (?P<host>{_NAME}|{_ADDRESS})\b",
-    rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?(?P<host>{_ADDRESS}|(?-i:{_NAME}))(?=[\s,;:)\]>]|$)",
+    rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?"
+    rf"(?P<host>{_ADDRESS}|(?-i:{_NAME}))(?=[\s,;:)\]>]|$)",
     rf"\[job id [\d.]{{1,20}}\](?: ?\[[^\]]{{1,40}}\])?? ?\[(?P<host>{_NAME})\]",  # Cray MPICH
     rf"\bmlx\d(?:_\d+)?: (?P<host>{_NAME}): ",                                    # rdma-core
-    rf"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{{1,62}}) kernel: ",
+    r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ",
     rf"<(?:warn|error)> (?P<host>{_NAME}): ",                                     # libfabric
     rf"\w@(?P<host>{_NAME})[ :]\S{{0,80}}? ?[%$#] ",                              # a shell's prompt
 ))
@@ -57,7 +58,7 @@ def read_fields(text: str) -> Fields:
 def first_failed(texts: Iterable[str]) -> Fields:
     """The first of a launcher's reports on ranks that ended badly: by themselves, not by a SIGTERM that follows."""
     for text in texts:
-        found = read_fields(text)
+        found = read_fields(text) if "exit" in text or "died" in text else Fields()
         if found.host and (found.code or found.signal) and found.signal != TERM:
             return found
     return Fields()

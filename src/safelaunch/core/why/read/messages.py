@@ -13,8 +13,10 @@ _GOES_ON = re.compile(r"\s|\||[-*+=]{1,3} |\(?\d{1,3}[.)] |\[\d{1,3}\] ")
 # "2 root error(s) found.", "Last error:", "The following …": what counts stands below.
 _ANNOUNCES = re.compile(r"(?i)(?::|\b(?:found|follow(?:s|ing)|below|causes?|caused by)[.:]?)\s*$")
 _ENDS = re.compile(r"Traceback \(most|During handling|The above exception|\s*File \"|\s*at 0x|\s*#\d+ |frame #\d")
-_EXPLAINS = re.compile(r"(?i)\b(?:usually|may|might|possibl[ey]|could be|likely|e\.g\.|please|try|for (?:more )?details)\b")
-_FACT = re.compile(r"(?i)error|fail|denied|refused|cannot|unable|not found|no such|invalid|timed? ?out|mismatch|status|code")
+_EXPLAINS = re.compile(r"(?i)\b(?:usually|may|might|possibl[ey]|could be|likely|e\.g\.|please|try"
+                       r"|for (?:more )?details)\b")
+_FACT = re.compile(r"(?i)error|fail|denied|refused|cannot|unable|not found|no such|invalid|timed? ?out"
+                   r"|mismatch|status|code")
 
 
 def rest(first: str, below: Iterable[str]) -> tuple[str, ...]:

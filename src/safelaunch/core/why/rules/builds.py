@@ -101,16 +101,6 @@ RULES = (
         counter_sample="8 visible GPU devices, TPU initialization skipped",
     ),
     Rule(
-        "env.ninja", "environment", (b"['ninja'", b"directory: '"),
-        rb"Command '\['ninja'|No such file or directory: '(?:ninja|nvcc|gcc|g\+\+|c\+\+|hipcc|cmake|ld)'", "cause",
-        "job", 0.8, summary="an extension could not be compiled",
-        explain="Compiler, headers or CUDA toolkit are missing or do not fit; the lines above are the compiler's.",
-        do="Build it once on a login node, with the module of the right CUDA.",
-        source="torch.utils.cpp_extension", order=4,
-        sample="subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
-        counter_sample="Command ['ninja', '-v'] returned exit status 0",
-    ),
-    Rule(
         "env.squashfs", "environment", (b"mksquashfs", b"unsquashfs", b"pyxis: couldn't start container"),
         rb"Command not found: (?:mk|un)squashfs|(?:mk|un)squashfs: (?:command )?not found"
         rb"|pyxis: couldn't start container", "cause", "node", 0.84,

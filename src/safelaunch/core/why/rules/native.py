@@ -134,14 +134,6 @@ RULES = (
         counter_sample="process rank 3 exited",
     ),
     Rule(
-        "native.subprocess_signal", "native_crash", (b"died with <Signals.SIG",),
-        rb"died with <Signals\.(?P<what>SIG(?:SEGV|BUS|ILL|FPE))", "cause", "rank", 0.7,
-        summary="a child process died of {what}", explain="Python's subprocess saw the signal.", do=_DUMP,
-        source="CPython, subprocess", order=2,
-        sample="subprocess.CalledProcessError: Command '['./solver']' died with <Signals.SIGSEGV: 11>.",
-        counter_sample="Command died with <Signals.SIGTERM: 15>",
-    ),
-    Rule(
         "native.terminate", "native_crash", (b"terminate called",),
         b"terminate called (?:after throwing an instance of '(?P<type>[^']*)'|without an active|recursively)",
         "symptom", "rank", 0.4, summary="an uncaught C++ exception ({type})",

@@ -348,16 +348,4 @@ RULES = (
         sample="A process or daemon was unable to complete a TCP connection to another process:",
         counter_sample="a TCP connection to another process was made",
     ),
-    Rule(
-        "network.aborted", "network",
-        (b"Connection aborted.", b"Remote end closed connection", b"EtcdConnectionFailed", b"EtcdException"),
-        rb"ProtocolError: \('Connection aborted\.'|RemoteDisconnected\('Remote end closed|EtcdConnectionFailed",
-        "cause", "job", 0.6,
-        summary="a server closed the connection",
-        explain="A service outside the job, a proxy or a firewall ended it.",
-        source="urllib3; etcd", order=2,
-        sample="urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed "
-               "connection without response'))",
-        counter_sample="Connection aborted by the user",
-    ),
 )

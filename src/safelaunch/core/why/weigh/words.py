@@ -19,12 +19,14 @@ PATH_WEIGHT = 3.0  # what the kind of a named file says
 
 _PATH = re.compile(r"(?<![\w.@+=~/-])(?:[\w.@+=~-]{0,255}/){1,64}[\w.@+=-]{0,255}|\b[\w-]{1,255}\.[a-z]\w{1,11}\b")
 # What a text only names: the command that a shell was running, modules, the operation that failed.
-_NAMED = re.compile(r"(?<=\bKilled )\s*\S.*|(?<=\(core dumped\) )\S.*|'[\w-]+(?:[.:]+[\w-]+)+'|\b[a-z_]\w*(?:\.\w+){2,}")
+_NAMED = re.compile(r"(?<=\bKilled )\s*\S.*|(?<=\(core dumped\) )\S.*|'[\w-]+(?:[.:]+[\w-]+)+'"
+                    r"|\b[a-z_]\w*(?:\.\w+){2,}")
 # What is said of it: weighs more than any name in the sentence.
 _SAID = tuple((re.compile(rf"(?i)\b(?:{form})"), category) for form, category in (
     (r"(?:unable|fail(?:ed|s)?|cannot|could not|can't)(?: to)? (?:dl)?(?:load|open|find|import)\b.{0,40}?"
      r"(?:librar|\.so\b|module|plugin)", "environment"),
-    (r"line \d+: +\d+ Killed\b", "host_oom"), (r"no space left", "storage"), (r"(?:access|permission) denied", "storage"),
+    (r"line \d+: +\d+ Killed\b", "host_oom"), (r"no space left", "storage"),
+    (r"(?:access|permission) denied", "storage"),
     (r"connection (?:was )?refused", "network"), (r"(?:cuda|gpu|hip|hbm|device)\b.{0,40}\bout of memory", "cuda_oom"),
     (r"must (?:be|equal|match|divide)\b.{0,40}\bworld size|not divisible by", "config"),
     (r"(?:maximum|minimum|only) version\b.{0,40}\b(?:supported|required)", "version_mismatch"),
