@@ -6,23 +6,6 @@ from safelaunch.core.why.findings import Rule
 
 RULES = (
     Rule(
-        "env.compiler", "environment",
-        (b"Failed to find C compiler", b"Cannot find ptxas", b"cannot find -l", b"Python.h: No such file",
-         b"is less than the minimum required version by CUDA", b"cuda_utils", b"No such file or directory: 'nvcc'",
-         b"working triton installation", b"Triton only support"),
-        rb"Failed to find C compiler|Cannot find ptxas|\bld: cannot find -l\S+|Python\.h: No such file|is less "
-        rb"than the minimum required version by CUDA|CalledProcessError: Command '\['\S*(?:gcc|cc|g\+\+|nvcc"
-        rb"|ptxas)'|No such file or directory: '\S*nvcc'|Cannot find a working triton|Triton only supports? "
-        rb"CUDA",
-        "cause", "job", 0.76,
-        summary="a compiler or its files are missing on the node",
-        explain="Triton and extensions are built at run time: they need gcc, the headers and libcuda.",
-        do="Load a compiler and the CUDA toolkit in `setup`.",
-        source="Triton; PyTorch; gcc", order=4,
-        sample="RuntimeError: Failed to find C compiler. Please specify via CC environment variable",
-        counter_sample="found C compiler gcc 12. It was specified via CC environment variable",
-    ),
-    Rule(
         "env.cudnn", "environment",
         (b"unable to find an engine to execute", b"CUDNN_STATUS_SUBLIBRARY", b"Unable to load any of {libcudnn",
          b"Cannot load symbol cudnn", b"CUDNN_STATUS_NOT_SUPPORTED"),

@@ -94,21 +94,6 @@ RULES = (
         counter_sample="found model.safetensors in directory /models/x",
     ),
     Rule(
-        "checkpoint.layout", "checkpoint",
-        (b"checkpoint being loaded used a DP", b"world size of", b"does not match the number of",
-         b"loaded state dict contains a parameter group", b"loaded state dict has a different number of",
-         b"zero_pp_rank", b"Unable to find latest file", b"CheckpointingException: "),
-        rb"checkpoint being loaded used a DP world size|loaded state dict (?:contains a parameter group"
-        rb"|has a different number of)|Unable to find latest file at|\bCheckpointingException: |(?:Error"
-        rb"|Exception): .{0,300}?zero_pp_rank\S{0,100} .{0,300}?(?:not exist|missing)", "cause", "job", 0.72,
-        action="fix_config", summary="the checkpoint's parallel layout does not fit the job",
-        explain="Saved on another number of ranks, or optimizer groups differ.", do=_FIT,
-        source="DeepSpeed; torch.optim", order=2,
-        sample="ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's "
-               "group",
-        counter_sample="loaded state dict of the optimizer",
-    ),
-    Rule(
         "checkpoint.megatron_args", "config", (b"value from checkpoint", b"checkpointvalue", b"checkpoint value"),
         rb"(?:value from checkpoint|checkpoint ?value) ?\(?(?P<saved>[^)\s]+)\)? .{0,300}?(?:is not equal to"
         rb"|do not match|for )", "cause", "job", 0.8, summary="an argument differs from the one in the checkpoint",

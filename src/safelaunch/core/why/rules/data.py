@@ -40,13 +40,6 @@ RULES = (
         counter_sample="no unexpected signal was encountered in worker 3",
     ),
     Rule(
-        "data.loader_timeout", "data", (b"DataLoader timed out after",), rb"DataLoader timed out after \d+ seconds",
-        "cause", "rank", 0.7, action="fix_storage", summary="the data loader waited too long for its workers",
-        explain="The storage is slow or a worker hangs.", do="Look at the file system, and with py-spy at the workers.",
-        source=_TORCH, order=2,
-        sample="RuntimeError: DataLoader timed out after 600 seconds", counter_sample="the DataLoader took 600 seconds",
-    ),
-    Rule(
         "data.lmdb", "data", (b"lmdb.",), rb"\blmdb\.\w*Error\b", "cause", "job", 0.62, action="fix_storage",
         summary="an LMDB data set cannot be read",
         explain="It does not exist, is damaged, or cannot be mapped on this file system.",
@@ -128,20 +121,6 @@ RULES = (
         source=_TORCH + "; torchvision", order=2,
         sample="ValueError: num_samples should be a positive integer value, but got num_samples=0",
         counter_sample="num_samples=80 is a positive integer value",
-    ),
-    Rule(
-        "data.indexed", "data",
-        (b"Index file doesn't match expected format", b"mmap length is greater than file size",
-         b"cannot mmap an empty file", b"is not divisible by the itemsize", b"buffer is smaller than requested size",
-         b"Incorrect file size"),
-        b"Index file doesn't match expected format|mmap length is greater than file size|cannot mmap an empty "
-        b"file|buffer is smaller than requested size", "cause", "job", 0.74, action="fix_storage",
-        summary="an indexed data file is damaged or cut off",
-        explain="The .bin or .idx file is incomplete or of another form.", do="Compare its size; build it again.",
-        source="Megatron-LM, indexed_dataset; CPython, mmap; numpy", order=2,
-        sample="AssertionError: Index file doesn't match expected format. Make sure that --dataset-impl is configured "
-               "properly.",
-        counter_sample="the index file matches",
     ),
     Rule(
         "data.tfrecord", "data", (b"corrupted record at", b"truncated record at"),

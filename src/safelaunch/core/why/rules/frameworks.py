@@ -147,16 +147,6 @@ RULES = (
         counter_sample="the padding token is 0",
     ),
     Rule(
-        "hf.remote_code", "config", (b"trust_remote_code",),
-        b"(?:Error|Exception).{0,300}?(?:trust_remote_code|execute the configuration file in that repo)", "cause",
-        "job", 0.78, summary="the model brings code of its own, which was not allowed",
-        explain="Loading it needs a word of the user.", do="trust_remote_code=True for code that you have read.",
-        source="transformers", order=2,
-        sample="ValueError: Loading /models/x requires you to execute the configuration file in that repo; set "
-               "trust_remote_code=True",
-        counter_sample="trust_remote_code=True is set",
-    ),
-    Rule(
         "hf.architecture", "version_mismatch",
         (b"but Transformers does not recognize this architecture", b"does not recognize this architecture",
          b"Tokenizer class ", b"KeyError: 'llama", b"KeyError: 'qwen", b"KeyError: 'mistral", b"KeyError: 'gemma"),

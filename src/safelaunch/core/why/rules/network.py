@@ -326,18 +326,6 @@ RULES = (
         counter_sample="slurmstepd: mpi/pmix_v4: n3 [1]: pmixp_client_v2.c:211: handler registered",
     ),
     Rule(
-        "network.ucx_register", "network",
-        (b"failed to register address", b"will not be handled"),
-        rb"UCX +ERROR failed to register address|UCX +\w+ .{0,100}?error '[^']+' on \S+ will not be handled",
-        "cause", "rank", 0.6, action="restart",
-        summary="UCX could not use the network",
-        explain="Memory could not be registered, or a peer is gone.",
-        source="UCX", order=4,
-        sample="[n3:811 :0] uct_md.c:98 UCX  ERROR failed to register address 0x7f (host) length 8192 on "
-               "md[4]=mlx5_0: Input/output error",
-        counter_sample="[n3:811 :0] uct_md.c:98 UCX  WARN registered address 0x7f (host) length 8192 on md[4]=mlx5_0",
-    ),
-    Rule(
         "network.mpi_tcp", "network",
         (b"unable to complete a TCP connection",),
         rb"unable to complete a TCP connection to another process",
