@@ -22,6 +22,9 @@ OPEN = START + "Traceback (most recent call last):\n"
     (START + "INFO 08-03 15:22:15 [x.py:1] the ERROR handler is set\n", 0.3, "look", "no failure seen"),
     (START + "process 17 exited normally\n", 0.3, "look", "no failure seen"),
     (START + "12 tests, 0 failed\n", 0.3, "look", "no failure seen"),
+    (START + "E0000 00:00:17.123456 42 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory "
+     "for plugin cuDNN when one has already been registered\n", 0.3, "look", "no failure seen"),
+    ("".join(f"[rank0]: phase {number} of the plan\n" for number in range(8)), 0.3, "look", "no failure seen"),
     (START + "WARNING: cannot find a cache, it is made\n", 0.3, "look", "no failure seen"),
     (START + "/env/lib/python3.11/site-packages/lib/loop.py:302: Couldn't infer the batch size\n", 0.3, "look",
      "no failure seen"),
@@ -40,6 +43,7 @@ def test_health_is_said_as_far_as_there_is_evidence_for_it(text: str, sure: floa
     (OPEN + '  File "/a/train.py", line 3, in main\n    model.load_state_dict(torch.load(path))\n'
      '  File "/env/lib/python3.11/site-packages/torch/serialization.py", line 3, in load\n', "checkpoint"),
     (START + "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"/a/tra", "unknown"),
+    (OPEN + '  File "/a/train.py", line 3, in <module>\n    main()\nwandb: syncing\nwandb: done\n', "unknown"),
     (START + "foo | Traceback (most recent call last):\nfoo |   File \"/a/tra", "unknown"),
     (START + "E0102 03:04:05.123456 4242 solver.cpp:80] gave up\n", "unknown"),
     (START + "[rank3]: gave up\n", "unknown"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.core.why.findings import Finding, Line, Log, OutsideEvidence
+from safelaunch.core.why.findings import Finding, Line, Log, OutsideEvidence, Rule
 from safelaunch.core.why.order.episodes import Episode
 from safelaunch.core.why.weigh.words import sound_of
 
@@ -95,14 +95,20 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     for sign in episode.progress:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
+    noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
     for line, is_last, is_loud in _ends(log):
         if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
             continue
         said = _WELL.sub(" ", line.text)
-        if is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
-                BAD_WORDS.search(said) or BEHIND_LABEL.match(said))):
+        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
+                BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not _is_noise(line.text, noise):
             yield line, is_last
+
+
+def _is_noise(text: str, rules: Sequence[Rule]) -> bool:
+    raw = text.encode()
+    return any(any(map(raw.__contains__, rule.anchor)) and re.search(rule.pattern, raw) for rule in rules)
 
 
 def _frames(log: Log) -> Iterator[Line]:
@@ -125,6 +131,9 @@ def _ends(log: Log) -> Iterator[tuple[Line, bool, bool]]:
     for line in log.last:
         by_file[line.file].append(line)
     for lines in by_file.values():
+        # Where the program, or its launcher, labels all it says, the label means nothing.
+        is_label_rare = 2 * sum(line.level == "R" for line in lines) <= len(lines)
         for number, line in zip(range(len(lines), 0, -1), lines, strict=True):
-            is_loud = (line.level == "E" and number <= LOUD_LINES) or (line.level == "R" and number == 1)
+            is_rank = line.level == "R" and number == 1 and is_label_rare
+            is_loud = is_rank or (line.level == "E" and number <= LOUD_LINES)
             yield line, number <= LAST_LINES, is_loud

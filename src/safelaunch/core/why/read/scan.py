@@ -33,7 +33,8 @@ MOST_STAMPLESS = 64        # lines in vain; then every 64th
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 MOST_CANDIDATES = 10_000    # sets of literals, each with its rules; then all are forgotten
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
-_EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
+# Not "wandb: syncing": a name without a module begins with a capital.
+_EXCEPTION = re.compile(rb"(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z_]\w*)(?:: .*|:)?$", re.DOTALL)
 _SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
                    rb"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
                    rb"|[a-z_]\w*\.(?:error|timeout|gaierror|herror|Empty|Full|Aborted))(?:: |:?$)")
