@@ -18,12 +18,15 @@ OPEN = START + "Traceback (most recent call last):\n"
     (START + "INFO:     Application startup complete.\n", 0.6, "none", "ready"),
     (START + 'INFO: 10.0.0.1:80 - "POST /v1/chat HTTP/1.1" 200 OK\n', 0.6, "none", "answers"),
     (START + "Server listening on 0.0.0.0:8000\n", 0.6, "none", "ready"),
+    (START + "===== 211 passed in 3.10s =====\n", 0.6, "none", "a good end"),
+    (START + "Done.\n", 0.6, "none", "a good end"),
+    (START + "Tokenizer saved\n", 0.3, "look", "no failure seen"),
     (START, 0.3, "look", "no failure seen"),
     (START + "INFO 08-03 15:22:15 [x.py:1] the ERROR handler is set\n", 0.3, "look", "no failure seen"),
     (START + "process 17 exited normally\n", 0.3, "look", "no failure seen"),
     (START + "12 tests, 0 failed\n", 0.3, "look", "no failure seen"),
-    (START + "E0000 00:00:17.123456 42 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory "
-     "for plugin cuDNN when one has already been registered\n", 0.3, "look", "no failure seen"),
+    (START + "E0000 00:00:17.123456 42 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register "
+     "factory for plugin cuDNN when one has already been registered\n", 0.3, "look", "no failure seen"),
     ("".join(f"[rank0]: phase {number} of the plan\n" for number in range(8)), 0.3, "look", "no failure seen"),
     (START + "WARNING: cannot find a cache, it is made\n", 0.3, "look", "no failure seen"),
     (START + "/env/lib/python3.11/site-packages/lib/loop.py:302: Couldn't infer the batch size\n", 0.3, "look",

@@ -16,6 +16,10 @@ _READY = re.compile(r"(?i)\bstart-?up (?:is )?complete|\blistening (?:on|at)\b"
                     r"|\b(?:running|serving|available) (?:on|at) \S{0,20}(?:://|:\d)"
                     r"|\bready to (?:serve|accept|roll)|\bserver (?:is )?(?:ready|up|started)\b"
                     r"|HTTP/\d\S{0,4}\"? 2\d\d\b")
+# A last line that says of the whole program that it is done.
+_DONE = re.compile(r"(?i)^\W*(?:all )?(?:done|finished|completed?|success)\W*$|\b\d+ passed\b(?!.*\b(?:failed|error))"
+                   r"|\b(?:training|job|run|script|program|evaluation|benchmark|all (?:checks|tests))\b.{0,30}"
+                   r"(?<!not )\b(?:finished|completed?|done|succeeded|passed)\b")
 
 
 def good_end(episode: Episode) -> Finding | None:
@@ -39,6 +43,8 @@ def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -
         return _none(f"steps were made up to the end{said}", 0.7, shown, candidates)
     if ready is not None:
         return _none("it says that it is ready, or answers", 0.6, (_cite(ready, log),), candidates)
+    if last is not None and _DONE.search(last.text):
+        return _none("its last line is one of a good end", 0.6, shown, candidates)
     return Verdict("none", "no failure seen, and no sign of life: is its last line one to end with?", NOT_SEEN, "look",
                     candidates=candidates, cited=shown)
 
