@@ -102,7 +102,9 @@ def score(case: Case, answer: Answer) -> Score:
         line=None if not case.lines else any(_is_same_line(text, answer.text) for text in case.lines),
         host=None if not case.hosts else any(_is_same_host(one, other) for one in case.hosts for other in named),
         rank=None if not case.ranks else answer.rank in case.ranks,
-        action=None if answer.action is None else answer.action in case.actions,
+        # To look first is what a log asks for that nothing has failed in, and that does not say that all is well.
+        action=None if answer.action is None else bool({answer.action, *("none",) * (answer.action == "look")}
+                                                       & case.actions),
         false_alarm=not abstained and not right if healthy else None,
         abstained=abstained,
         wrong_and_confident=None if answer.confidence is None else (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.why import OWN_SAMPLES, Answer, Case, Score, ask_less, ask_safelaunch, load_corpus, score
+from benchmarks.whycuts import cut
 
 from tests.tables import each
 from tests.why.generator import Shape, make_log
@@ -75,6 +76,16 @@ def test_at_most_5_of_100_logs_get_a_wrong_and_confident_answer(corpus: list[Sco
 
 def test_no_healthy_log_raises_an_alarm(corpus: list[Score]) -> None:
     assert [one.case.id for one in corpus if one.false_alarm] == []
+
+
+def test_no_failing_log_that_ends_inside_a_traceback_is_called_healthy(tmp_path: Path) -> None:
+    failed = [case for case in (*INCIDENTS, *planted(tmp_path)) if case.category != "none"]
+    (tmp_path / "cut").mkdir()
+    cases = [short for case in failed for lines in (0, 1, 2, 3, 5, 8, 13, 21)
+             if (short := cut(case, lines, tmp_path / "cut")) is not None]
+    assert len(cases) > 50
+    said = zip(cases, ask_safelaunch(cases), strict=True)
+    assert [case.id for case, answer in said if answer.categories == {"none"}] == []
 
 
 def each_line(before: bytes, after: bytes = b"") -> Callable[[bytes], bytes]:

@@ -39,7 +39,7 @@ def doubt(verdict: Verdict, subject: Subject) -> Verdict:
             cited.append(Cited("", "context", str(subject.paths[0]), None, line, offset=at + offset))
     said = f"no sign of a failure, but its last {reach.unit} is {reach.share}"
     return replace(verdict, summary=f"{said}: it may have stopped early on purpose, or nobody wanted that end",
-                   confidence=min(MOST_SURE, verdict.confidence), cited=(*verdict.cited, *cited), evidence=reach.lines)
+                   confidence=min(MOST_SURE, verdict.confidence), cited=tuple(cited), evidence=reach.lines)
 
 
 def _reach_of(text: bytes, pattern: str) -> TrainingReach | None:

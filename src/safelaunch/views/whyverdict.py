@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,15 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         from safelaunch.views import whyearly  # logs of failures, which are most, need none of it
 
         found = whyearly.doubt(found, subject)
+        if subject.run is None and (written_t := _written_t(subject.paths)) is not None:
+            aged = f"the log was last written to {talk.span(max(0.0, time.time() - written_t))} ago"
+            found = replace(found, notes=(*found.notes, aged))
     return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
+
+
+def _written_t(paths: Sequence[Path]) -> float | None:
+    """When the newest of the files was last written to; None = they are no files."""
+    return max((path.stat().st_mtime for path in paths if path.is_file()), default=None)
 
 
 def of_nothing(verdict: Verdict, log: Log) -> Verdict:

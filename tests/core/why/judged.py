@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from safelaunch.core.why.findings import CLOCK_ORDER, Line, Log, OutsideEvidence
 from safelaunch.core.why.judge.engine import NOTHING_KNOWN, judge_log
+from safelaunch.core.why.read import loglines
 from safelaunch.core.why.read.prefilter import Shapes
 from safelaunch.core.why.read.scan import Compiled, Scanner
 from safelaunch.core.why.rulebook import RULES
@@ -32,7 +33,9 @@ def read_text(*texts: str, clock: str = CLOCK_ORDER) -> Log:
         lines = []
         for number, line in enumerate(block.split(b"\n"), 1):
             if line.strip():
-                lines.append(Line(file, offset, number, line.decode(errors="replace")))
+                parsed = loglines.parse(line)
+                lines.append(Line(file, offset, number, loglines.text(parsed.payload), parsed.host, parsed.rank,
+                                  parsed.t, loglines.level_of(line, parsed.payload)))
             offset += len(line) + 1
         last += lines[-40:]
     return Log(tuple(f"{number}.log" for number in range(len(texts))), tuple(findings), tuple(progress), tuple(last),

@@ -93,7 +93,7 @@ CASES = {
         "sacct's MaxRSS",
         exits=(KILLED, ENDED), echo=LIGHTNING),
     "a rank is killed by 9, and the kernel says why": Case(
-        "host_oom 95%", "Slurm's cgroup ended a process: host memory was exhausted",
+        "host_oom 97%", "Slurm's cgroup ended a process: host memory was exhausted",
         "restarts by itself; if it comes back: ask for more memory (slurm.mem), or use fewer loader workers",
         exits=(KILLED, ENDED), log=STEPS + "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=8.0.\n"),
     "an exit code that nothing explains": Case(

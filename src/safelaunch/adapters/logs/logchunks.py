@@ -64,7 +64,7 @@ def scan_piece(
             scan_blocks(read, tail, end, scanner, number)
     finally:
         os.close(fd)
-    return scanner.finish()
+    return scanner.finish(is_end=end >= source.size)
 
 
 def warm_up(fd: int, start: int, scanner: Scanner) -> None:

@@ -284,10 +284,12 @@ def _last_lines(tail: bytes, index: int, size: int, newlines: int | None) -> tup
     at = size
     for raw in reversed(tail.splitlines(keepends=True)):
         at -= len(raw)
-        parsed = loglines.parse(raw[:8192].strip(b"\r\n"))
+        line = raw[:8192].strip(b"\r\n")
+        parsed = loglines.parse(line)
         if parsed.payload.strip():
             number = newlines + 1 - tail.count(b"\n", at - size + len(tail)) if newlines is not None else None
-            lines.append(Line(index, at, number, loglines.text(parsed.payload), parsed.host, parsed.rank, parsed.t))
+            lines.append(Line(index, at, number, loglines.text(parsed.payload), parsed.host, parsed.rank, parsed.t,
+                              loglines.level_of(line, parsed.payload)))
             if len(lines) == LAST_LINES:
                 break
     return tuple(reversed(lines))

@@ -21,6 +21,7 @@ ADVICE = {
     "restart": "restart it", "exclude_and_restart": "restart it without the node", "requeue_only": "queue it again",
     "fix_user_code": "fix the program", "fix_environment": "fix the environment", "fix_config": "fix the configuration",
     "fix_storage": "fix the storage", "none": "nothing to do",
+    "look": "look at the last lines: nothing tells whether it is well",
 }
 
 

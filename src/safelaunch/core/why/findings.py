@@ -91,6 +91,7 @@ class Line(NamedTuple):
     host: str | None = None
     rank: int | None = None
     t: float | None = None
+    level: str = ""                  # "E", "W", "I" as its logger calls it; "R": PyTorch's label of a rank and no level
 
 
 @dataclass(frozen=True)

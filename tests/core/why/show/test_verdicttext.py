@@ -152,3 +152,38 @@ def test_no_block_is_too_odd_to_be_folded(block: tuple[str, ...]) -> None:
     shown = verdicttext.fold_traceback(block)
     assert len(shown) <= max(verdicttext.SHOWN_BLOCK + 3, 3 * (verdicttext.SHOWN_OWN + 2) + 6)
     assert shown[-1:] == block[-1:] or not block[-1].strip(" ^")
+
+
+def test_a_doubtful_verdict_says_so_and_has_the_next_reading_beside_it() -> None:
+    rows = list(tell(replace(GPU, confidence=0.42), LOG))
+    assert rows[0].text == "not sure, perhaps gpu_hardware: a GPU or its link is failing (42% sure)"
+    assert labels(rows)[:5] == ["verdict", "where", "suspect", "action", "or"] and labels(rows).count("or") == 1
+
+
+@each("category, text, word, is_shown", (
+    ("cuda_oom", "CUDA out of memory", "nvidia-smi", True),
+    ("cuda_oom", "HIP out of memory", "nvidia-smi", False),
+    ("hub_auth", "401 Client Error: Unauthorized", "token", True),
+    ("hub_auth", "429 Client Error: Too Many Requests", "token", False),
+    ("checkpoint", "RuntimeError: PytorchStreamReader failed", "all shards there", True),
+    ("checkpoint", "RuntimeError: file write failed in save", "all shards there", False),
+))
+def test_advice_fits_the_vendor_and_the_case(category: str, text: str, word: str, is_shown: bool) -> None:
+    cause = Cited("", "cause", "main.log", 4, text)
+    verdict = Verdict(category, text, 0.6, "restart", cause=cause, cited=(cause,))
+    told = "\n".join(row.text for row in verdicttext.advice(verdict, LOG))
+    assert (word in told) == is_shown, told
+
+
+def test_a_kill_that_nothing_explains_is_called_that() -> None:
+    rows = list(tell(Verdict("host_oom", "a rank was ended by SIGKILL", 0.55, "restart",
+                             rule="memory.sigkill_elastic"), LOG))
+    assert rows[0].text.startswith("host_oom: killed, and nothing says by whom")
+
+
+def test_a_log_without_a_failure_shows_its_last_line() -> None:
+    last = Cited("", "context", "main.log", 9, "saving the model")
+    seen = Verdict("none", "no failure seen", 0.3, "look", cited=(last,))
+    rows = list(tell(seen, LOG))
+    assert rows[0].text == "none: no failure seen (30% sure)" and rows[0].style == "bold yellow"
+    assert "last" in labels(rows) and "saving the model" in [row.text for row in rows]

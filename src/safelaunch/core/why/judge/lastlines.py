@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.core.why.findings import Line, Log, OutsideEvidence
+from safelaunch.core.why.findings import Finding, Line, Log, OutsideEvidence, Rule
 from safelaunch.core.why.order.episodes import Episode
-from safelaunch.core.why.weigh.errnos import category_of_errno
-from safelaunch.core.why.weigh.words import weigh_words
+from safelaunch.core.why.weigh.words import sound_of
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
-LEAST_POINTS = 4.0      # below that, or without a lead, words tell no category
-LEAST_LEAD = 1.5
-ERRNO_POINTS = 4.0
+STATEMENT_POINTS = 5.0  # of an unknown line that is to stand before an echo
 UNKNOWN_WEIGHT = 0.15
 MOST_WEIGHT = 0.6
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
@@ -22,13 +20,22 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
-                       r"|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
+                       r"|exceed(?:ed|s)|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
-HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b"
-                      r"|^\s*Requeue=\d+ Restarts=\d+ ")   # the last: scontrol show job
+# The last two: what `warnings` of Python print for a library, and scontrol show job.
+HARMLESS = re.compile(r"(?i)warning|error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b|logging error"
+                      r"|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
+                      r"|^\s*Requeue=\d+ Restarts=\d+ ")
+# What a line says well, whatever else it says: "exited normally", "0 failed".
+_WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
+                   r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"
+                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
+LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
+_SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
+FALLING = 5             # times in a row that the loss scale fell, and never rose
+SCALE_SURE = 0.5
 
 
 class LastLines(NamedTuple):
@@ -47,6 +54,8 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     """
     best: tuple[float, Line, str] | None = None
     latest: Line | None = None
+    if (fallen_to := _falling_scale(log)) is not None:
+        return LastLines(fallen_to, "numerical", SCALE_SURE)
     for line, is_last in _suspicious(episode, log):
         if known.is_own_end(line.file, line.offset, line.host):
             continue
@@ -60,15 +69,24 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     return LastLines(latest, "", UNKNOWN_WEIGHT) if latest is not None else None
 
 
-def sound_of(text: str) -> tuple[str, float]:
-    """The category that a line's words speak for, and how strongly; empty where none leads."""
-    points = dict(weigh_words(text))
-    if (category := category_of_errno(text)) is not None:
-        points[category] = points.get(category, 0.0) + ERRNO_POINTS
-    first, second = sorted([*points.values(), 0.0, 0.0], reverse=True)[:2]
-    if first < LEAST_POINTS or first - second < LEAST_LEAD:
-        return "", 0.0
-    return max(points, key=lambda name: points[name]), first
+def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvidence) -> LastLines | None:
+    """What a line that no rule knows states before an echo in the same file; None = nothing, or nothing clear."""
+    best: tuple[float, Line, str] | None = None
+    for line, _ in _suspicious(episode, log):
+        if line.file != echo.file or line.offset >= echo.offset or known.is_own_end(line.file, line.offset, line.host):
+            continue
+        category, points = sound_of(line.text)
+        if points >= STATEMENT_POINTS and (best is None or points > best[0]):
+            best = points, line, category
+    return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2)) if best is not None else None
+
+
+def _falling_scale(log: Log) -> Line | None:
+    """The last line on a loss scale that has only fallen, below 1: gradients overflow at every step."""
+    told = [(float(found[1].rstrip(".")), line) for line in log.last if (found := _SCALE.search(line.text))]
+    scales = [scale for scale, _ in told]
+    falls = sum(one > other for one, other in pairwise(scales))
+    return told[-1][1] if falls >= FALLING and scales == sorted(scales, reverse=True) and scales[-1] < 1 else None
 
 
 def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
@@ -77,12 +95,20 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     for sign in episode.progress:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
+    noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
-    for line, is_last in _ends(log):
-        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged | frames
-                and (BAD_WORDS.search(line.text) or BEHIND_LABEL.match(line.text))
-                and not HARMLESS.search(line.text)):
+    for line, is_last, is_loud in _ends(log):
+        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
+            continue
+        said = _WELL.sub(" ", line.text)
+        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
+                BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not _is_noise(line.text, noise):
             yield line, is_last
+
+
+def _is_noise(text: str, rules: Sequence[Rule]) -> bool:
+    raw = text.encode()
+    return any(any(map(raw.__contains__, rule.anchor)) and re.search(rule.pattern, raw) for rule in rules)
 
 
 def _frames(log: Log) -> Iterator[Line]:
@@ -99,10 +125,15 @@ def _frames(log: Log) -> Iterator[Line]:
             yield line
 
 
-def _ends(log: Log) -> Iterator[tuple[Line, bool]]:
+def _ends(log: Log) -> Iterator[tuple[Line, bool, bool]]:
+    """The last lines of each file: whether each is near its end, and whether its label makes it an error there."""
     by_file: Mapping[int, list[Line]] = {file: [] for file in range(len(log.files))}
     for line in log.last:
         by_file[line.file].append(line)
     for lines in by_file.values():
-        for number, line in enumerate(lines):
-            yield line, number >= len(lines) - LAST_LINES
+        # Where the program, or its launcher, labels all it says, the label means nothing.
+        is_label_rare = 2 * sum(line.level == "R" for line in lines) <= len(lines)
+        for number, line in zip(range(len(lines), 0, -1), lines, strict=True):
+            is_rank = line.level == "R" and number == 1 and is_label_rare
+            is_loud = is_rank or (line.level == "E" and number <= LOUD_LINES)
+            yield line, number <= LAST_LINES, is_loud

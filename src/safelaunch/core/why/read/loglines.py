@@ -98,6 +98,8 @@ LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?
 _PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
 
 
+_LEVEL = re.compile(rb"(?<![\w.-])((?:" + _WORD + rb")(?![\w.-])|[DIWEF](?=\d{4} |[ \]]))")
+_TORCH_RANK = re.compile(rb"\[rank\d{1,7}\]: ?$")
 _OWN_RANK = re.compile(rb"\[Rank \d{1,7}\] $")
 _LEADS = frozenset((*_LEVELS, *logstamps.MONTHS, b"stdout", b"stderr", b"rank", b"Rank", b"RANK"))
 
@@ -158,6 +160,15 @@ def said_by(line: Parsed) -> bytes:
     """The payload, led by the rank that a library calls itself by in its message (PyTorch's "[Rank 3] ")."""
     lead = _OWN_RANK.search(line.body[:len(line.body) - len(line.payload)])
     return lead[0] + line.payload if lead is not None else line.payload
+
+
+def level_of(line: bytes, payload: bytes) -> str:
+    """How loud the line is, by what stands before its payload: E, W or I; R for PyTorch's "[rank3]:" and no level."""
+    lead = plain(line)[:-len(payload) or None][:MAX_PREFIX]
+    found = _LEVEL.search(lead)
+    if found is not None:
+        return "W" if found[1][:1] == b"W" else "I" if found[1][:1] in b"DI" else "E"
+    return "R" if _TORCH_RANK.search(lead) else ""
 
 
 @lru_cache(maxsize=4096)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from safelaunch.core.why.findings import Finding, Progress, Rule
-from safelaunch.core.why.read import loglines
+from safelaunch.core.why.read import loglines, messages
 from safelaunch.core.why.read.literals import LiteralSet
 from safelaunch.core.why.read.loglines import Parsed
 from safelaunch.core.why.read.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
 from safelaunch.core.why.read.prefilter import Hit, Shapes, Unseen, fold
-from safelaunch.core.why.rules.generic import EXCEPTION
+from safelaunch.core.why.rules.generic import CUT_OFF, EXCEPTION, LINE
 
 TRACEBACK = b"Traceback (most recent call last)"
 LEAD = 200                 # bytes of a long line shown before what was found in it
@@ -33,7 +33,8 @@ MOST_STAMPLESS = 64        # lines in vain; then every 64th
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 MOST_CANDIDATES = 10_000    # sets of literals, each with its rules; then all are forgotten
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
-_EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
+# Not "wandb: syncing": a name without a module begins with a capital.
+_EXCEPTION = re.compile(rb"(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z_]\w*)(?:: .*|:)?$", re.DOTALL)
 _SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
                    rb"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
                    rb"|[a-z_]\w*\.(?:error|timeout|gaierror|herror|Empty|Full|Aborted))(?:: |:?$)")
@@ -92,6 +93,7 @@ class _Place(NamedTuple):
 class _Open:
     """A traceback that has begun on one stream."""
 
+    begun: Finding            # what it is while its exception's line is missing
     lines: list[bytes]
     chain: int
     label: bytes = b""        # what stands before the payload
@@ -137,9 +139,15 @@ class Scanner:
         for stream in self._streams.values():
             stream.last = None
 
-    def finish(self) -> Part:
-        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
+    def finish(self, is_end: bool = True) -> Part:
+        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now. At the
+        end of the file a traceback that is still open is all that there is of an exception.
+        """
         self._number = None
+        for opened in self._open.values() if is_end else ():
+            shown = tuple(loglines.text(text, 400) for text in opened.lines)
+            self.part.findings.append(opened.begun._replace(text=shown[-1], block=shown, chain=opened.chain))
+            self.part.counts[EXCEPTION] = self.part.counts.get(EXCEPTION, 0) + 1
         for block, offset, unseen in self._late:
             at = 0
             for shape in unseen.shapes:
@@ -233,7 +241,10 @@ class Scanner:
         stream.is_chained = False
         raw = place.block[place.start:place.end]
         label = raw.removesuffix(line.payload) if line.payload.startswith(TRACEBACK) else b""
-        self._open[line.stream] = _Open([*self._line_before(line, place), line.payload], stream.chain,
+        begun = Finding(EXCEPTION, self._file, place.offset, self._number_of(place), "", line.host or self._host,
+                        line.rank if line.rank is not None else self._rank, line.t or self._stamp_before(place),
+                        {"message": CUT_OFF})
+        self._open[line.stream] = _Open(begun, [*self._line_before(line, place), line.payload], stream.chain,
                                         label if label != raw else b"")
 
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
@@ -268,6 +279,13 @@ class Scanner:
         opened.is_fresh = False
         self._grow_old()
         return False
+
+    def _rest_of(self, line: Parsed, place: _Place) -> tuple[str, ...]:
+        """What the message goes on with below its first line, as far as the same speaker prints it in this block."""
+        below = place.block[place.end + 1:place.end + 1 + LOOK_BACK].split(b"\n")
+        parsed = (loglines.parse(raw, self._hosts) for raw in below[:messages.MOST_LINES])
+        return messages.rest(loglines.text(line.payload),
+                             (loglines.text(one.payload) for one in parsed if one.stream == line.stream))
 
     def _add(self, opened: _Open, stream: bytes, payload: bytes) -> None:
         if len(opened.lines) >= MAX_BLOCK_LINES:
@@ -317,6 +335,8 @@ class Scanner:
         said = loglines.said_by(line) if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
         finding = Finding(rule.id, self._file, place.offset, self._number_of(place), loglines.text(said), host, rank, t,
                           groups, traceback, chain)
+        if rule.id in (EXCEPTION, LINE) and not is_extra and (more := self._rest_of(line, place)):
+            finding = messages.join(finding, more)
         last = kept.get(LAST) if is_extra else None
         if last is None:
             kept[key] = len(part.findings)

@@ -6,23 +6,6 @@ from safelaunch.core.why.findings import Rule
 
 RULES = (
     Rule(
-        "env.compiler", "environment",
-        (b"Failed to find C compiler", b"Cannot find ptxas", b"cannot find -l", b"Python.h: No such file",
-         b"is less than the minimum required version by CUDA", b"cuda_utils", b"No such file or directory: 'nvcc'",
-         b"working triton installation", b"Triton only support"),
-        rb"Failed to find C compiler|Cannot find ptxas|\bld: cannot find -l\S+|Python\.h: No such file|is less "
-        rb"than the minimum required version by CUDA|CalledProcessError: Command '\['\S*(?:gcc|cc|g\+\+|nvcc"
-        rb"|ptxas)'|No such file or directory: '\S*nvcc'|Cannot find a working triton|Triton only supports? "
-        rb"CUDA",
-        "cause", "job", 0.76,
-        summary="a compiler or its files are missing on the node",
-        explain="Triton and extensions are built at run time: they need gcc, the headers and libcuda.",
-        do="Load a compiler and the CUDA toolkit in `setup`.",
-        source="Triton; PyTorch; gcc", order=4,
-        sample="RuntimeError: Failed to find C compiler. Please specify via CC environment variable",
-        counter_sample="found C compiler gcc 12. It was specified via CC environment variable",
-    ),
-    Rule(
         "env.cudnn", "environment",
         (b"unable to find an engine to execute", b"CUDNN_STATUS_SUBLIBRARY", b"Unable to load any of {libcudnn",
          b"Cannot load symbol cudnn", b"CUDNN_STATUS_NOT_SUPPORTED"),
@@ -99,16 +82,6 @@ RULES = (
         source="JAX", order=4,
         sample="jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices.",
         counter_sample="8 visible GPU devices, TPU initialization skipped",
-    ),
-    Rule(
-        "env.ninja", "environment", (b"['ninja'", b"directory: '"),
-        rb"Command '\['ninja'|No such file or directory: '(?:ninja|nvcc|gcc|g\+\+|c\+\+|hipcc|cmake|ld)'", "cause",
-        "job", 0.8, summary="an extension could not be compiled",
-        explain="Compiler, headers or CUDA toolkit are missing or do not fit; the lines above are the compiler's.",
-        do="Build it once on a login node, with the module of the right CUDA.",
-        source="torch.utils.cpp_extension", order=4,
-        sample="subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
-        counter_sample="Command ['ninja', '-v'] returned exit status 0",
     ),
     Rule(
         "env.squashfs", "environment", (b"mksquashfs", b"unsquashfs", b"pyxis: couldn't start container"),

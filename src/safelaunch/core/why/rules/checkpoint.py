@@ -94,21 +94,6 @@ RULES = (
         counter_sample="found model.safetensors in directory /models/x",
     ),
     Rule(
-        "checkpoint.layout", "checkpoint",
-        (b"checkpoint being loaded used a DP", b"world size of", b"does not match the number of",
-         b"loaded state dict contains a parameter group", b"loaded state dict has a different number of",
-         b"zero_pp_rank", b"Unable to find latest file", b"CheckpointingException: "),
-        rb"checkpoint being loaded used a DP world size|loaded state dict (?:contains a parameter group"
-        rb"|has a different number of)|Unable to find latest file at|\bCheckpointingException: |(?:Error"
-        rb"|Exception): .{0,300}?zero_pp_rank\S{0,100} .{0,300}?(?:not exist|missing)", "cause", "job", 0.72,
-        action="fix_config", summary="the checkpoint's parallel layout does not fit the job",
-        explain="Saved on another number of ranks, or optimizer groups differ.", do=_FIT,
-        source="DeepSpeed; torch.optim", order=2,
-        sample="ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's "
-               "group",
-        counter_sample="loaded state dict of the optimizer",
-    ),
-    Rule(
         "checkpoint.megatron_args", "config", (b"value from checkpoint", b"checkpointvalue", b"checkpoint value"),
         rb"(?:value from checkpoint|checkpoint ?value) ?\(?(?P<saved>[^)\s]+)\)? .{0,300}?(?:is not equal to"
         rb"|do not match|for )", "cause", "job", 0.8, summary="an argument differs from the one in the checkpoint",
@@ -119,17 +104,6 @@ RULES = (
         counter_sample="num_layers value from checkpoint: 24",
     ),
     Rule(
-        "checkpoint.no_file", "checkpoint", (b"No such file or directory",),
-        rb"FileNotFoundError: .{0,80}?No such file or directory: '(?P<path>[^']{0,300}(?:checkpoint-\d|pytorch_model"
-        rb"|/global_step\d|/iter_\d|mp_rank_\d|\.(?:pt|pth|ckpt|safetensors|distcp)')[^']{0,200})", "cause", "job", 0.7,
-        action="fix_config", summary="the checkpoint {path} is not there",
-        explain="A wrong path, or it was never finished.", do="Look which checkpoints there are (`safelaunch verify`).",
-        source="CPython; PyTorch", order=1,
-        sample='Traceback (most recent call last):\n  File "train.py", line 7, in main\n    load()\n'
-               "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000500/mp_rank_00/model.pt'",
-        counter_sample="FileNotFoundError: [Errno 2] No such file or directory: '/data/train.json'",
-    ),
-    Rule(
         "checkpoint.from_scratch", "checkpoint",
         (b"will not load any checkpoints", b"could not find the metadata file"),
         b"will not load any checkpoints and will start from random|could not find the metadata file", "context",
@@ -137,27 +111,6 @@ RULES = (
         explain="The load folder has no tracker file.", source="Megatron-LM, checkpointing.py",
         sample="    will not load any checkpoints and will start from random",
         counter_sample="loading checkpoint from ckpt",
-    ),
-    Rule(
-        "checkpoint.orbax", "checkpoint", (b"orbax", b"tensorstore", b"OCDBT"),
-        rb"(?:ValueError|FileNotFoundError|KeyError|XlaRuntimeError).{0,300}?(?:orbax|tensorstore|OCDBT"
-        rb"|checkpoint structure)|Error opening \"zarr\" driver", "cause", "job", 0.68,
-        summary="the checkpoint cannot be restored", explain="It is incomplete or has another tree than the model.",
-        do=_BACK, source="Orbax; TensorStore", order=1,
-        sample="ValueError: user-provided restore item and on-disk checkpoint structure do not match (orbax)",
-        counter_sample="orbax: restore item and on-disk checkpoint structure match",
-    ),
-    Rule(
-        "checkpoint.tensorflow", "checkpoint",
-        (b"not found in checkpoint", b"Unable to open table file", b"DATA_LOSS", b"Data loss: ",
-         b"TensorSliceReader constructor"),
-        b"not found in checkpoint|Unable to open table file|DATA_LOSS|Unsuccessful TensorSliceReader|(?:Error"
-        b"|W).{0,300}?Data loss: ",
-        "cause", "job",
-        0.65, summary="a TensorFlow checkpoint or record cannot be read",
-        explain="Damaged, cut off, or of another graph.", do=_BACK, source="TensorFlow", order=1,
-        sample="NotFoundError: Key dense/kernel not found in checkpoint",
-        counter_sample="Key dense/kernel found in checkpoint",
     ),
     Rule(
         "ckpt.dcp", "checkpoint",
@@ -172,21 +125,6 @@ RULES = (
         source="torch.distributed.checkpoint; Orbax", order=4,
         sample="ValueError: Size mismatch between saved torch.Size([32000]) and current: torch.Size([32064]) for embed",
         counter_sample="sizes saved and current match",
-    ),
-    Rule(
-        "ckpt.absent", "checkpoint",
-        (b"heckpoint",),
-        rb"(?i:(?:Error|Exception|exiting)\b.{0,100}?(?:could ?n[o']t find (?:a )?(?:valid )?checkpoint"
-        rb"|checkpoint\b.{0,100}? (?:not found|does not exist)|no checkpoint (?:found|files)|checkpoint "
-        rb".{0,60}? is (?:missing|incomplete|corrupt)|checksum mismatch|checkpoint\b.{0,80}?different "
-        rb"world.size))|exit-on-missing-checkpoint' set|checkpoint file \S+: checksum mismatch",
-        "cause", "job", 0.72,
-        summary="the checkpoint is missing or damaged",
-        explain="It was not written to its end, was removed, or the path is wrong.",
-        do="List the folder; go back to the checkpoint before.",
-        source="trainers", order=3,
-        sample="FileNotFoundError: Checkpoint at /ckpt/last.ckpt not found. Aborting training.",
-        counter_sample="no checkpoint found in /ckpt, starting from scratch",
     ),
     Rule(
         "ckpt.optimizer_key", "checkpoint",

@@ -186,17 +186,6 @@ RULES = (
         counter_sample="bfloat16 is in use",
     ),
     Rule(
-        "config.unsupported_value", "config", (b"ValueError: ", b"NotImplementedError: ", b"KeyError: "),
-        b"(?:ValueError|NotImplementedError|KeyError): (?P<why>.{0,200}(?i:unsupported|not supported|unknown "
-        b"(?:model|optimizer|task|dataset|arch|scheduler|architecture)|not a valid|is not supported|unrecognized "
-        b"(?:model|configuration)|invalid choice|must be specified|has to be specified|is required|are "
-        b"required|please (?:set|specify|provide)|must be (?:one of|set|greater|positive|a positive|in)|should be "
-        b"one of).{0,200})", "cause", "job", 0.62, summary="a setting is refused: {why}",
-        explain="The program does not take this value.", do="Correct the setting it names.",
-        source="programs' own checks", order=0,
-        sample="ValueError: unknown optimizer adamx; should be one of adam, sgd", counter_sample="ValueError: boom",
-    ),
-    Rule(
         "config.script_missing", "config", (b"can't open file",), rb"can't open file '(?P<path>[^']*)': \[Errno 2\]",
         "cause", "job", 0.85, summary="the script {path} does not exist",
         explain="A wrong path, or another working folder on the node.", do="Correct the path.", source="CPython",
@@ -221,13 +210,6 @@ RULES = (
         do="Correct the path.", source="bash",
         sample="run.sh: line 4: env.sh: No such file or directory",
         counter_sample="No such file or directory is ignored",
-    ),
-    Rule(
-        "config.torchrun_nproc", "config", (b"nproc_per_node", b"nproc-per-node", b"WORLD_SIZE"),
-        rb"(?:Error|Exception)\b.{0,300}?(?:nproc[_-]per[_-]node|WORLD_SIZE).*", "cause", "job", 0.6,
-        summary="the number of processes does not fit", explain="torchrun or the program refuses it.",
-        do="Make it fit the GPUs of the node.", source="torchrun", order=1,
-        sample="ValueError: Unsupported nproc_per_node value: gpus", counter_sample="nproc_per_node: 8",
     ),
     Rule(
         "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),

@@ -40,13 +40,6 @@ RULES = (
         counter_sample="no unexpected signal was encountered in worker 3",
     ),
     Rule(
-        "data.loader_timeout", "data", (b"DataLoader timed out after",), rb"DataLoader timed out after \d+ seconds",
-        "cause", "rank", 0.7, action="fix_storage", summary="the data loader waited too long for its workers",
-        explain="The storage is slow or a worker hangs.", do="Look at the file system, and with py-spy at the workers.",
-        source=_TORCH, order=2,
-        sample="RuntimeError: DataLoader timed out after 600 seconds", counter_sample="the DataLoader took 600 seconds",
-    ),
-    Rule(
         "data.lmdb", "data", (b"lmdb.",), rb"\blmdb\.\w*Error\b", "cause", "job", 0.62, action="fix_storage",
         summary="an LMDB data set cannot be read",
         explain="It does not exist, is damaged, or cannot be mapped on this file system.",
@@ -67,19 +60,6 @@ RULES = (
         counter_sample="each tensor is of equal size",
     ),
     Rule(
-        "data.image", "data",
-        (b"cannot identify image file", b"UnidentifiedImageError", b"image file is truncated",
-         b"broken data stream when reading image", b"Corrupt JPEG data", b"DecompressionBombError", b"truncated (",
-         b"imread_('"),
-        rb"(?:UnidentifiedImageError|OSError|SyntaxError"
-        rb"|DecompressionBombError)\S*: .{0,300}?(?:cannot identify image|truncated|broken data stream|broken PNG"
-        rb"|[Dd]ecompression bomb)|UnidentifiedImageError", "cause", "job", 0.78, action="fix_storage",
-        summary="an image cannot be read", explain="A damaged or empty sample.",
-        do="Check and remove it; skip bad samples in the loader.", source="Pillow", order=2,
-        sample="PIL.UnidentifiedImageError: cannot identify image file '/data/81.jpg'",
-        counter_sample="PIL identified image file '/data/81.jpg' as JPEG",
-    ),
-    Rule(
         "data.archive", "data",
         (b"BadZipFile", b"zipfile.BadZip", b"tarfile.ReadError", b"ReadError: ", b"BadGzipFile", b"zlib.error", b"zstd",
          b"LZMAError", b"Compressed file ended before"),
@@ -90,28 +70,12 @@ RULES = (
         sample="zipfile.BadZipFile: File is not a zip file", counter_sample="zipfile: the file is a zip file",
     ),
     Rule(
-        "data.json", "data", (b"JSONDecodeError",), b"JSONDecodeError: (?P<why>.*)", "cause", "job", 0.58,
-        action="fix_storage", summary="a JSON file cannot be read: {why}",
-        explain="A damaged line or an empty answer of a server.", do="Look at the file and line it names.",
-        source="CPython, json", order=1,
-        sample="json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
-        counter_sample="json.decoder: expecting value 3 of 8 lines",
-    ),
-    Rule(
         "data.table", "data", (b"pandas.errors.",), rb"pandas\.errors\.(?:Parser|EmptyData)Error: (?P<why>.*)", "cause",
         "job", 0.66, action="fix_storage", summary="a table cannot be read: {why}",
         explain="A damaged, empty or differently separated file.", do="Look at the line it names.", source="pandas",
         order=2,
         sample="pandas.errors.ParserError: Error tokenizing data. C error: Expected 5 fields in line 12, saw 7",
         counter_sample="pandas reads 7 fields",
-    ),
-    Rule(
-        "data.decode", "data", (b"UnicodeDecodeError",), b"UnicodeDecodeError: (?P<why>.*)", "cause", "job", 0.6,
-        action="fix_user_code", summary="a file is no valid text: {why}",
-        explain="Wrong encoding, a binary or a damaged file.", do="Name the encoding, or check the file.",
-        source="CPython, codecs", order=1,
-        sample="UnicodeDecodeError: 'utf-8' codec can't decode byte 0x80 in position 3: invalid start byte",
-        counter_sample="the 'utf-8' codec can decode byte 0x7f in position 3",
     ),
     Rule(
         "data.arrow", "data",
@@ -122,20 +86,6 @@ RULES = (
         order=2,
         sample="pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.",
         counter_sample="pyarrow.lib: Parquet magic bytes found in footer",
-    ),
-    Rule(
-        "data.hf_dataset", "data",
-        (b"Unable to find '", b"DatasetGenerationError", b"DatasetGenerationCastError", b"DataFilesNotFoundError",
-         b"EmptyDatasetError", b"Couldn't find a dataset script", b"NonMatchingSplitsSizesError", b"ExpectedMoreSplits",
-         b"NonMatchingChecksumError"),
-        b"Error: Unable to find "
-        b"'|DatasetGeneration(?:Cast)?Error|DataFilesNotFoundError|EmptyDatasetError|Couldn't find a dataset "
-        b"script|NonMatching(?:SplitsSizes|Checksum)Error|ExpectedMoreSplits", "cause", "job", 0.72,
-        action="fix_config", summary="the data set could not be prepared",
-        explain="Files are missing, damaged or of another form than declared.",
-        do="Prepare it once on one process before the job.", source="Hugging Face datasets", order=2,
-        sample="datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset",
-        counter_sample="generating the dataset",
     ),
     Rule(
         "data.dataset_name", "config",
@@ -173,20 +123,6 @@ RULES = (
         counter_sample="num_samples=80 is a positive integer value",
     ),
     Rule(
-        "data.indexed", "data",
-        (b"Index file doesn't match expected format", b"mmap length is greater than file size",
-         b"cannot mmap an empty file", b"is not divisible by the itemsize", b"buffer is smaller than requested size",
-         b"Incorrect file size"),
-        b"Index file doesn't match expected format|mmap length is greater than file size|cannot mmap an empty "
-        b"file|buffer is smaller than requested size", "cause", "job", 0.74, action="fix_storage",
-        summary="an indexed data file is damaged or cut off",
-        explain="The .bin or .idx file is incomplete or of another form.", do="Compare its size; build it again.",
-        source="Megatron-LM, indexed_dataset; CPython, mmap; numpy", order=2,
-        sample="AssertionError: Index file doesn't match expected format. Make sure that --dataset-impl is configured "
-               "properly.",
-        counter_sample="the index file matches",
-    ),
-    Rule(
         "data.tfrecord", "data", (b"corrupted record at", b"truncated record at"),
         rb"(?:corrupted|truncated) record at (?P<offset>\d+)", "cause", "job", 0.78, action="fix_storage",
         summary="a TFRecord file is damaged", explain="Damaged or cut off while being written.",
@@ -201,13 +137,6 @@ RULES = (
         action="fix_storage", summary="a video cannot be decoded", explain="A damaged sample.",
         do="Skip bad samples in the loader.", source="FFmpeg; decord", order=1,
         sample="[mov,mp4,m4a @ 0x55] moov atom not found", counter_sample="the moov atom was found",
-    ),
-    Rule(
-        "data.embedding_index", "user_code", (b"index out of range in self",),
-        b"IndexError: index out of range in self", "cause", "job", 0.66, summary="an index beyond the embedding table",
-        explain="A token id is larger than the vocabulary of the model.",
-        do="Compare the tokenizer's size with the model's.", source="PyTorch, embedding", order=2,
-        sample="IndexError: index out of range in self", counter_sample="IndexError: list index out of range",
     ),
     Rule(
         "data.codecs", "data",
@@ -286,13 +215,5 @@ RULES = (
         source="PyTorch, MapAllocator", order=5,
         sample="OSError: unable to mmap 8192 bytes from file </torch_811_22>: Cannot allocate memory (12)",
         counter_sample="mmap 8192 bytes from file x.bin",
-    ),
-    Rule(
-        "data.webdataset", "data", (b"webdataset.", b"unexpected end of data"),
-        rb"^(?:webdataset\.[\w.]{1,60}|tarfile\.ReadError): ", "cause", "rank", 0.76,
-        summary="a shard of the data cannot be read: {line}", explain="It is cut short, or not what its name says.",
-        do="Check or leave out the file that it names.", source="webdataset; CPython, tarfile", order=1,
-        sample="webdataset.tariterators.TarError: unexpected end of data @ /data/shard-000121.tar",
-        counter_sample="webdataset.tariterators reached the end of data @ /data/shard-000121.tar",
     ),
 )

@@ -178,22 +178,6 @@ RULES = (
         sample="TypeError: Descriptors cannot be created directly.", counter_sample="descriptors are created",
     ),
     Rule(
-        "env.extension_build", "environment",
-        (b"Error building extension", b"Ninja is required to load C++ extensions",
-         b"CUDA_HOME environment variable is not set", b"CUDA_HOME does not exist", b"command 'gcc' failed",
-         b"ninja: build stopped", b"Failed building wheel", b"unable to find nvcc", b"CppCompileError", b"nvcc fatal",
-         b"externally-managed-environment", b"error: invalid command 'bdist_wheel'"),
-        rb"Error building extension '?(?P<name>\w*)|Ninja is required|CUDA_HOME (?:environment variable is not set"
-        rb"|does not exist)|command '\S*gcc' failed|ninja: build stopped|Failed building wheel|CppCompileError"
-        rb"|nvcc fatal|error: externally-managed-environment", "cause", "job", 0.72,
-        summary="an extension {name} could not be built",
-        explain="Compiler, CUDA toolkit or ninja is missing or does not fit on this node.",
-        do="Build it once beforehand; check CUDA_HOME and the compiler on the compute node.",
-        source="torch.utils.cpp_extension; pip", order=1,
-        sample="RuntimeError: Error building extension 'fused_adam'",
-        counter_sample="building extension fused_adam took 80 s",
-    ),
-    Rule(
         "env.pip", "environment",
         (b"No matching distribution found for", b"Could not find a version that satisfies", b"ResolutionImpossible"),
         rb"No matching distribution found for (?P<name>\S+)|Could not find a version that satisfies", "cause", "job",
@@ -243,15 +227,6 @@ RULES = (
         do="Source conda.sh before `conda activate`.", source="conda",
         sample="EnvironmentNameNotFound: Could not find conda environment: train",
         counter_sample="conda environment: train",
-    ),
-    Rule(
-        "env.too_many_files", "environment", (b"Too many open files", b"received 0 items of ancdata"),
-        b"Too many open files|received 0 items of ancdata", "cause", "rank", 0.7, action="fix_environment",
-        summary="too many open files",
-        explain="The limit of file descriptors is reached, often by data loader workers.",
-        do="ulimit -n, or torch.multiprocessing.set_sharing_strategy('file_system').", source="errno(3), EMFILE",
-        order=2,
-        sample="OSError: [Errno 24] Too many open files: '/data/x'", counter_sample="open files: 80",
     ),
     Rule(
         "env.threads", "environment",
@@ -363,16 +338,6 @@ RULES = (
         source="signal(7)", order=3,
         sample="run.sh: line 3:  4242 Illegal instruction     (core dumped) ./solver",
         counter_sample="an illegal instruction is trapped",
-    ),
-    Rule(
-        "env.invalid_context", "environment",
-        (b"CUDA Setup failed", b"uda version mismatch", b"was unable to find `nvcc`",
-         b"Could not load library libcudnn", b"Could not load library libnvrtc", b"libnvrtc.so"),
-        rb"CUDA Setup failed|(?i:cuda version mismatch)|unable to find `nvcc`|Could not load library lib\w+", "cause",
-        "job", 0.65, summary="a CUDA library cannot be loaded",
-        explain="Parts of the CUDA installation are missing or do not fit.", source="DeepSpeed; cuDNN", order=1,
-        sample="Could not load library libcudnn_cnn_infer.so.8. Error: libnvrtc.so: not there",
-        counter_sample="Loaded library libcudnn_cnn_infer.so.8",
     ),
     Rule(
         "env.unexpected_keyword", "version_mismatch", (b"got an unexpected keyword argument",),

@@ -71,26 +71,6 @@ RULES = (
         counter_sample="RuntimeErrors: none; variables needed for gradient computation are kept",
     ),
     Rule(
-        "torch.not_initialized", "user_code",
-        (b"Default process group has not been initialized", b"initialize the default process group twice"),
-        b"Default process group has not been initialized|initialize the default process group twice", "cause", "job",
-        0.8, summary="the process group is not initialised, or twice",
-        explain="The program uses collectives before init_process_group, or calls it again.", do="Call it once, first.",
-        source="torch.distributed", order=2,
-        sample="ValueError: Default process group has not been initialized, please make sure to call "
-               "init_process_group.",
-        counter_sample="the process group is initialized",
-    ),
-    Rule(
-        "torch.pickle", "user_code", (b"Can't pickle ", b"cannot pickle ", b"Can't get attribute "),
-        rb"(?:Can't|cannot) pickle |Can't get attribute '(?P<name>\w+)' on", "cause", "job", 0.76,
-        summary="an object cannot be handed to another process",
-        explain="Lambdas, local classes and handles cannot be pickled.",
-        do="Move it to module level, or create it in the worker.", source="CPython, pickle", order=1,
-        sample="AttributeError: Can't pickle local object 'main.<locals>.collate'",
-        counter_sample="pickled local object 'main.<locals>.collate' by cloudpickle",
-    ),
-    Rule(
         "torch.fork", "user_code",
         (b"Cannot re-initialize CUDA in forked subprocess", b"An attempt has been made to start a new process before"),
         b"Cannot re-initialize CUDA in forked subprocess|An attempt has been made to start a new process before",
@@ -124,15 +104,6 @@ RULES = (
         counter_sample="triton: shared memory, Required: 18432, Hardware limit: 101376",
     ),
     Rule(
-        "fsdp.flatten", "user_code", (b"Must flatten tensors with uniform", b"FlatParameter", b"fully_shard"),
-        rb"Must flatten tensors with uniform|FlatParameter\S{0,80} .{0,300}?(?:expects|requires|must)",
-        "cause", "job", 0.72,
-        summary="FSDP cannot wrap this model as it is", explain="Mixed types or frozen parameters in one unit.",
-        do="use_orig_params=True, one dtype for each unit.", source="PyTorch, FSDP", order=2,
-        sample="ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
-        counter_sample="flattened tensors with uniform dtype torch.bfloat16",
-    ),
-    Rule(
         "deepspeed.op", "environment",
         (b"Unable to JIT load the", b"installed but not compatible", b"DeepSpeed Op Builder", b"CUDAMismatchException",
          b"Installed CUDA version"),
@@ -143,14 +114,6 @@ RULES = (
         sample="RuntimeError: Unable to JIT load the fused_adam op due to it not being compatible due to "
                "hardware/software issue.",
         counter_sample="loaded the fused_adam op",
-    ),
-    Rule(
-        "deepspeed.zero3", "user_code", (b"no attribute 'ds_", b"still have inflight params"),
-        rb"has no attribute 'ds_\w+'|still have inflight params", "cause", "job", 0.72,
-        summary="the model is used outside of DeepSpeed's ZeRO-3 hooks",
-        explain="A parameter is touched where it is not gathered.", source="DeepSpeed, ZeRO-3", order=3,
-        sample="AttributeError: 'Parameter' object has no attribute 'ds_shape'",
-        counter_sample="'Parameter' object has attribute 'ds_id' 8",
     ),
     Rule(
         "megatron.index", "config", (b"reached the end of the dataset", b"number of samples is", b"global batch size"),
@@ -184,16 +147,6 @@ RULES = (
         counter_sample="the padding token is 0",
     ),
     Rule(
-        "hf.remote_code", "config", (b"trust_remote_code",),
-        b"(?:Error|Exception).{0,300}?(?:trust_remote_code|execute the configuration file in that repo)", "cause",
-        "job", 0.78, summary="the model brings code of its own, which was not allowed",
-        explain="Loading it needs a word of the user.", do="trust_remote_code=True for code that you have read.",
-        source="transformers", order=2,
-        sample="ValueError: Loading /models/x requires you to execute the configuration file in that repo; set "
-               "trust_remote_code=True",
-        counter_sample="trust_remote_code=True is set",
-    ),
-    Rule(
         "hf.architecture", "version_mismatch",
         (b"but Transformers does not recognize this architecture", b"does not recognize this architecture",
          b"Tokenizer class ", b"KeyError: 'llama", b"KeyError: 'qwen", b"KeyError: 'mistral", b"KeyError: 'gemma"),
@@ -204,13 +157,6 @@ RULES = (
         sample="ValueError: The checkpoint you are trying to load has model type `foo` but Transformers does not "
                "recognize this architecture.",
         counter_sample="the architecture is llama",
-    ),
-    Rule(
-        "hf.accelerate_env", "config", (b"accelerate config", b"num_processes"),
-        b"(?:Error|Exception).{0,300}?(?:accelerate config|`?--?num_processes)", "cause", "job", 0.62,
-        summary="accelerate's settings do not fit", explain="Processes, machines or mixed precision in its config.",
-        source="accelerate", order=1,
-        sample="ValueError: You need to run accelerate config first", counter_sample="accelerate config is read",
     ),
     Rule(
         "lightning.devices", "config",
@@ -252,14 +198,5 @@ RULES = (
         do="NCCL_DEBUG=WARN.", source="XLA", order=1,
         sample="jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation ncclGroupEnd() failed: something",
         counter_sample="the NCCL operation took 8 ms",
-    ),
-    Rule(
-        "tf.graph", "user_code",
-        (b"tensorflow.python.framework.errors_impl", b"InvalidArgumentError", b"Graph execution error"),
-        rb"errors_impl\.(?P<type>InvalidArgumentError|FailedPreconditionError|UnimplementedError|InternalError"
-        rb"|NotFoundError|UnknownError)", "cause", "job", 0.52, summary="TensorFlow: {type}",
-        explain="An operation of the graph failed.", source="TensorFlow", order=1,
-        sample="tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:",
-        counter_sample="tensorflow: Graph execution took 3 ms, no error",
     ),
 )

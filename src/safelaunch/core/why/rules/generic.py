@@ -8,6 +8,7 @@ from safelaunch.core.why.findings import Rule
 # no other rule knows. `block` is the traceback; the judge takes the deepest frame of the user's own code from it.
 EXCEPTION = "python.exception"
 LINE = "python.line"
+CUT_OFF = "the log ends inside a traceback, before the line that names its exception"
 
 RULES = (
     Rule(
@@ -23,7 +24,7 @@ RULES = (
         LINE, "user_code", (b"Error: ", b"Exception: "),
         rb"(?:^|[\])|:>] ?)(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<message>.+)", "cause", "rank",
         0.46, summary="{type}: {message}", explain="The line of an exception without its traceback.",
-        do="Look for the lines above it.", source="CPython", order=-11,
+        do="Look for the lines around it.", source="CPython", order=-11,
         sample="mypackage.StrangeError: no such thing", counter_sample="an error: no such thing",
     ),
     Rule(

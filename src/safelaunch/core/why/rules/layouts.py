@@ -59,14 +59,4 @@ RULES = (
         source="OmegaConf", order=2,
         sample="Key 'lrr' is not in struct", counter_sample="Key 'lr' is in struct 'optim'",
     ),
-    Rule(
-        "config.parsers", "config",
-        (b"TomlDecodeError", b"configparser.", b"jsonschema.exceptions.", b"gin.config.", b"SchemaError"),
-        rb"^(?:toml\w*\.(?:\w+\.)?TomlDecodeError|configparser\.\w{1,40}Error|jsonschema\.exceptions\.\w{1,40}Error"
-        rb"|gin\.config\.\w{1,60}Error|schema\.Schema\w{0,40}Error)", "cause", "job", 0.8,
-        summary="a configuration file cannot be used: {line}", explain="Its syntax or its keys are wrong.",
-        source="toml; CPython; jsonschema; gin-config", order=2,
-        sample="configparser.NoOptionError: No option 'lr' in section: 'optim'",
-        counter_sample="reading it by configparser.ConfigParser",
-    ),
 )

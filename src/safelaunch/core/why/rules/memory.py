@@ -131,8 +131,8 @@ RULES = (
         counter_sample="Signal 15 (SIGTERM) received by PID 4242",
     ),
     Rule(
-        "memory.bare_killed", "host_oom", (b"Killed",), rb"(?:^|line \d+: +\d+ |[\]!.)])Killed(?:$| {2,})", "cause",
-        "rank", 0.5, summary="the shell says Killed, and nobody says why",
+        "memory.bare_killed", "host_oom", (b"Killed",), rb"line \d+: +\d+ Killed\b|(?:^|[\]!.)])Killed(?:$| {2,})",
+        "cause", "rank", 0.5, summary="the shell says Killed, and nobody says why",
         explain="SIGKILL out of nowhere is most often the OOM killer.",
         do="Look at the node's kernel log, or sacct's MaxRSS and state.", source="bash, job control",
         sample="/var/spool/job811/slurm_script: line 14:  4242 Killed                  python train.py",

@@ -59,12 +59,12 @@ RULES = (
     ),
     Rule(
         "native.caught_signal", "native_crash",
-        (b"Segfault encountered", b"Caught signal ", b"Process received signal", b"Signal: Segmentation fault",
-         b"Signal: Bus error", b"; stack trace: ***"),
+        (b"Segfault encountered", b"Caught signal ", b"Signal: Segmentation fault", b"Signal: Bus error",
+         b"Signal: Aborted", b"; stack trace: ***"),
         rb"\*\*\* (?P<what3>SIG(?:SEGV|BUS|FPE|ILL)) \(@.{0,200}?; stack trace: \*\*\*|Segfault encountered"
         rb"|Caught signal (?P<signal>\d+) \((?P<what>[^:)]*)"
-        rb"|Signal: (?P<what2>Segmentation fault|Bus error) \(\d+\)|\*\*\* Process received signal \*\*\*", "cause",
-        "rank", 0.7, summary="the process caught a fatal signal: {what}{what2}{what3}",
+        rb"|Signal: (?P<what2>Segmentation fault|Bus error|Aborted) \(\d+\)", "cause", "rank", 0.7,
+        summary="the process caught a fatal signal: {what}{what2}{what3}",
         explain="A library's handler prints the native stack below.", do=_DUMP, source="UCX; Open MPI; glog", order=1,
         sample="[n3:4242 :0:4300] Caught signal 11 (Segmentation fault: invalid permissions for mapped object at "
                "address 0x7f)",
@@ -132,14 +132,6 @@ RULES = (
         source="Open MPI, mpirun", host_group="host", rank_group="rank", order=1,
         sample="mpirun noticed that process rank 3 with PID 4242 on node n3 exited on signal 9 (Killed).",
         counter_sample="process rank 3 exited",
-    ),
-    Rule(
-        "native.subprocess_signal", "native_crash", (b"died with <Signals.SIG",),
-        rb"died with <Signals\.(?P<what>SIG(?:SEGV|BUS|ILL|FPE))", "cause", "rank", 0.7,
-        summary="a child process died of {what}", explain="Python's subprocess saw the signal.", do=_DUMP,
-        source="CPython, subprocess", order=2,
-        sample="subprocess.CalledProcessError: Command '['./solver']' died with <Signals.SIGSEGV: 11>.",
-        counter_sample="Command died with <Signals.SIGTERM: 15>",
     ),
     Rule(
         "native.terminate", "native_crash", (b"terminate called",),

@@ -326,18 +326,6 @@ RULES = (
         counter_sample="slurmstepd: mpi/pmix_v4: n3 [1]: pmixp_client_v2.c:211: handler registered",
     ),
     Rule(
-        "network.ucx_register", "network",
-        (b"failed to register address", b"will not be handled"),
-        rb"UCX +ERROR failed to register address|UCX +\w+ .{0,100}?error '[^']+' on \S+ will not be handled",
-        "cause", "rank", 0.6, action="restart",
-        summary="UCX could not use the network",
-        explain="Memory could not be registered, or a peer is gone.",
-        source="UCX", order=4,
-        sample="[n3:811 :0] uct_md.c:98 UCX  ERROR failed to register address 0x7f (host) length 8192 on "
-               "md[4]=mlx5_0: Input/output error",
-        counter_sample="[n3:811 :0] uct_md.c:98 UCX  WARN registered address 0x7f (host) length 8192 on md[4]=mlx5_0",
-    ),
-    Rule(
         "network.mpi_tcp", "network",
         (b"unable to complete a TCP connection",),
         rb"unable to complete a TCP connection to another process",
@@ -347,17 +335,5 @@ RULES = (
         source="Open MPI", order=3,
         sample="A process or daemon was unable to complete a TCP connection to another process:",
         counter_sample="a TCP connection to another process was made",
-    ),
-    Rule(
-        "network.aborted", "network",
-        (b"Connection aborted.", b"Remote end closed connection", b"EtcdConnectionFailed", b"EtcdException"),
-        rb"ProtocolError: \('Connection aborted\.'|RemoteDisconnected\('Remote end closed|EtcdConnectionFailed",
-        "cause", "job", 0.6,
-        summary="a server closed the connection",
-        explain="A service outside the job, a proxy or a firewall ended it.",
-        source="urllib3; etcd", order=2,
-        sample="urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed "
-               "connection without response'))",
-        counter_sample="Connection aborted by the user",
     ),
 )

@@ -164,19 +164,6 @@ RULES = (
         sample="Error: Failed to suspend process", counter_sample="py-spy: the process was suspended for 3 ms",
     ),
     Rule(
-        "rendezvous.xla_connect", "rendezvous",
-        (b"PjRT_Client_Connect", b"all_tasks_to_register", b"cluster registration failed",
-         b"CoordinationService/RegisterTask"),
-        b"(?:DEADLINE_EXCEEDED|[Tt]imed out).{0,200}?(?:PjRT_Client_Connect|all_tasks_to_register)"
-        b"|cluster registration failed|RPC: /tensorflow.CoordinationService/RegisterTask", "cause", "rank", 0.66,
-        summary="not all processes came to the coordination service",
-        explain="The address is wrong or closed, the number of processes too high, or some of them never started.",
-        source="XLA, coordination service", order=3,
-        sample="XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out "
-               "task names:",
-        counter_sample="PjRT_Client_Connect: all tasks are there",
-    ),
-    Rule(
         "hang.xla_barrier", "hang", (b"DEADLINE_EXCEEDED", b"Barrier timed out"),
         b"DEADLINE_EXCEEDED.{0,300}?(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank",
         0.65, summary="a process did not come to the barrier of the coordination service",
@@ -223,5 +210,18 @@ RULES = (
         source=_C10D + ", ProcessGroupNCCL.cpp",
         sample="To avoid data inconsistency, we are taking the entire process down.",
         counter_sample="taking one process down at a time, so that data stay consistent",
+    ),
+    Rule(
+        "rendezvous.xla_connect", "rendezvous",
+        (b"PjRT_Client_Connect", b"all_tasks_to_register", b"cluster registration failed",
+         b"CoordinationService/RegisterTask"),
+        b"(?:DEADLINE_EXCEEDED|[Tt]imed out).{0,200}?(?:PjRT_Client_Connect|all_tasks_to_register)"
+        b"|cluster registration failed|RPC: /tensorflow.CoordinationService/RegisterTask", "cause", "rank", 0.66,
+        summary="not all processes came to the coordination service",
+        explain="The address is wrong or closed, the number of processes too high, or some of them never started.",
+        source="XLA, coordination service", order=3,
+        sample="XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out "
+               "task names:",
+        counter_sample="PjRT_Client_Connect: all tasks are there",
     ),
 )

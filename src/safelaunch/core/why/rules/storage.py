@@ -113,17 +113,6 @@ RULES = (
         counter_sample="EXT4-fs (nvme0n1p2): mounted filesystem, no error",
     ),
     Rule(
-        "storage.sqlite", "storage",
-        (b"database is locked", b"disk I/O error", b"unable to open database file",
-         b"database disk image is malformed"),
-        rb"(?:sqlite3?\.|Operational|Database)\w{0,40}Error.{0,300}?(?:database is locked|disk I/O error"
-        rb"|unable to open database file|malformed)|database disk image is malformed|database is locked", "cause",
-        "job", 0.72, summary="an SQLite database cannot be used",
-        explain="Network file systems often break SQLite's locks; or the file is damaged.",
-        do="Keep it on a local disk.", source="SQLite; CPython, sqlite3", order=2,
-        sample="sqlite3.OperationalError: database is locked", counter_sample="the database is open",
-    ),
-    Rule(
         "storage.git", "storage",
         (b"invalid object ", b"is corrupt", b"loose object", b"unable to read tree", b"bad object", b"object file "),
         rb"error: invalid object \d+ [0-9a-f]+|(?:loose )?object (?:file )?\S+ .{0,300}?(?:is corrupt|is empty)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from safelaunch.core.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.core.causes.category import ADVICE
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
+from safelaunch.core.why.judge.witnesses import UNEXPLAINED_KILLS
 from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.verdictjson import evidence_of
@@ -22,6 +24,17 @@ SHOWN_OWN = 3         # frames of the user's own code
 SHOWN_LETTERS = 500   # of a line: six lines of a terminal
 SHOWN_NAMES = 4
 SHOWN_CHECKS = 2      # the whole page: --explain
+DOUBTFUL = 0.5
+KILLED = "killed, and nothing says by whom; mostly memory"
+# (what the lines say, unless they say this as well, the advice that does not fit then).
+UNFIT = tuple(tuple(re.compile(form) for form in forms) for forms in (
+    (r"(?i)\b(?:hip\w*|rocm|amd|ascend|npu|hccl|hpu|habana|gaudi|xpu|tpu|neuron\w*|nrt)\b",
+     r"(?i)\bcuda|\bnvidia|\bxid\b", r"CUDA_|torch\.cuda|nvidia-smi"),
+    (r"\b429\b|Too Many Requests", r"\b40[13]\b", r"\btoken\b"),
+    (r"(?i)\bin (?:save|write|dump)\w*\b|torch\.save\(|\.write\(|writ(?:e|ing) failed", r"(?i)\bin load",
+     r"all shards there"),
+))
+_SENTENCE = re.compile(r"(?<=[.;]) ")
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -52,6 +65,8 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
         if ended:
             yield VerdictRow("before", f"{ended}:")
     yield from head(verdict, follows, "" if now else ended, recorded, show_all)
+    if verdict.confidence < DOUBTFUL:   # the two best readings stand side by side
+        yield from rival(verdict, log)
     yield BLANK
     yield from timeline(verdict, log, show_all)
     for number, line in enumerate(outside):
@@ -70,7 +85,11 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     """The verdict itself."""
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
-    yield VerdictRow("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
+    title = KILLED if verdict.rule in UNEXPLAINED_KILLS else page.title
+    if verdict.category == "none" and verdict.action == "look":
+        title, colour = "no failure seen", "yellow"
+    lead = "not sure, perhaps " if verdict.confidence < DOUBTFUL and verdict.category not in ("none", "unknown") else ""
+    yield VerdictRow("verdict", f"{lead}{verdict.category}: {title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
     if verdict.summary:
         yield VerdictRow("", shorten(verdict.summary))
     where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
@@ -107,7 +126,8 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Ver
     clocked = log.clock != CLOCK_ORDER
     lines = evidence_of(verdict)
     for number, cited in enumerate(lines if show_all else lines[:SHOWN_SYMPTOMS]):
-        label = "first" if number == 0 and cited.role == "cause" else cited.role
+        label: str = "first" if number == 0 and cited.role == "cause" else cited.role
+        label = "last" if verdict.category == "none" and len(lines) == 1 else label
         yield VerdictRow(label, describe(cited, clocked))
         yield from quote(cited, show_all)
     start = verdict.cause.t if verdict.cause and clocked else None
@@ -133,17 +153,15 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Ver
 
 def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[VerdictRow]:
     """What else it may be, what would have changed the verdict, and what was not looked at."""
-    clocked = log.clock != CLOCK_ORDER
     other = verdict.runner_up
-    if other is not None and other.category != "none":
-        yield VerdictRow("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
-        for cited in evidence_of(other)[:1]:
-            yield VerdictRow("", describe(cited, clocked), "dim", 1)
-    said = {(cited.file, cited.offset) for cited in evidence_of(other)[:1]} if other is not None else set()
+    if verdict.confidence >= DOUBTFUL:
+        yield from rival(verdict, log)
+    said = {(cited.file, cited.offset) for one in (verdict, other) if one is not None for cited in evidence_of(one)}
     more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
     for cited in more if show_all else more[:SHOWN_CANDIDATES if other is None else 0]:
         rule = find_rule(cited.rule, log.rules)
-        yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
+        where = describe(cited, log.clock != CLOCK_ORDER)
+        yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{where}")
         yield from quote(cited)
     if verdict.changes and show_all:
         yield VerdictRow("wrong if", verdict.changes, "dim")
@@ -155,6 +173,22 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Verdi
         yield VerdictRow("note", f"… and {len(log.odd) - SHOWN_NAMES} more such files", "dim")
     if log.truncated:
         yield VerdictRow("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
+
+
+def rival(verdict: Verdict, log: Log) -> Iterator[VerdictRow]:
+    """The next likely reading, with its line."""
+    other = verdict.runner_up
+    if other is not None and other.category != "none":
+        yield VerdictRow("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
+        for cited in evidence_of(other)[:1]:
+            yield VerdictRow("", describe(cited, log.clock != CLOCK_ORDER), "dim", 1)
+
+
+def _fits(line: str, verdict: Verdict) -> bool:
+    """Whether advice fits the vendor and the case, by what the verdict's lines say."""
+    said = " ".join(text for cited in evidence_of(verdict) for text in (*cited.block[-12:], cited.text))
+    return not any(unfit.search(line) and case.search(said) and not unless.search(said)
+                   for case, unless, unfit in UNFIT)
 
 
 def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
@@ -170,7 +204,9 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     # By the journal, or while nothing has ended yet: there is nothing to look for.
     is_known = is_followed and (verdict.category in ENDS_OF_JOBS or verdict.action == "none")
     asks_site = rule is not None and rule.ask_site   # the page's checks are of adapters, not of names
-    yield from _listed("you", [*filter(None, (do,)), *(() if is_known or asks_site else page.check[:SHOWN_CHECKS])])
+    do = " ".join(part for part in _SENTENCE.split(do) if _fits(part, verdict))
+    checks = [line for line in page.check if _fits(line, verdict)][:SHOWN_CHECKS]
+    yield from _listed("you", [*filter(None, (do,)), *(() if is_known or asks_site else checks)])
     for line in next_lines:
         yield VerdictRow("next", line, "bold")
 

@@ -23,6 +23,8 @@ PRIOR_POINTS = 4.0       # what a type's own weight of 1 would be worth in point
 ERRNO_POINTS = 5.0       # the system's own word
 WRAPPER_COST = 0.15      # "Caught … in DataLoader worker": the one that it wraps stands below it, with the reason
 _WRAPPER = re.compile(r"Caught \w+ in |(?:The )?(?:worker|task|actor|process|child)\b.{0,40}(?:raised|died|failed)")
+STACK_WEIGHT = 0.4       # of a traceback that is cut off: where it was, but not what went wrong
+STACK_POINTS = 1.5
 ABSENT = re.compile(r"(?i)not (?:be )?found|does(?: not|n't) exist|can(?:'|no)t find|no such|is empty|missing")
 
 
@@ -84,6 +86,8 @@ _OTHER_POINTS = 1.0      # a type of somebody's own says next to nothing by itse
 
 def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
     """The category of an exception that no rule knows by its text, from its type, message and frames."""
+    if not kind:   # the log ends before it
+        return _read_stack(block)
     module, _, name = kind.rpartition(".")
     known = _TYPES.get(name)
     if known is not None and known.weight >= FIRM_WEIGHT:
@@ -98,6 +102,13 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
         _add(points, {category: ERRNO_POINTS})
     reading = _decide(points, prior, message)
     return reading._replace(weight=reading.weight - WRAPPER_COST) if _WRAPPER.match(message) else reading
+
+
+def _read_stack(block: Sequence[str]) -> Reading:
+    """What the frames of a traceback without its exception are about; where they do not tell, it is an end only."""
+    points = weigh_frames(parse_frames(block))
+    best = max(points, key=lambda category: points[category], default="unknown")
+    return Reading(best, STACK_WEIGHT) if points.get(best, 0.0) >= STACK_POINTS else Reading("unknown", 0.0)
 
 
 def _decide(points: Mapping[str, float], prior: Reading, message: str) -> Reading:

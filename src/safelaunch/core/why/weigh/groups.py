@@ -10,11 +10,13 @@ from safelaunch.core.categories import advice
 from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.why.fingerprint import generalize
 from safelaunch.core.why.order.episodes import Episode, Moment, is_excused, is_perhaps_late, order_of
+from safelaunch.core.why.read.fields import ABORT, read_fields
 from safelaunch.core.why.read.globalranks import OF_TASK
 from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
-from safelaunch.core.why.weigh.exceptions import read_exception
+from safelaunch.core.why.weigh.exceptions import Reading, read_exception
 from safelaunch.core.why.weigh.holders import are_others
+from safelaunch.core.why.weigh.words import sound_of
 
 # Rules of what another process holds → what it is where that process is the training's own.
 MEMORY_HELD, HELD_AT_START = "gpu.memory_held", "gpu.held_at_start"
@@ -22,6 +24,9 @@ SHARED = {MEMORY_HELD: "gpu.out_of_memory", HELD_AT_START: "config.vllm", "gpu.b
           "gpu.in_use": "gpu.shared_exclusively"}
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
 THREAD_COST = 0.15
+WHAT = "native.what"
+ABORTED = 0.45              # a report of SIGABRT, by whomever
+UNSURE = 0.6                # rules up to here have a category by default only, where the line goes on to say why
 SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
 NEAR_END_LINES = 25         # an error so near the last line may well be what ended the log
 
@@ -58,7 +63,7 @@ def fill(rule: Rule, found: Finding) -> str:
     words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {
         "line": found.text, "speaker": found.host or "a node"}
     text = rule.summary.format_map(words)
-    return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
+    return " ".join(text.split()).strip(" :") if text.strip() else found.text.strip()
 
 
 def _names(template: str) -> list[str]:
@@ -93,7 +98,8 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         rule = episode.rules[SHARED[rule.id]]
     category, weight, action = rule.category, rule.weight, rule.action
     if rule.id in (EXCEPTION, LINE):
-        reading = read_exception(first.groups.get("type", ""), first.groups.get("message", ""), first.block)
+        said = f"{first.groups.get('message', '')} {first.groups.get('more', '')}".strip()
+        reading = read_exception(first.groups.get("type", ""), said, first.block)
         category, weight, action = reading.category, min(reading.weight, 1.0), reading.action
         if rule.id == LINE:
             weight = min(weight, rule.weight)
@@ -101,13 +107,31 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         weight -= THREAD_COST
     if not first.block and _SOURCE.match(first.text):
         weight -= SOURCE_COST
+    role = rule.role
+    if rule.id == WHAT:
+        reading = _read_what(first, episode)
+        category, weight, action = reading.category, reading.weight, reading.action
+    elif role == "cause" and read_fields(first.text).signal == ABORT:
+        role, weight = "symptom", min(weight, ABORTED)   # it follows a statement, which stands above
+    elif "why" in first.groups and rule.summary.endswith("{why}") and weight <= UNSURE:
+        category = sound_of(first.groups["why"])[0] or category
+        action = action if category == rule.category else ""
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
-    group = FindingGroup(rule, category, rule.role, weight, action or advice(category), first, items[-1],
+    group = FindingGroup(rule, category, role, weight, action or advice(category), first, items[-1],
                          max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
     excused = is_excused(items[-1], episode, same_run=category == "numerical")
     late = excused and is_perhaps_late(items[-1], episode)
     is_near_end = items[-1].offset >= ends.get(items[-1].file, 0)
     return replace(group, is_excused=excused and not late, is_doubtful=late, is_fatal=not excused and is_near_end)
+
+
+def _read_what(found: Finding, episode: Episode) -> Reading:
+    """What an uncaught C++ exception means, by its type, which the line above it names, and its words."""
+    kinds = [one.groups.get("type") or "" for one in episode.findings
+             if one.rule == "native.terminate" and one.file == found.file and one.offset < found.offset]
+    kind = kinds[-1].replace("::", " ") if kinds and not kinds[-1].startswith("std::") else ""
+    reading = read_exception("std.exception", f"{kind} {found.groups.get('message', '')}", ())
+    return Reading("native_crash", 0.5) if reading.category == "user_code" else reading
 
 
 def _is_anothers(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, hosts: tuple[str, ...]) -> bool:
@@ -143,17 +167,11 @@ def _worth(found: Finding, episode: Episode) -> float:
     return rule.weight if rule.role == "cause" else rule.weight * 0.4
 
 
-# Prefixes that did not stand at the line's start: behind a progress bar that ended without a line end, or quoted.
-_HOST_INSIDE = re.compile(r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ")
-_RANK_INSIDE = re.compile(r"\[rank(\d{1,6})\]|\b[Rr]ank #?(\d{1,6})[\]:]")
-
-
 def culprit_host(rule: Rule, found: Finding) -> str | None:
     """The host that a line blames: the one it names, else the one that printed it."""
     named = (found.groups.get(rule.host_group) if rule.host_group else None) or found.host
     if named is None:
-        inside = _HOST_INSIDE.search(found.text)
-        named = inside["host"] if inside else None
+        named = read_fields(found.text).host or read_fields(found.groups.get("more", "")).host
     return named
 
 
@@ -164,10 +182,7 @@ def culprit_rank(rule: Rule, found: Finding) -> int | None:
     named = found.groups.get(rule.rank_group or "local")   # of torchrun's own lines: the local rank
     if named and named.isdigit():
         return int(named)
-    if found.rank is None:
-        inside = _RANK_INSIDE.search(found.text)
-        return int(next(filter(None, inside.groups()))) if inside else None
-    return found.rank
+    return read_fields(found.text).rank if found.rank is None else found.rank
 
 
 def _last_lines(log: Log) -> dict[int, int]:

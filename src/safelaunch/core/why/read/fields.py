@@ -1,0 +1,69 @@
+"""Host, rank, exit code and signal that stand inside a line, by their keys and shapes, whoever prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_NAME = r"(?<![\w.-])(?=[\w.-]{0,80}\d)[A-Za-z0-9][\w-]{1,62}(?:\.[\w-]{1,62}){0,8}"   # a node's name holds a digit
+_ADDRESS = r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}"
+# The first that fits counts: what names a culprit before what names the speaker.
+_HOSTS = tuple(re.compile(form) for form in (
+    rf"(?P<host>{_NAME}): rank \d{{1,7}} (?:exited|died|was)",                   # PALS, MPICH's Hydra
+    rf"\bpeer (?P<host>{_ADDRESS}|{_NAME})(?=[<:\s])",                           # NCCL
+    rf"\b(?:on node|failed on) (?P<host>{_NAME}|{_ADDRESS})\b",
+    rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?"
+    rf"(?P<host>{_ADDRESS}|(?-i:{_NAME}))(?=[\s,;:)\]>]|$)",
+    rf"\[job id [\d.]{{1,20}}\](?: ?\[[^\]]{{1,40}}\])?? ?\[(?P<host>{_NAME})\]",  # Cray MPICH
+    rf"\bmlx\d(?:_\d+)?: (?P<host>{_NAME}): ",                                    # rdma-core
+    r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ",
+    rf"<(?:warn|error)> (?P<host>{_NAME}): ",                                     # libfabric
+    rf"\w@(?P<host>{_NAME})[ :]\S{{0,80}}? ?[%$#] ",                              # a shell's prompt
+))
+_RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b[Rr]ank[ =:#]{1,3}(\d{1,6})\b|, rank=(\d{1,6})\]")
+_CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?)?(?:code|status)[ :=]{0,3}(-?\d{1,3})\b"
+                   r"|\bexited with (-?\d{1,3})\b")
+_SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
+                     r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)")
+
+ABORT, TERM = 6, 15
+# What a signal says by itself; SIGABRT follows a statement always, SIGTERM and SIGINT come from elsewhere.
+OF_SIGNAL = {4: "native_crash", 7: "native_crash", 8: "native_crash", 9: "host_oom", 11: "native_crash"}
+
+
+class Fields(NamedTuple):
+    """What a text names; None = nothing."""
+
+    host: str | None = None
+    rank: int | None = None
+    code: int | None = None
+    signal: int | None = None
+
+    @property
+    def category(self) -> str | None:
+        """What its signal is a sign of."""
+        return OF_SIGNAL.get(self.signal or 0)
+
+
+def read_fields(text: str) -> Fields:
+    """The fields of one line; an exit code that tells a signal (-7, 135) gives that."""
+    host = next((found["host"] for form in _HOSTS if (found := form.search(text))), None)
+    code, signal = _number(_CODE, text), _number(_SIGNAL, text)
+    if signal is None and code is not None:
+        signal = -code if code < 0 else code - 128 if 128 < code < 160 else None
+    return Fields(host, _number(_RANK, text), code, signal)
+
+
+def first_failed(texts: Iterable[str]) -> Fields:
+    """The first of a launcher's reports on ranks that ended badly: by themselves, not by a SIGTERM that follows."""
+    for text in texts:
+        found = read_fields(text) if "exit" in text or "died" in text else Fields()
+        if found.host and (found.code or found.signal) and found.signal != TERM:
+            return found
+    return Fields()
+
+
+def _number(form: re.Pattern[str], text: str) -> int | None:
+    found = form.search(text)
+    return int(next(filter(None, found.groups()))) if found else None

@@ -1,0 +1,30 @@
+"""Fields inside of lines: hosts, ranks, exit codes and signals by key and shape, whoever prints them."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.read.fields import Fields, first_failed, read_fields
+from tests.tables import each
+
+
+@each("text, found", (
+    ("n7.cluster: rank 355 exited with code 134", Fields("n7.cluster", 355, 134, 6)),
+    ("n7: rank 358 died from signal 15", Fields("n7", 358, None, 15)),
+    ("ERROR: Rank 2 crashed with exit code -7.", Fields(None, 2, -7, 7)),
+    ("NET/IB : Got completion from peer 10.0.0.7<40000> with error 12", Fields("10.0.0.7")),
+    ("Rank 2, node gpu-a-01, device 2: nan", Fields("gpu-a-01", 2)),
+    ("MPICH ERROR [Rank 519] [job id 9.0] [Tue Jun 11 15:11:42 2024] [c1207] - Abort(5)", Fields("c1207", 519)),
+    ("[pkg.util:158, rank=6] refused", Fields(None, 6)),
+    ("[rank: 3] Seed set to 42", Fields(None, 3)),
+    ("ray::f() (pid=12, ip=10.0.0.7, actor_id=5)", Fields("10.0.0.7")),
+    ("Job was executed on host(s) <8*n-62-20>, in queue", Fields("n-62-20")),
+    ("Signal: Aborted (6)", Fields(signal=6)),
+    ("slurmstepd: error: on node failure the job is requeued", Fields()),
+    ("ranked 3rd of the host keys; node failure; exit status is not known", Fields()),
+))
+def test_the_fields_of_a_line(text: str, found: Fields) -> None:
+    assert read_fields(text) == found
+
+
+def test_the_first_rank_that_a_launcher_reports_is_not_one_that_it_ended_itself() -> None:
+    said = ("n8: rank 3 died from signal 15", "n7: rank 2 exited with code 1", "n9: rank 4 exited with code 1")
+    assert first_failed(said)[:2] == ("n7", 2)
