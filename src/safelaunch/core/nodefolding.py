@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import replace
 from safelaunch.core.state import Exclusion, State
 
 

@@ -8,9 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dataclasses import replace as replace
     from typing import NamedTuple as NamedTuple
 else:
     from collections import _tuplegetter, namedtuple
+
+    def replace(known, /, **changes):
+        """As dataclasses.replace, for classes that compute nothing at their making, and at a tenth of its time where
+        there are 50 fields: a journal's fold makes two such copies for each event.
+        """
+        if not changes.keys() <= known.__dict__.keys():
+            raise TypeError(f"no fields of {type(known).__name__}: {sorted(changes.keys() - known.__dict__.keys())}")
+        made = object.__new__(type(known))
+        made.__dict__.update(known.__dict__)
+        made.__dict__.update(changes)
+        return made
 
     FEW = 3
 
