@@ -43,7 +43,7 @@ class ControlServer:
         self._shunned: set[str] = set()     # nodes that are left to their leases
         self.strangers = Strangers(
             min(MAX_STRANGERS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)))
-        self.guards: dict[tuple[str, int], Guard] = {}
+        self.guards = {}
         self.standbys: dict[str, Guard] = {}   # by node; each ping tells them the pulse's counter
         self.pulse_count: int | None = None   # None = no pulse yet: this leader is starting
         self.order: dict[str, Any] | None = None   # told to a guard that connects later, or again
@@ -57,6 +57,18 @@ class ControlServer:
         self.port: int = self._listener.getsockname()[1]
         self.has_moved = port not in (0, self.port)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    @property
+    def guards(self) -> dict[tuple[str, int], Guard]:
+        """By node and task; a new one is added by `_guard` alone."""
+        return self._guards
+
+    @guards.setter
+    def guards(self, guards: dict[tuple[str, int], Guard]) -> None:
+        self._guards = guards
+        self._of_node: dict[str, dict[int, Guard]] = {}
+        for (node, task), guard in guards.items():
+            self._of_node.setdefault(node, {})[task] = guard
 
     def _listen(self, port: int) -> socket.socket:
         """A listener, on `port` again when that is free."""
@@ -155,7 +167,7 @@ class ControlServer:
 
     def of(self, node: str) -> list[Guard]:
         """The node's guards."""
-        return [guard for guard in self.guards.values() if guard.node == node]
+        return list(self._of_node.get(node, {}).values())
 
     def tell(self, message: dict[str, Any], now_s: float) -> int:
         """How many guards were told."""
@@ -272,9 +284,10 @@ class ControlServer:
 
     def _guard(self, node: str, task: int, attempt: int) -> Guard | None:
         """The guard's entry; None where a guard of a later attempt has it."""
-        guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
-        if guard.attempt < attempt:
-            guard = self.guards[(node, task)] = Guard(node, task, attempt)
+        guard = self._guards.get((node, task))
+        if guard is None or guard.attempt < attempt:
+            guard = self._guards[node, task] = Guard(node, task, attempt)
+            self._of_node.setdefault(node, {})[task] = guard
         return guard if guard.attempt == attempt else None
 
     def kernel_lines(self, nodes: Iterable[str]) -> dict[str, tuple[tuple[float, str], ...]]:

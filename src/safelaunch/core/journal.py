@@ -23,6 +23,7 @@ _COUNT = rb"(0|[1-9][0-9]{0,15})"
 _STEP_LINE = (rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
               rb'"event":"progress","attempt":%b,"step":%b\}' % (_COUNT, _COUNT, _COUNT, _COUNT))
 _step_line = cache(lambda: re.compile(_STEP_LINE))   # once, and not where nobody reads a journal
+_scan = json.JSONDecoder().scan_once
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
@@ -92,12 +93,13 @@ def _parse_line(line: bytes) -> Event | None:
         return _make(float(t), int(gen), int(seq), host.decode(), "progress",
                      {"attempt": int(attempt), "step": int(number)})
     try:
-        raw: Any = json.loads(line.decode())   # of bytes, json would guess the encoding first
+        raw = _read_json(line.decode())   # of bytes, json would guess the encoding first
     except (ValueError, RecursionError):
         return None
     if not isinstance(raw, dict) or raw.get("v") != VERSION:
         return None
-    t, gen, seq, host, event = (raw.pop(key, None) for key in ("t", "gen", "seq", "host", "event"))
+    pop = raw.pop
+    t, gen, seq, host, event = pop("t", None), pop("gen", None), pop("seq", None), pop("host", None), pop("event", None)
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not _is_count(gen) or not _is_count(seq):
         return None
     if not abs(t) < MAX_T_S:   # NaN is not, either
@@ -113,6 +115,15 @@ def _make(t: float, gen: int, seq: int, host: str, event: str, data: dict[str, A
     made = object.__new__(Event)
     made.__dict__.update(t=t, gen=gen, seq=seq, host=host, event=event, data=data)
     return made
+
+
+def _read_json(text: str) -> Any:
+    """As json.loads, which takes twice as long over a short line."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:   # it begins with a space, or is no JSON
+        return json.loads(text)
+    return value if end == len(text) else json.loads(text)
 
 
 def _is_count(value: object) -> bool:

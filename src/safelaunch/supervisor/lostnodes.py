@@ -86,7 +86,7 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
     overlap.note_result(lead, result)
     if silence.is_missing_by_probe(
             is_same_attempt=lead.live is not None and lead.live.number == number,
-            has_guard=any(guard.node == node for guard in lead.server.guards.values()),
+            has_guard=bool(lead.server.of(node)),
             has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
@@ -96,5 +96,4 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
 
 def add_exit(lead: Leader, exit: Exit) -> None:
     """Note a task's end; the first report counts."""
-    assert lead.live is not None
     lead.running.task_has_ended(exit, lead.now, lead.now_s)

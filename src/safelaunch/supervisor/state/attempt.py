@@ -62,7 +62,9 @@ class RunningAttempt:
     """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
-        self.live: Live | None = None
+        self._live: Live | None = None
+        self._ended: set[tuple[str, int]] = set()   # tasks that have reported their end
+        self._exits: list[Exit] = []                # ... since somebody has asked for `live`
         self.process: AttemptProcess | None = None
         self.size = 0                       # of its log
         self.heard = HeardLog()             # what of it was listened to
@@ -77,10 +79,31 @@ class RunningAttempt:
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
 
     @property
+    def live(self) -> Live | None:
+        """The attempt with all exits that have been reported. They are added at once: thousands come together, and a
+        tuple of them all for each is a copy of them all.
+        """
+        if self._exits and self._live is not None:
+            self._live = replace(self._live, exits=(*self._live.exits, *self._exits))
+            self._exits.clear()
+        return self._live
+
+    @live.setter
+    def live(self, live: Live | None) -> None:
+        self._live, self._exits = live, []
+        self._ended = set() if live is None else {(known.node, known.task) for known in live.exits}
+
+    @property
+    def number(self) -> int | None:
+        """Of the live attempt."""
+        return None if self._live is None else self._live.number
+
+    @property
     def now(self) -> Live:
         """The live attempt; there must be one."""
-        assert self.live is not None
-        return self.live
+        live = self.live
+        assert live is not None
+        return live
 
     def begins(self, live: Live) -> None:
         """It is announced."""
@@ -134,10 +157,15 @@ class RunningAttempt:
 
     def task_has_ended(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
-        live = self.now
-        if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
-            failed_t = now if exit.code and live.failed_t is None else live.failed_t
-            self.live, self.exit_s = replace(live, exits=(*live.exits, exit), failed_t=failed_t), now_s
+        live = self._live
+        assert live is not None
+        if (exit.node, exit.task) in self._ended:
+            return
+        self._ended.add((exit.node, exit.task))
+        self._exits.append(exit)
+        self.exit_s = now_s
+        if exit.code and live.failed_t is None:
+            self._live = replace(live, failed_t=now)
 
     def is_fenced(self, exits: tuple[Exit, ...]) -> None:
         """Nothing of it is left anywhere; its tasks have ended so."""
