@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ _COUNT = rb"(0|[1-9][0-9]{0,15})"
 _STEP_LINE = (rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
               rb'"event":"progress","attempt":%b,"step":%b\}' % (_COUNT, _COUNT, _COUNT, _COUNT))
 _step_line = cache(lambda: re.compile(_STEP_LINE))   # once, and not where nobody reads a journal
-_scan = json.JSONDecoder().scan_once
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once   # type: ignore[attr-defined]
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
