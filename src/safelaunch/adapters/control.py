@@ -17,14 +17,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from safelaunch.adapters.callers import Connection, Guard, Strangers
-from safelaunch.core.timing import STANDBY_PING_S
+from safelaunch.core.timing import MANY_GUARDS, STANDBY_PING_S
 from safelaunch.node.guard import protocol
 from safelaunch.node.guard.protocol import MAX_LINE
 
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
-MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
-STRANGERS_SHARE = 4         # ... nor more than this part of them: 1024 by default
-AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
+MAX_STRANGERS = 4096        # unproved connections at once: another user's port scan must not eat our descriptors
+STRANGERS_SHARE = 4         # ... nor more than this part of them
+AT_ONCE = 256               # connections accepted in one turn of the loop: a flood can outrun any loop
+BACKLOG = 16384             # callers that the kernel keeps waiting, as far as net.core.somaxconn allows (4096)
+CROWD_MOST_S = 30.0         # a crowd at the door excuses a guard that is not back for so long
+TICK_SHARE = 32             # of the time between two pings of many guards: so often all of them are gone through
 MOST_SIGNALLED = 4096       # names of processes that took a signal, to show to people
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
@@ -51,6 +54,7 @@ class ControlServer:
         self.signal_answers = 0             # guards that have reported that
         self.on_report: Callable[[Guard], None] = lambda guard: None
         self.on_standby: Callable[[], None] = lambda: None   # before one becomes eligible
+        self.crowded_s = self.ticked_s = -1e9   # when more callers waited than one turn accepts; when `tick` did its work
         self.forged = 0                     # lines on proved connections that no guard has sent
         self.on_forged: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
@@ -78,7 +82,7 @@ class ControlServer:
             listener.bind((self._host, port))
         except OSError:
             listener.bind((self._host, 0))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
         return listener
 
@@ -110,6 +114,9 @@ class ControlServer:
 
     def tick(self, now_s: float, ping_every_s: float) -> None:
         """Ping guards that are due; drop connections that prove nothing."""
+        if len(self._connections) > MANY_GUARDS and now_s - self.ticked_s < ping_every_s / TICK_SHARE:
+            return
+        self.ticked_s = now_s
         for connection in tuple(self._connections):
             guard = connection.guard
             if guard is None:
@@ -169,6 +176,16 @@ class ControlServer:
         """The node's guards."""
         return list(self._of_node.get(node, {}).values())
 
+    def closed_for_s(self, guard: Guard, now_s: float) -> float | None:
+        """How long a guard could have come back; None = it is connected, or has never been.
+
+        While more callers wait than are accepted in one turn, one that is not back is no dead task: of 10,000 guards
+        that connected at once, one of whose connections had closed ended a healthy attempt.
+        """
+        if guard.closed_s is None:
+            return None
+        return now_s - max(guard.closed_s, min(self.crowded_s, guard.closed_s + CROWD_MOST_S))
+
     def tell(self, message: dict[str, Any], now_s: float) -> int:
         """How many guards were told."""
         text = json.dumps(message).encode()
@@ -202,6 +219,7 @@ class ControlServer:
                 self._connections.add(connection)
                 self._selector.register(sock, selectors.EVENT_READ, lambda now, c=connection: self._serve(c, now))
                 self._send(connection, line, now_s)
+            self.crowded_s = now_s
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):   # else the listener stays readable and the loop spins
                 for connection in self.strangers.all():

@@ -41,7 +41,7 @@ def find_lost(lead: Leader) -> None:
 
 def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
     return Heard(
-        lead.now_s - guard.heard_s, None if guard.closed_s is None else lead.now_s - guard.closed_s,
+        lead.now_s - guard.heard_s, lead.server.closed_for_s(guard, lead.now_s),
         is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
         ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
 
