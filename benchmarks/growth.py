@@ -43,9 +43,10 @@ def measure() -> list[Figure]:
         for attempts, steps in RUNS:
             run_dir = _lay_out(Path(name) / f"{attempts}x{steps}", attempts, steps)
             title = f"{attempts:,} attempts of {9 + steps:,} events"
-            for verb, target in (("status", "≤ 0.3 s" if attempts == 2_000 else ""), ("why", ""), ("events", "")):
+            for verb in ("status", "why", "events", "report"):
                 values = tuple(_verb_s([verb, str(run_dir)], name) - base_s for _ in range(ROUNDS))
-                figures.append(Figure(f"{title}: `{verb}`", "s", values))
+                is_asked = (verb, attempts) == ("status", 2_000)
+                figures.append(Figure(f"{title}: `{verb}`", "s", values, "≤ 0.3 s" if is_asked else ""))
             values = tuple(_lead_s(run_dir) for _ in range(ROUNDS))
             figures.append(Figure(f"{title}: a new leader", "s", values, "≤ 1.5 s" if steps > 1 else ""))
     for count in GUARDS:
@@ -94,7 +95,7 @@ def _said(attempts: int, steps: int) -> Iterator[tuple[str, dict[str, Any]]]:
 def _verb_s(argv: list[str], folder: str) -> float:
     env = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}
     before_s = _used_s()
-    subprocess.run([sys.executable, "-m", "safelaunch", *argv], cwd="/", env=env, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "safelaunch", *argv], cwd=folder, env=env, capture_output=True, timeout=300)
     return _used_s() - before_s
 
 

@@ -171,8 +171,8 @@ def naming_nodes(size: int) -> Work:
 
 WORKS: dict[str, Callable[[int], Work]] = {
     work.__name__: work for work in (
-        folding, folding_one_by_one, folding_steps, excluding, reading, naming, accounting, telling, deciding, ending, fencing,
-        greeting, naming_nodes)}
+        folding, folding_one_by_one, folding_steps, excluding, reading, naming, accounting, telling, deciding, ending,
+        fencing, greeting, naming_nodes)}
 
 
 def growths(work: Callable[[int], Work]) -> Iterator[float]:

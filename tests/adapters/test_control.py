@@ -355,14 +355,15 @@ def test_a_guard_counts_as_away_only_since_the_crowd_at_the_door_has_gone(
     assert leader.server.closed_for_s(guard, 5.0) is None
     caller.sock.close()
     leader.serve_until(lambda: guard.closed_s is not None, "the end of the connection")
-    assert guard.closed_s is not None
+    closed_s = guard.closed_s
+    assert closed_s is not None
     leader.ahead_s = 7.0
     crowd = [Caller(leader) for _ in range(3)]
-    leader.serve_until(lambda: leader.server.crowded_s > guard.closed_s, "a turn in which more callers wait")
+    leader.serve_until(lambda: leader.server.crowded_s > closed_s, "a turn in which more callers wait")
     crowded_s = leader.server.crowded_s
-    assert leader.server.closed_for_s(guard, crowded_s + 1.5) == 1.5
-    leader.server.crowded_s = guard.closed_s + 1000.0   # a flood excuses nobody for good
-    assert leader.server.closed_for_s(guard, guard.closed_s + 40.0) == 40.0 - control.CROWD_MOST_S
+    assert leader.server.closed_for_s(guard, crowded_s + 1.5) == pytest.approx(1.5)
+    leader.server.crowded_s = closed_s + 1000.0   # a flood excuses nobody for good
+    assert leader.server.closed_for_s(guard, closed_s + 40.0) == pytest.approx(40.0 - control.CROWD_MOST_S)
     assert len(crowd) == 3
 
 

@@ -54,7 +54,8 @@ class ControlServer:
         self.signal_answers = 0             # guards that have reported that
         self.on_report: Callable[[Guard], None] = lambda guard: None
         self.on_standby: Callable[[], None] = lambda: None   # before one becomes eligible
-        self.crowded_s = self.ticked_s = -1e9   # when more callers waited than one turn accepts; when `tick` did its work
+        self.crowded_s = -1e9               # when more callers waited than one turn accepts
+        self._ticked_s = -1e9               # when `tick` has last gone through all connections
         self.forged = 0                     # lines on proved connections that no guard has sent
         self.on_forged: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
@@ -114,9 +115,9 @@ class ControlServer:
 
     def tick(self, now_s: float, ping_every_s: float) -> None:
         """Ping guards that are due; drop connections that prove nothing."""
-        if len(self._connections) > MANY_GUARDS and now_s - self.ticked_s < ping_every_s / TICK_SHARE:
+        if len(self._connections) > MANY_GUARDS and now_s - self._ticked_s < ping_every_s / TICK_SHARE:
             return
-        self.ticked_s = now_s
+        self._ticked_s = now_s
         for connection in tuple(self._connections):
             guard = connection.guard
             if guard is None:

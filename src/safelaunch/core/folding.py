@@ -101,7 +101,8 @@ def _attempt_started(state: State, event: Event) -> State:
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
         resize=None if resize is None else Resize(int(resize["from"]), int(resize["to"]), str(resize["output"])),
     )
-    return replace(state, attempts=Attempts.of(state.attempts).adds(attempt), preserving_until=None, held=None, restart=None)
+    return replace(state, attempts=Attempts.of(state.attempts).adds(attempt), preserving_until=None, held=None,
+                   restart=None)
 
 
 def _change_attempt(state: State, event: Event, **changes: Any) -> State:

@@ -10,7 +10,6 @@ from safelaunch.core.model import Event
 from safelaunch.core.records import replace
 from safelaunch.core.state import Exclusion, State
 
-
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 

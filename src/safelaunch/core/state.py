@@ -174,8 +174,8 @@ class Ended:
 
 NO_NOTICES, NO_SEARCH = Notices(), SlowSearch()
 # The events that may change State.name.
-NAMING = frozenset({"submitted", "job_started", "attempt_started", "attempt_ended", "preserved", "released", "ended_alone",
-                    *RunEnd})
+NAMING = frozenset({"submitted", "job_started", "attempt_started", "attempt_ended", "preserved", "released",
+                    "ended_alone", *RunEnd})
 
 
 @dataclass(frozen=True)
