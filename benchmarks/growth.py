@@ -1,4 +1,4 @@
-"""python -m benchmarks.growth: what long runs and many guards take; tests/test_growth.py counts the same for small ones.
+"""python -m benchmarks.growth: what long runs and many guards take; tests/test_growth.py counts it for small ones.
 
 Journals: processor time of whole processes, less that of `--version`, and of what a new leader does with its journal.
 Guards: real connections of node.guard.link in PROCESSES processes that call one real server at the same time.

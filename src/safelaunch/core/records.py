@@ -17,11 +17,13 @@ else:
         """As dataclasses.replace, for classes that compute nothing at their making, and at a tenth of its time where
         there are 50 fields: a journal's fold makes two such copies for each event.
         """
-        if not changes.keys() <= known.__dict__.keys():
-            raise TypeError(f"no fields of {type(known).__name__}: {sorted(changes.keys() - known.__dict__.keys())}")
         made = object.__new__(type(known))
-        made.__dict__.update(known.__dict__)
-        made.__dict__.update(changes)
+        fields = made.__dict__
+        fields.update(known.__dict__)
+        count = len(fields)
+        fields.update(changes)
+        if len(fields) != count:
+            raise TypeError(f"no fields of {type(known).__name__}: {sorted(changes.keys() - known.__dict__.keys())}")
         return made
 
     FEW = 3
