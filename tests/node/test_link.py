@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from safelaunch.node.guard.link import GREET_S, MOST_GREET_S, RETRY_S, Link
+from safelaunch.node.guard.link import ASK_KERNEL_S, GREET_S, MOST_GREET_S, RETRY_S, Link
 from safelaunch.node.guard.protocol import challenge
 
 TOKEN = "a" * 64
@@ -66,6 +66,21 @@ def test_a_guard_that_has_the_first_line_never_hangs_up(listener: socket.socket)
             caller.now_s += 1.0
             caller.link.messages(caller.now_s)
         assert caller.link.connected and len(leader.recv(4096)) > 100, "it has introduced itself, once"
+
+
+def test_the_kernel_asks_for_a_connection_only_until_the_first_line(listener: socket.socket) -> None:
+    """A kernel without room forgets connections; but one that the leader has had may outlive a cut cable."""
+    caller = Caller(listener)
+    caller.connects()
+    assert caller.link.sock is not None
+    assert caller.link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert caller.link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == ASK_KERNEL_S
+    leader, _ = listener.accept()
+    with leader:
+        leader.sendall(challenge()[1])
+        while not caller.link.nonces:
+            caller.link.messages(caller.now_s)
+        assert not caller.link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def test_guards_do_not_all_call_again_at_the_same_time(listener: socket.socket) -> None:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0          # between two tries to reach the leader
 CONNECT_S = 3.0        # for a connection, where the leader has more addresses: a firewall drops packets in silence
-# From the connection to the leader's first line; twice as long after each time in vain, and longer by a part of the
-# caller's own. A kernel whose queue overflows forgets connections that their callers take for made (SYN cookies): of
-# 10,000 guards at once a third stayed in such a one for good.
-GREET_S, MOST_GREET_S = 3.0, 24.0
+# A kernel whose queue of callers overflows forgets connections that the callers take for made (SYN cookies): of 10,000
+# guards at once a third waited in such a one for good. Until the leader's first line the caller's kernel asks the
+# other one, which refuses what it does not know, and answers for a caller that waits in its queue.
+ASK_KERNEL_S = 2
+# Where nobody answers at all; twice as long after each time in vain, and longer by a part of the caller's own.
+GREET_S, MOST_GREET_S = 15.0, 60.0
 STICK_S = 5.0          # to the address at which it was heard last: a restarted leader keeps it
 
 
@@ -125,6 +127,7 @@ class Link:
             family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
             self.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask_kernel(self.sock)
             self.sock.connect(self.address)
         except BlockingIOError:
             return
@@ -177,6 +180,7 @@ class Link:
             hello = introduce(self.token, self.who, line)
             if hello is not None:
                 self.nonces, answer = hello
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)   # a cut cable may be mended
                 self.outbox += answer
                 self._flush()
                 return None
@@ -231,3 +235,11 @@ class Link:
 def hosts_of(text: str) -> list[str]:
     """The addresses in a host's text, each once; this machine's own where there are none."""
     return list(dict.fromkeys(part for part in text.split(",") if part)) or ["127.0.0.1"]
+
+
+def ask_kernel(sock: socket.socket) -> None:
+    """Have this kernel ask the other end's whether it knows the connection."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ASK_KERNEL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASK_KERNEL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, int(MOST_GREET_S / ASK_KERNEL_S))
