@@ -22,8 +22,8 @@ ACTS = st.lists(st.tuples(st.integers(0, 99), st.booleans(), st.integers(1, 6)),
 
 
 @given(st.lists(st.integers(1, 6), unique=True, max_size=5), ACTS)
-def test_values_that_share_their_beginning_change_without_each_other(numbers: list[int], acts: list[tuple[int, bool, int]]
-                                                                     ) -> None:
+def test_values_that_share_their_beginning_change_without_each_other(
+        numbers: list[int], acts: list[tuple[int, bool, int]]) -> None:
     known = [tuple(map(attempt, numbers))]
     made = [Attempts.of(known[0])]
     for step, (which, adds, number) in enumerate(acts):
@@ -38,7 +38,8 @@ def test_values_that_share_their_beginning_change_without_each_other(numbers: li
             made.append(new.changes(number, step=step))
     for wanted, seen in zip(known, made, strict=True):
         assert seen == wanted == tuple(seen) and len(seen) == len(wanted) and bool(seen) == bool(wanted)
-        assert seen[:-1] == wanted[:-1] and list(reversed(seen)) == list(reversed(wanted)) and repr(seen) == repr(wanted)
+        assert seen[:-1] == wanted[:-1] and list(reversed(seen)) == list(reversed(wanted))
+        assert repr(seen) == repr(wanted)
         assert [seen[place] for place in range(-len(seen), len(seen))] == [*wanted, *wanted]
         with pytest.raises(IndexError):
             seen[len(seen)]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from safelaunch.core.records import replace
 
-if TYPE_CHECKING:
-    from safelaunch.core.state import Attempt
+
+class Numbered(Protocol):
+    """An attempt (core.state), as far as it matters here."""
+
+    @property
+    def number(self) -> int:
+        """From 1."""
 
 
-class Attempts(Sequence["Attempt"]):
+Attempt = TypeVar("Attempt", bound=Numbered)
+
+
+class Attempts(Sequence[Attempt]):
     """Attempts, the oldest first; nobody changes one. Those with another last attempt, and those with one more, share
     the list of all before: a tuple would be copied for each event (20,000 events of 2,000 attempts: 3.6 s, now 0.2 s).
     """
@@ -24,14 +32,14 @@ class Attempts(Sequence["Attempt"]):
         self._last, self._highest = last, highest
 
     @classmethod
-    def of(cls, attempts: Sequence[Attempt]) -> Attempts:
+    def of(cls, attempts: Sequence[Attempt]) -> Attempts[Attempt]:
         """The same attempts."""
         if isinstance(attempts, Attempts):
             return attempts
         return cls(list(attempts[:-1]), max(0, len(attempts) - 1), attempts[-1] if attempts else None,
                    max((one.number for one in attempts), default=0))
 
-    def adds(self, attempt: Attempt) -> Attempts:
+    def adds(self, attempt: Attempt) -> Attempts[Attempt]:
         """With one more."""
         highest = max(self._highest, attempt.number)
         if self._last is None:
@@ -48,15 +56,15 @@ class Attempts(Sequence["Attempt"]):
         place = self._place(number)
         return None if place is None else self._before[place]
 
-    def changes(self, number: int, **changes: Any) -> Attempts:
+    def changes(self, number: int, **changes: Any) -> Attempts[Attempt]:
         """With another attempt of that number; the same where there is none."""
         if self._last is not None and self._last.number == number:
-            return Attempts(self._before, self._count, replace(self._last, **changes), self._highest)
+            return Attempts(self._before, self._count, _changed(self._last, changes), self._highest)
         place = self._place(number)
         if place is None:
             return self
         before = self._before[:self._count]
-        before[place] = replace(before[place], **changes)
+        before[place] = _changed(before[place], changes)
         return Attempts(before, self._count, self._last, self._highest)
 
     def _place(self, number: int) -> int | None:
@@ -97,3 +105,7 @@ class Attempts(Sequence["Attempt"]):
 
     def __repr__(self) -> str:
         return repr(tuple(self))
+
+
+def _changed(attempt: Any, changes: dict[str, Any]) -> Any:
+    return replace(attempt, **changes)

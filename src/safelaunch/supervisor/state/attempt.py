@@ -58,13 +58,44 @@ class LastStep(NamedTuple):
     is_suspected: bool = False
 
 
+class LiveExits:
+    """The live attempt and the exits of its tasks. They are added to it together, when somebody asks for it: thousands
+    are reported at once, and a tuple of them all for each would be as many copies of it.
+    """
+
+    def __init__(self) -> None:
+        self.live: Live | None = None
+        self.ended: set[tuple[str, int]] = set()   # tasks that have reported
+        self.fresh: list[Exit] = []                # what `live` has not got yet
+
+    def becomes(self, live: Live | None) -> None:
+        """Another one, or the same as it is known now."""
+        self.live, self.fresh = live, []
+        self.ended = set() if live is None else {(known.node, known.task) for known in live.exits}
+
+    def adds(self, exit: Exit, now: float) -> bool:
+        """Whether this is the first report of the task; only that counts."""
+        assert self.live is not None
+        if (exit.node, exit.task) in self.ended:
+            return False
+        self.ended.add((exit.node, exit.task))
+        self.fresh.append(exit)
+        if exit.code and self.live.failed_t is None:
+            self.live = replace(self.live, failed_t=now)
+        return True
+
+    def take(self) -> Live | None:
+        """The attempt with all of them."""
+        if self.fresh and self.live is not None:
+            self.live, self.fresh = replace(self.live, exits=(*self.live.exits, *self.fresh)), []
+        return self.live
+
+
 class RunningAttempt:
     """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
-        self._live: Live | None = None
-        self._ended: set[tuple[str, int]] = set()   # tasks that have reported their end
-        self._exits: list[Exit] = []                # ... since somebody has asked for `live`
+        self._known = LiveExits()
         self.process: AttemptProcess | None = None
         self.size = 0                       # of its log
         self.heard = HeardLog()             # what of it was listened to
@@ -80,23 +111,13 @@ class RunningAttempt:
 
     @property
     def live(self) -> Live | None:
-        """The attempt with all exits that have been reported. They are added at once: thousands come together, and a
-        tuple of them all for each is a copy of them all.
-        """
-        if self._exits and self._live is not None:
-            self._live = replace(self._live, exits=(*self._live.exits, *self._exits))
-            self._exits.clear()
-        return self._live
-
-    @live.setter
-    def live(self, live: Live | None) -> None:
-        self._live, self._exits = live, []
-        self._ended = set() if live is None else {(known.node, known.task) for known in live.exits}
+        """The live attempt, with all exits that have been reported."""
+        return self._known.take()
 
     @property
     def number(self) -> int | None:
         """Of the live attempt."""
-        return None if self._live is None else self._live.number
+        return None if self._known.live is None else self._known.live.number
 
     @property
     def now(self) -> Live:
@@ -107,7 +128,7 @@ class RunningAttempt:
 
     def begins(self, live: Live) -> None:
         """It is announced."""
-        self.live = live
+        self._known.becomes(live)
 
     def is_launched(self, process: AttemptProcess, now_s: float) -> None:
         """It runs."""
@@ -117,27 +138,29 @@ class RunningAttempt:
 
     def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
         """A supervisor before this one has launched it; None: its process is elsewhere, or gone."""
-        self.live, self.process = live, process
+        self._known.becomes(live)
+        self.process = process
 
     def is_asked(self, row: str, now: float) -> None:
         """It was asked to end, or Slurm ends it."""
-        self.live = mark_asked(self.now, row, now)
+        self._known.becomes(mark_asked(self.now, row, now))
 
     def is_killed(self, row: str, now: float, now_s: float) -> None:
         """Every process of it is to end."""
-        self.live, self.killed_s = mark_killed(self.now, row, now), now_s
+        self._known.becomes(mark_killed(self.now, row, now))
+        self.killed_s = now_s
 
     def has_heard(self, processes: int | None) -> None:
         """So many processes took the signal; None = nobody knows."""
-        self.live = replace(self.now, heard=processes)
+        self._known.becomes(replace(self.now, heard=processes))
 
     def has_saved(self, path: str, now: float) -> None:
         """A checkpoint has completed since it was asked to end."""
-        self.live = replace(self.now, saved=path, saved_t=now)
+        self._known.becomes(replace(self.now, saved=path, saved_t=now))
 
     def hangs(self, what: str) -> None:
         """Two witnesses agree on a hang."""
-        self.live = replace(self.now, hung=what)
+        self._known.becomes(replace(self.now, hung=what))
 
     def starts(self, waits: StepStart | None) -> None:
         """Its srun waits; None: it does not."""
@@ -145,35 +168,29 @@ class RunningAttempt:
 
     def is_stuck(self, why: str) -> None:
         """Its step never starts."""
-        self.live = replace(self.now, stuck=why)
+        self._known.becomes(replace(self.now, stuck=why))
 
     def has_lost_progress(self, why: str) -> None:
         """It has surely started below all its checkpoints."""
-        self.live = replace(self.now, lost=why)
+        self._known.becomes(replace(self.now, lost=why))
 
     def srun_has_ended(self, code: int) -> None:
         """With this code."""
-        self.live = replace(self.now, srun_code=code)
+        self._known.becomes(replace(self.now, srun_code=code))
 
     def task_has_ended(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
-        live = self._live
-        assert live is not None
-        if (exit.node, exit.task) in self._ended:
-            return
-        self._ended.add((exit.node, exit.task))
-        self._exits.append(exit)
-        self.exit_s = now_s
-        if exit.code and live.failed_t is None:
-            self._live = replace(live, failed_t=now)
+        if self._known.adds(exit, now):
+            self.exit_s = now_s
 
     def is_fenced(self, exits: tuple[Exit, ...]) -> None:
         """Nothing of it is left anywhere; its tasks have ended so."""
-        self.live = replace(self.now, fenced=True, exits=exits)
+        self._known.becomes(replace(self.now, fenced=True, exits=exits))
 
     def is_closed(self) -> None:
         """It has its verdict."""
-        self.live = self.process = None
+        self._known.becomes(None)
+        self.process = None
 
     def log_has(self, size: int, now_s: float) -> None:
         """The log is so long now."""
