@@ -30,7 +30,7 @@ TITLES = {
 # Modules with tables and options of their own, and how long they may take at most. why scores the corpora that the
 # environment names (see there); why_speed takes 25 GB of disk for half of its time; stacks takes root and Slurm.
 OTHERS = {"pump": 600.0, "why": 900.0, "why_speed": 3600.0, "stacks": 900.0, "status": 300.0, "hangs": 7200.0,
-          "door": 120.0, "slow": 1200.0, "report": 300.0, "logs": 120.0, "notify": 600.0}
+          "door": 120.0, "growth": 600.0, "slow": 1200.0, "report": 300.0, "logs": 120.0, "notify": 600.0}
 
 
 def main() -> int:

@@ -19,10 +19,10 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (293, 40),
+    "safelaunch.loop": (295, 40),
     "safelaunch.commands.submit": (90, 1),
-    "safelaunch.commands.status": (91, 7),
-    "safelaunch.commands.logs": (99, 13),
+    "safelaunch.commands.status": (92, 7),
+    "safelaunch.commands.logs": (100, 13),
     "safelaunch.commands.why": (112, 14),
 }
 COUNT = """

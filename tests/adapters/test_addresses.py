@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import selectors
+import threading
 import time
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import own_addresses
+from safelaunch.adapters.names import Names, resolve
 from safelaunch.node.guard.link import Link, hosts_of
 
 TOKEN = "a" * 64
+DEADLINE_S = 20.0
 CLOSED = "240.0.0.1"   # class E: the kernel sends nothing there
 # /proc/net/fib_trie of a host with two networks (Linux 6.18), shortened.
 FIB_TRIE = """\
@@ -68,3 +71,31 @@ def test_a_guard_that_cannot_reach_the_leaders_first_address_comes_by_another(ho
             link.messages(time.monotonic())
         link.close()
         server.close()
+
+
+def test_names_are_resolved_side_by_side() -> None:
+    asked = threading.Barrier(8)
+
+    def ask(node: str) -> tuple[str, ...]:
+        if node == "unknown":
+            return ()
+        asked.wait(DEADLINE_S)   # eight questions at once, or none is answered
+        return (f"10.0.0.{node}",)
+
+    together = list(map(str, range(8)))
+    assert resolve([*together, "unknown"], DEADLINE_S, ask) == {node: (f"10.0.0.{node}",) for node in together}
+
+
+def test_a_name_server_that_is_gone_costs_no_more_than_the_limit() -> None:
+    gone = threading.Event()
+    try:
+        assert resolve(["n0"], 0.05, lambda node: (str(gone.wait(DEADLINE_S)),)) == {}
+    finally:
+        gone.set()
+
+
+def test_a_leader_asks_for_names_in_a_child() -> None:
+    names, until_s = Names(["127.0.0.7", "no.such.name.invalid"]), time.monotonic() + DEADLINE_S
+    while (found := names.poll()) is None and time.monotonic() < until_s:
+        time.sleep(0.005)
+    assert found == {"127.0.0.7": ("127.0.0.7",)}

@@ -18,6 +18,7 @@ import pytest
 
 from safelaunch.adapters import control
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
+from safelaunch.core.timing import MANY_PING_S, OWES_S
 from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, mac
 
 TOKEN = "a" * 64
@@ -314,6 +315,24 @@ def test_guard_that_asks_whether_somebody_lives_is_answered_at_once_with_its_own
     assert leader.server.guards["n0", 0].pinged_s >= before_s, "its lease may begin anew"
 
 
+@pytest.mark.parametrize("ping_s", [PING_S, MANY_PING_S])
+def test_a_silent_guard_gets_no_further_pings_until_it_answers(leader: Leader, ping_s: float) -> None:
+    """They would begin its lease anew, which the fence of a silent node waits for."""
+    caller, guard = greeted(leader), leader.server.guards["n0", 0]
+    heard_s = guard.heard_s
+    for tick in range(200):
+        leader.server.tick(heard_s + 0.1 * tick, ping_s)
+    assert heard_s < guard.pinged_s <= heard_s + OWES_S + 0.2
+    withheld_s = guard.pinged_s
+    leader.server.tell({"do": "signal", "signal": 10}, heard_s + 20.0)
+    assert guard.pinged_s == heard_s + 20.0, "whatever it hears begins its lease anew"
+    leader.ahead_s = 21.0
+    caller.say(ev="pong")
+    leader.serve_until(lambda: guard.heard_s > withheld_s, "the answer")
+    leader.server.tick(guard.heard_s + 4.0, ping_s)
+    assert guard.pinged_s == guard.heard_s + 4.0, "pinged again"
+
+
 def test_processes_that_took_a_signal_are_named_with_their_node(leader: Leader) -> None:
     greeted(leader, "n7").say(ev="signalled", reached=["python[12]", "python[13]"])
     leader.serve_until(lambda: bool(leader.server.signalled), "the names")
@@ -327,6 +346,25 @@ def test_a_guard_that_hangs_up_is_known_since_when(leader: Leader) -> None:
     leader.serve_until(lambda: guard.closed_s is not None, "the end of the connection")
     assert guard.connection is None
     assert not guard.gone
+
+
+def test_a_guard_counts_as_away_only_since_the_crowd_at_the_door_has_gone(
+        leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "AT_ONCE", 2)
+    caller, guard = greeted(leader), leader.server.guards["n0", 0]
+    assert leader.server.closed_for_s(guard, 5.0) is None
+    caller.sock.close()
+    leader.serve_until(lambda: guard.closed_s is not None, "the end of the connection")
+    closed_s = guard.closed_s
+    assert closed_s is not None
+    leader.ahead_s = 7.0
+    crowd = [Caller(leader) for _ in range(3)]
+    leader.serve_until(lambda: leader.server.crowded_s > closed_s, "a turn in which more callers wait")
+    crowded_s = leader.server.crowded_s
+    assert leader.server.closed_for_s(guard, crowded_s + 1.5) == pytest.approx(1.5)
+    leader.server.crowded_s = closed_s + 1000.0   # a flood excuses nobody for good
+    assert leader.server.closed_for_s(guard, closed_s + 40.0) == pytest.approx(40.0 - control.CROWD_MOST_S)
+    assert len(crowd) == 3
 
 
 def test_a_guard_that_calls_again_takes_the_place_of_its_old_connection(leader: Leader) -> None:

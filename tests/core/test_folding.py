@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safelaunch.core import journal
 from safelaunch.core.folding import _STEPS, fold
 from safelaunch.core.model import Event
-from safelaunch.core.state import Ended, State
+from safelaunch.core.state import NAMING, Ended, State
 from tests.tables import each
 
 
@@ -127,6 +127,15 @@ def test_no_journal_whatever_it_says_stops_the_fold(events: list[Event], at: int
     assert state == fold(events) or state != state   # equal, but for a NaN in it
     assert state.name
     assert state.job is None or state.job in state.jobs
+
+
+@given(lives() | st.lists(WILD, max_size=12))
+def test_only_the_events_that_are_said_to_change_a_states_name_do(events: list[Event]) -> None:
+    state = State()
+    for event in events:
+        later = fold([event], state)
+        assert later.name == state.name or event.event in NAMING
+        state = later
 
 
 @each(

@@ -247,6 +247,17 @@ class _NobodyLooks:
         return Collected((), ())
 
 
+class _NamesResolve:
+    """Names that a name server has told."""
+
+    def __init__(self, found: Mapping[str, tuple[str, ...]]) -> None:
+        self._found = found
+
+    def poll(self) -> Mapping[str, tuple[str, ...]]:
+        """At once."""
+        return self._found
+
+
 class _NobodyAnswers:
     """A question to nodes that is over, without an answer."""
 
@@ -414,6 +425,6 @@ class SimWorld(World):
         """Names resolve."""
         return node
 
-    def addresses_of(self, node: str) -> tuple[str, ...]:
+    def resolve(self, nodes: Iterable[str]) -> Any:
         """To themselves."""
-        return (node,)
+        return _NamesResolve({node: (node,) for node in nodes})

@@ -17,14 +17,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from safelaunch.adapters.callers import Connection, Guard, Strangers
-from safelaunch.core.timing import STANDBY_PING_S
+from safelaunch.core.timing import MANY_GUARDS, STANDBY_PING_S
 from safelaunch.node.guard import protocol
 from safelaunch.node.guard.protocol import MAX_LINE
 
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
-MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
-STRANGERS_SHARE = 4         # ... nor more than this part of them: 1024 by default
-AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
+MAX_STRANGERS = 4096        # unproved connections at once: another user's port scan must not eat our descriptors
+STRANGERS_SHARE = 4         # ... nor more than this part of them
+AT_ONCE = 256               # connections accepted in one turn of the loop: a flood can outrun any loop
+BACKLOG = 16384             # callers that the kernel keeps waiting, as far as net.core.somaxconn allows (4096)
+CROWD_MOST_S = 30.0         # a crowd at the door excuses a guard that is not back for so long
+TICK_SHARE = 32             # of the time between two pings of many guards: so often all of them are gone through
 MOST_SIGNALLED = 4096       # names of processes that took a signal, to show to people
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
@@ -43,7 +46,7 @@ class ControlServer:
         self._shunned: set[str] = set()     # nodes that are left to their leases
         self.strangers = Strangers(
             min(MAX_STRANGERS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)))
-        self.guards: dict[tuple[str, int], Guard] = {}
+        self.guards = {}
         self.standbys: dict[str, Guard] = {}   # by node; each ping tells them the heartbeat's counter
         self.heartbeat_count: int | None = None   # None = no heartbeat yet: this leader is starting
         self.order: dict[str, Any] | None = None   # told to a guard that connects later, or again
@@ -51,12 +54,26 @@ class ControlServer:
         self.signal_answers = 0             # guards that have reported that
         self.on_report: Callable[[Guard], None] = lambda guard: None
         self.on_standby: Callable[[], None] = lambda: None   # before one becomes eligible
+        self.crowded_s = -1e9               # when more callers waited than one turn accepts
+        self._ticked_s = -1e9               # when `tick` has last gone through all connections
         self.forged = 0                     # lines on proved connections that no guard has sent
         self.on_forged: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
         self.port: int = self._listener.getsockname()[1]
         self.has_moved = port not in (0, self.port)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    @property
+    def guards(self) -> dict[tuple[str, int], Guard]:
+        """By node and task; a new one is added by `_guard` alone."""
+        return self._guards
+
+    @guards.setter
+    def guards(self, guards: dict[tuple[str, int], Guard]) -> None:
+        self._guards = guards
+        self._of_node: dict[str, dict[int, Guard]] = {}
+        for (node, task), guard in guards.items():
+            self._of_node.setdefault(node, {})[task] = guard
 
     def _listen(self, port: int) -> socket.socket:
         """A listener, on `port` again when that is free."""
@@ -66,7 +83,7 @@ class ControlServer:
             listener.bind((self._host, port))
         except OSError:
             listener.bind((self._host, 0))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
         return listener
 
@@ -98,12 +115,18 @@ class ControlServer:
 
     def tick(self, now_s: float, ping_every_s: float) -> None:
         """Ping guards that are due; drop connections that prove nothing."""
+        if len(self._connections) > MANY_GUARDS and now_s - self._ticked_s < ping_every_s / TICK_SHARE:
+            return
+        self._ticked_s = now_s
         for connection in tuple(self._connections):
             guard = connection.guard
             if guard is None:
                 if now_s - connection.born_s > GREETING_S:
                     self._close(connection, now_s)
-            elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
+            elif guard.task == STANDBY_TASK:
+                if now_s - guard.pinged_s >= STANDBY_PING_S:
+                    self._ping(guard, connection, now_s)
+            elif now_s - guard.pinged_s >= ping_every_s and not guard.owes_answer(now_s):
                 self._ping(guard, connection, now_s)
 
     def show_heartbeat(self, count: int, now_s: float) -> None:
@@ -154,7 +177,17 @@ class ControlServer:
 
     def of(self, node: str) -> list[Guard]:
         """The node's guards."""
-        return [guard for guard in self.guards.values() if guard.node == node]
+        return list(self._of_node.get(node, {}).values())
+
+    def closed_for_s(self, guard: Guard, now_s: float) -> float | None:
+        """How long a guard could have come back; None = it is connected, or has never been.
+
+        While more callers wait than are accepted in one turn, one that is not back is no dead task: of 10,000 guards
+        that connected at once, one of whose connections had closed ended a healthy attempt.
+        """
+        if guard.closed_s is None:
+            return None
+        return now_s - max(guard.closed_s, min(self.crowded_s, guard.closed_s + CROWD_MOST_S))
 
     def tell(self, message: dict[str, Any], now_s: float) -> int:
         """How many guards were told."""
@@ -162,6 +195,7 @@ class ControlServer:
         told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
         for guard in told:
             if guard.connection:
+                guard.pinged_s = now_s   # whatever it hears begins its lease anew
                 self._say(guard.connection, text, now_s)
         return len(told)
 
@@ -189,6 +223,7 @@ class ControlServer:
                 self._connections.add(connection)
                 self._selector.register(sock, selectors.EVENT_READ, lambda now, c=connection: self._serve(c, now))
                 self._send(connection, line, now_s)
+            self.crowded_s = now_s
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):   # else the listener stays readable and the loop spins
                 for connection in self.strangers.all():
@@ -271,9 +306,10 @@ class ControlServer:
 
     def _guard(self, node: str, task: int, attempt: int) -> Guard | None:
         """The guard's entry; None where a guard of a later attempt has it."""
-        guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
-        if guard.attempt < attempt:
-            guard = self.guards[(node, task)] = Guard(node, task, attempt)
+        guard = self._guards.get((node, task))
+        if guard is None or guard.attempt < attempt:
+            guard = self._guards[node, task] = Guard(node, task, attempt)
+            self._of_node.setdefault(node, {})[task] = guard
         return guard if guard.attempt == attempt else None
 
     def kernel_lines(self, nodes: Iterable[str]) -> dict[str, tuple[tuple[float, str], ...]]:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.adapters.job import address_of, addresses_of, own_addresses
+from safelaunch.adapters.job import address_of, own_addresses
+from safelaunch.adapters.names import Names
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.nodecondition import look_at_nodes
 from safelaunch.adapters.noderound import NodeRound, Target
@@ -203,9 +204,9 @@ class World:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
         return address_of(node)
 
-    def addresses_of(self, node: str) -> tuple[str, ...]:
-        """The addresses of a node's name; () when this host cannot resolve it."""
-        return addresses_of(node)
+    def resolve(self, nodes: Iterable[str]) -> Names:
+        """The addresses of nodes' names, found out beside the loop; poll it."""
+        return Names(nodes)
 
     def own_addresses(self) -> tuple[str, ...]:
         """This host's addresses on all of its networks."""

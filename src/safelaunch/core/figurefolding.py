@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from safelaunch.core.model import Event
 from safelaunch.core.nodefolding import names_of
+from safelaunch.core.records import replace
 from safelaunch.core.slow.nancut import NanCut, SavedAt
 from safelaunch.core.slow.steppace import from_event
 from safelaunch.core.state import Slower, State, ToldFigure

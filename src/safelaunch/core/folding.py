@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from safelaunch.core.attempts import Attempts
 from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, GIVES_WAY, RunEnd
 from safelaunch.core.figurefolding import FIGURE_STEPS
@@ -18,6 +18,7 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, RESTARTS, STOPPED, Event, Request
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
+from safelaunch.core.records import replace
 from safelaunch.core.slow.search import begins
 from safelaunch.core.state import Attempt, Ended, Intent, Job, Resize, State, TrainingReach
 
@@ -70,7 +71,7 @@ def _job_started(state: State, event: Event) -> State:
     jobs = tuple(
         known._replace(started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
                        batch_host=host, over=False, restart_count=restarts)
-        if known.id == job else known._replace(over=True) if known.started_t is not None else known
+        if known.id == job else known._replace(over=True) if known.started_t is not None and not known.over else known
         for known in state.jobs
     )
     # Not one that has run before, either: it was requeued, and another job goes on in its place (simulated: test_found
@@ -92,7 +93,7 @@ def _begin_life(state: State, t: float) -> State:
 def _attempt_started(state: State, event: Event) -> State:
     data = event.data
     number = int(data["attempt"])
-    if any(known.number == number for known in state.attempts):
+    if state.find_attempt(number) is not None:
         return replace(state, preserving_until=None)
     resize = data.get("resize")
     attempt = Attempt(
@@ -100,21 +101,19 @@ def _attempt_started(state: State, event: Event) -> State:
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
         resize=None if resize is None else Resize(int(resize["from"]), int(resize["to"]), str(resize["output"])),
     )
-    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None, held=None, restart=None)
+    return replace(state, attempts=Attempts.of(state.attempts).adds(attempt), preserving_until=None, held=None,
+                   restart=None)
 
 
 def _change_attempt(state: State, event: Event, **changes: Any) -> State:
-    number = int(event.data["attempt"])
-    return replace(state, attempts=tuple(
-        replace(known, **changes) if known.number == number else known for known in state.attempts
-    ))
+    return replace(state, attempts=Attempts.of(state.attempts).changes(int(event.data["attempt"]), **changes))
 
 
 def _conversions_removed(state: State, event: Event) -> State:
     gone = names_of(event.data.get("outputs", ()))
-    return replace(state, attempts=tuple(
+    return replace(state, attempts=Attempts.of(tuple(
         replace(known, resize=known.resize._replace(is_removed=True))
-        if known.resize is not None and known.resize.output in gone else known for known in state.attempts))
+        if known.resize is not None and known.resize.output in gone else known for known in state.attempts)))
 
 
 def _decision(state: State, event: Event) -> State:
@@ -134,7 +133,7 @@ def _decision(state: State, event: Event) -> State:
                                end_by_t=float(event.data["until"]), waits_for=str(event.data["waits_for"]))
     if event.data.get("action") != "end":
         return state
-    known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
+    known = state.find_attempt(int(event.data["attempt"]))
     if row == "slow_restart" and known is not None and known.number not in state.search.planned:
         state = replace(state, search=state.search._replace(planned=(*state.search.planned, known.number)))
     is_overruled = known is not None and row in GIVES_WAY.get(known.asked_row or "", ())
@@ -148,7 +147,7 @@ def _progress(state: State, event: Event) -> State:
     changes: dict[str, Any] = {"step": int(event.data["step"])}
     if event.data.get("first") is not None:
         changes["first_step"] = int(event.data["first"])
-    known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
+    known = state.find_attempt(int(event.data["attempt"]))
     if known is not None and known.first_t is None:
         changes["first_t"] = event.t
     if event.data.get("counter") is not None:
@@ -202,7 +201,7 @@ def _checkpoint_rejected(state: State, event: Event) -> State:
 
 
 def _attempt_ended(state: State, event: Event) -> State:
-    known = next((a for a in state.attempts if a.number == int(event.data["attempt"])), None)
+    known = state.find_attempt(int(event.data["attempt"]))
     if known is None or known.ended is not None:
         return state
     how = str(event.data["how"])

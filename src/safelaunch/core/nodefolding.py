@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from safelaunch.core.model import Event
+from safelaunch.core.records import replace
 from safelaunch.core.state import Exclusion, State
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def names_of(value: Any) -> tuple[str, ...]:
@@ -15,6 +18,15 @@ def names_of(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"not a list of names: {value!r}")
     return tuple(map(str, value))
+
+
+def _has(rows: tuple[Row, ...], node: str) -> bool:
+    return node in map(itemgetter(0), rows)
+
+
+def _without(rows: tuple[Row, ...], node: str) -> tuple[Row, ...]:
+    """The rows of other nodes; a row begins with its node."""
+    return tuple(row for row in rows if row[0] != node) if _has(rows, node) else rows
 
 
 def _checks_passed(state: State, event: Event) -> State:
@@ -41,7 +53,7 @@ def _after(state: State, event: Event) -> int | None:
 
 def _node_suspected(state: State, event: Event) -> State:
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
-    if any(known == node for known, _ in state.suspects):
+    if _has(state.suspects, node):
         return state
     return replace(state, suspects=(*state.suspects, (node, why)))
 
@@ -50,29 +62,29 @@ def _node_excluded(state: State, event: Event) -> State:
     node, until = str(event.data["node"]), event.data.get("until")
     new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
                     None if until is None else float(until))
-    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new),
-                   left_out=tuple(known for known in state.left_out if known[0] != node))
+    return replace(state, exclusions=(*_without(state.exclusions, node), new),
+                   left_out=_without(state.left_out, node))
 
 
 def _node_readmitted(state: State, event: Event) -> State:
     """It is used as any other; what speaks against it stays."""
     node = str(event.data["node"])
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=tuple(known for known in state.left_out if known[0] != node))
+    return replace(state, exclusions=_without(state.exclusions, node),
+                   left_out=_without(state.left_out, node))
 
 
 def _node_left_out(state: State, event: Event) -> State:
     """It would be excluded, and cannot be: Slurm has no such node for this run, or the run needs it."""
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
+    return replace(state, exclusions=_without(state.exclusions, node),
+                   left_out=(*_without(state.left_out, node), (node, why)))
 
 
 def _node_cleared(state: State, event: Event) -> State:
     node = str(event.data["node"])
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=tuple(known for known in state.left_out if known[0] != node),
-                   suspects=tuple(known for known in state.suspects if known[0] != node))
+    return replace(state, exclusions=_without(state.exclusions, node),
+                   left_out=_without(state.left_out, node),
+                   suspects=_without(state.suspects, node))
 
 
 NODE_STEPS: dict[str, Callable[[State, Event], State]] = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from safelaunch.core.attempts import Attempts
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.notify.notices import Notices
@@ -172,6 +173,9 @@ class Ended:
 
 
 NO_NOTICES, NO_SEARCH = Notices(), SlowSearch()
+# The events that may change State.name.
+NAMING = frozenset({"submitted", "job_started", "attempt_started", "attempt_ended", "preserved", "released",
+                    "ended_alone", *RunEnd})
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ class State:
 
     submitted_t: float | None = None
     jobs: tuple[Job, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+    attempts: Sequence[Attempt] = ()        # Attempts, where the fold has made them
     intents: tuple[Intent, ...] = ()        # those without an outcome
     successor: str | None = None            # job id of the queued successor
     successor_excludes: tuple[str, ...] = ()
@@ -253,6 +257,10 @@ class State:
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    def find_attempt(self, number: int) -> Attempt | None:
+        """The attempt of that number."""
+        return Attempts.of(self.attempts).find(number)
 
     @property
     def ended_early(self) -> dict[str, Any] | None:

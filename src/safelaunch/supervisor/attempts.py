@@ -36,6 +36,7 @@ from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.tasks import Step, Work
 
+NAMES_LOOK_S = 0.05     # between two looks at the child that resolves names
 HEARD_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
 
 
@@ -162,11 +163,14 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
 
 def ask_addresses(lead: Leader) -> Step:
     """The nodes' addresses: connections from them are accepted first. Slurm is asked only for names that do not
-    resolve; else each attempt's script would ask, for 25 ms.
+    resolve; else each attempt's script would ask, for 25 ms. A guard that has proved itself counts as one of them
+    without all that: its connection has its address.
     """
-    found = {node: lead.world.addresses_of(node) for node in lead.job.nodes}
+    asked = lead.world.resolve(lead.job.nodes)
+    while (found := asked.poll()) is None:
+        yield NAMES_LOOK_S
     lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
-    unknown = [node for node, addresses in found.items() if not addresses and node not in lead.nodes.addresses]
+    unknown = [node for node in lead.job.nodes if node not in found and node not in lead.nodes.addresses]
     if unknown:
         result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
         if result is not None and result.is_ok:

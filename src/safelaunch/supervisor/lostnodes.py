@@ -41,7 +41,7 @@ def find_lost(lead: Leader) -> None:
 
 def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
     return Heard(
-        lead.now_s - guard.heard_s, None if guard.closed_s is None else lead.now_s - guard.closed_s,
+        lead.now_s - guard.heard_s, lead.server.closed_for_s(guard, lead.now_s),
         is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
         ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
 
@@ -86,7 +86,7 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
     overlap.note_result(lead, result)
     if silence.is_missing_by_probe(
             is_same_attempt=lead.live is not None and lead.live.number == number,
-            has_guard=any(guard.node == node for guard in lead.server.guards.values()),
+            has_guard=bool(lead.server.of(node)),
             has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
         lead.lose(node, f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
@@ -96,5 +96,4 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
 
 def add_exit(lead: Leader, exit: Exit) -> None:
     """Note a task's end; the first report counts."""
-    assert lead.live is not None
     lead.running.note_task_end(exit, lead.now, lead.now_s)

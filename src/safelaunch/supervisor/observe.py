@@ -284,7 +284,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard or a standby has sent beside its answers to pings."""
     lead.clock.take_news()
-    if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
+    if guard.attempt != lead.running.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None and not guard.is_of_step:
         lostnodes.add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))

@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 from safelaunch.adapters import journal, runfolder
@@ -23,7 +22,7 @@ from safelaunch.core.report import shares
 from safelaunch.core.secretmask import mask
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
-from safelaunch.core.state import Attempt, State
+from safelaunch.core.state import NAMING, Attempt, State
 from safelaunch.core.status import costs, silence
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
@@ -304,17 +303,17 @@ def _held_until(state: State, word: SchedulerAnswer, now: float) -> float:
 def _fold_since(events: Iterable[Event]) -> tuple[State, float | None]:
     """The state, and since when it has its name."""
     state, name, since_t = State(), "", None
-    for event, later in pairwise((*events, None)):
-        if event is None or (later is not None and _is_step(event) and _is_step(later)):
-            continue   # only the last of consecutive progress lines matters, and a long journal is mostly these
-        state = fold((event,), state)
-        if state.name != name:
-            name, since_t = state.name, event.t
-    return state, since_t
-
-
-def _is_step(event: Event) -> bool:
-    return event.event == "progress"
+    before: list[Event] = []   # of those that change no name: one fold takes them all
+    for event in events:
+        if event.event == "progress" and before and before[-1].event == "progress":
+            before.pop()   # only the last of consecutive progress lines matters, and a long journal is mostly these
+        before.append(event)
+        if event.event in NAMING:
+            state = fold(before, state)
+            before.clear()
+            if state.name != name:
+                name, since_t = state.name, event.t
+    return fold(before, state), since_t
 
 
 def _attempt(state: State, attempt: Attempt, of_nodes: int) -> dict[str, Any]:

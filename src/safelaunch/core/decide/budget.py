@@ -222,14 +222,16 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
         return None   # no step was left to make
     if is_loaders:
         return f"attempt {last.number} died while loading it: {last.summary}"
-    same = [known for known in state.attempts
-            if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
-    if any(fails_as_behind(last, known) for known in state.attempts if known not in same):
+    same, others = list[Attempt](), list[Attempt]()
+    for known in state.attempts:
+        is_same = (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)
+        (same if is_same else others).append(known)
+    if any(fails_as_behind(last, known) for known in others):
         return None
     tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
     alike = [known for known in tried[-2:] if not has_counted(known) and known.category not in SPARES_CHECKPOINT]
     others_work = any(has_counted(known) or _is_older(known.resume_step, last.resume_step)
-                      for known in state.attempts if known not in same)
+                      for known in others)
     if len(alike) == 2 and others_work and not any(has_counted(known) for known in same):
         return f"attempts {alike[0].number} and {alike[1].number} died before their first step from it"
     return None

@@ -38,7 +38,7 @@ def _of_end(before: State, _: Event) -> str | None:
 def _of_restart(before: State, event: Event) -> str | None:
     """The cause: the same one again is no news. An attempt that is known, or follows no failure, is none."""
     last, number = before.attempt, int(event.data["attempt"])
-    if last is None or not last.has_failed or any(one.number == number for one in before.attempts):
+    if last is None or not last.has_failed or before.find_attempt(number) is not None:
         return None
     return last.fingerprint or last.category or str(last.ended)
 

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0          # between two tries to reach the leader
 CONNECT_S = 3.0        # for a connection, where the leader has more addresses: a firewall drops packets in silence
+# A kernel whose queue of callers overflows forgets connections that the callers take for made (SYN cookies): of 10,000
+# guards at once a third waited in such a one for good. Until the leader's first line the caller's kernel asks the
+# other one, which refuses what it does not know, and answers for a caller that waits in its queue.
+ASK_KERNEL_S = 2
+# Where nobody answers at all; twice as long after each time in vain, and longer by a part of the caller's own.
+GREET_S, MOST_GREET_S = 15.0, 60.0
 STICK_S = 5.0          # to the address at which it was heard last: a restarted leader keeps it
 
 
@@ -43,7 +49,10 @@ class Link:
         self.unsent: list[dict[str, Any]] = []   # what a restarted leader must hear again
         self.nonces = ""
         self.session: Session | None = None      # once both sides have proved themselves
-        self.try_at = 0.0
+        self.try_at = self.joined_at = 0.0
+        self.vain = 0                            # connections in a row that have led to no leader
+        self.share = sum(ord(char) * place for place, char in enumerate(
+            "%s|%s" % (who.get("node"), who.get("task")), 1)) * 37 % 101 / 100   # 0..1, not the same for all guards
         self.answered = self.clock()         # the last answer from the leader's host
 
     @property
@@ -58,6 +67,7 @@ class Link:
             self.hosts, self.address = hosts, (hosts[0], endpoint[1])
             self.greeted_at = self.clock() - STICK_S
             self.close()
+            self.vain = 0
 
     def say(self, message: dict[str, Any]) -> None:
         """Send now, or as soon as there is a connection."""
@@ -95,11 +105,21 @@ class Link:
             if now >= self.try_at:
                 self._connect(now)
             return []
-        if not self.connected and not self._finish_connect(self.sock):
-            if self.sock is not None and len(self.hosts) > 1 and now - self.began_at > CONNECT_S:
-                self.close()
-            return []
-        return self._read(self.sock)
+        if not self.connected:
+            if not self._finish_connect(self.sock):
+                if self.sock is not None and len(self.hosts) > 1 and now - self.began_at > CONNECT_S:
+                    self.close()
+                return []
+            self.joined_at = now
+        heard = self._read(self.sock)
+        # Not once that line has come: the leader has this caller then, and takes a closed connection for a dead task.
+        if self.sock is not None and not self.nonces and now - self.joined_at > self._patience_s():
+            self.close()
+        return heard
+
+    def _patience_s(self) -> float:
+        """How long the leader has for its first line: it may be busy with thousands of other callers."""
+        return min(GREET_S * 2.0 ** self.vain, MOST_GREET_S) * (1.0 + self.share)
 
     def _connect(self, now: float) -> None:
         self.try_at, self.began_at = now + RETRY_S, now
@@ -107,6 +127,7 @@ class Link:
             family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
             self.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask_kernel(self.sock)
             self.sock.connect(self.address)
         except BlockingIOError:
             return
@@ -159,6 +180,7 @@ class Link:
             hello = introduce(self.token, self.who, line)
             if hello is not None:
                 self.nonces, answer = hello
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)   # a cut cable may be mended
                 self.outbox += answer
                 self._flush()
                 return None
@@ -171,6 +193,7 @@ class Link:
     def _begin(self) -> dict[str, Any]:
         self.session = Session(self.token, self.nonces, is_leader=False)
         self.answered = self.greeted_at = self.clock()
+        self.vain = 0
         for told in self.unsent:
             self.outbox += self.session.seal(json.dumps(told).encode())
         self._flush()
@@ -200,6 +223,10 @@ class Link:
             self.greeted_at = now
         elif now - self.greeted_at >= STICK_S:
             self.address = (self.hosts[(self.hosts.index(self.address[0]) + 1) % len(self.hosts)], self.address[1])
+        if self.connected and not self.greeted:
+            self.vain += 1
+            if self.vain > 1:   # not all at the same time again
+                self.try_at = max(self.try_at, now + RETRY_S * (0.5 + self.share))
         self.sock = None
         self.connected, self.session = False, None
         self.inbox, self.outbox, self.nonces = b"", b"", ""
@@ -208,3 +235,11 @@ class Link:
 def hosts_of(text: str) -> list[str]:
     """The addresses in a host's text, each once; this machine's own where there are none."""
     return list(dict.fromkeys(part for part in text.split(",") if part)) or ["127.0.0.1"]
+
+
+def ask_kernel(sock: socket.socket) -> None:
+    """Have this kernel ask the other end's whether it knows the connection."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ASK_KERNEL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASK_KERNEL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, int(MOST_GREET_S / ASK_KERNEL_S))

@@ -58,11 +58,44 @@ class LastStep(NamedTuple):
     is_suspected: bool = False
 
 
+class LiveExits:
+    """The live attempt and the exits of its tasks. They are added to it together, when somebody asks for it: thousands
+    are reported at once, and a tuple of them all for each would be as many copies of it.
+    """
+
+    def __init__(self) -> None:
+        self.live: Live | None = None
+        self.ended: set[tuple[str, int]] = set()   # tasks that have reported
+        self.fresh: list[Exit] = []                # what `live` has not got yet
+
+    def set_live(self, live: Live | None) -> None:
+        """Another attempt, or the same one as it is known now."""
+        self.live, self.fresh = live, []
+        self.ended = set() if live is None else {(known.node, known.task) for known in live.exits}
+
+    def add(self, exit: Exit, now: float) -> bool:
+        """Whether this is the first report of the task; only that counts."""
+        assert self.live is not None
+        if (exit.node, exit.task) in self.ended:
+            return False
+        self.ended.add((exit.node, exit.task))
+        self.fresh.append(exit)
+        if exit.code and self.live.failed_t is None:
+            self.live = replace(self.live, failed_t=now)
+        return True
+
+    def take(self) -> Live | None:
+        """The attempt with all of them."""
+        if self.fresh and self.live is not None:
+            self.live, self.fresh = replace(self.live, exits=(*self.live.exits, *self.fresh)), []
+        return self.live
+
+
 class RunningAttempt:
     """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
-        self.live: Live | None = None
+        self._known = LiveExits()
         self.process: AttemptProcess | None = None
         self.size = 0                       # of its log
         self.heard = HeardLog()             # what of it was listened to
@@ -77,14 +110,25 @@ class RunningAttempt:
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
 
     @property
+    def live(self) -> Live | None:
+        """The live attempt, with all exits that have been reported."""
+        return self._known.take()
+
+    @property
+    def number(self) -> int | None:
+        """Of the live attempt."""
+        return None if self._known.live is None else self._known.live.number
+
+    @property
     def now(self) -> Live:
         """The live attempt; there must be one."""
-        assert self.live is not None
-        return self.live
+        live = self.live
+        assert live is not None
+        return live
 
     def begin(self, live: Live) -> None:
         """It is announced."""
-        self.live = live
+        self._known.set_live(live)
 
     def mark_launched(self, process: AttemptProcess, now_s: float) -> None:
         """srun was started; `process` is it."""
@@ -94,27 +138,29 @@ class RunningAttempt:
 
     def adopt(self, live: Live, process: AttemptProcess | None) -> None:
         """Look after an attempt that an earlier supervisor launched; None: its process is elsewhere, or gone."""
-        self.live, self.process = live, process
+        self._known.set_live(live)
+        self.process = process
 
     def mark_asked(self, row: str, now: float) -> None:
         """The attempt was asked to end, or Slurm ends it."""
-        self.live = mark_asked(self.now, row, now)
+        self._known.set_live(mark_asked(self.now, row, now))
 
     def mark_killed(self, row: str, now: float, now_s: float) -> None:
         """Every process of the attempt is to end."""
-        self.live, self.killed_s = mark_killed(self.now, row, now), now_s
+        self._known.set_live(mark_killed(self.now, row, now))
+        self.killed_s = now_s
 
     def note_heard(self, processes: int | None) -> None:
         """So many processes took the signal; None = nobody knows."""
-        self.live = replace(self.now, heard=processes)
+        self._known.set_live(replace(self.now, heard=processes))
 
     def note_saved(self, path: str, now: float) -> None:
         """A checkpoint has completed since the attempt was asked to end."""
-        self.live = replace(self.now, saved=path, saved_t=now)
+        self._known.set_live(replace(self.now, saved=path, saved_t=now))
 
     def note_hang(self, what: str) -> None:
         """Two witnesses agree on a hang."""
-        self.live = replace(self.now, hung=what)
+        self._known.set_live(replace(self.now, hung=what))
 
     def note_step_start(self, waits: StepStart | None) -> None:
         """Its srun waits; None: it does not."""
@@ -122,30 +168,29 @@ class RunningAttempt:
 
     def mark_stuck(self, why: str) -> None:
         """The attempt's step never starts."""
-        self.live = replace(self.now, stuck=why)
+        self._known.set_live(replace(self.now, stuck=why))
 
     def note_lost_progress(self, why: str) -> None:
         """The attempt has surely started below all its checkpoints."""
-        self.live = replace(self.now, lost=why)
+        self._known.set_live(replace(self.now, lost=why))
 
     def note_srun_end(self, code: int) -> None:
         """With this code."""
-        self.live = replace(self.now, srun_code=code)
+        self._known.set_live(replace(self.now, srun_code=code))
 
     def note_task_end(self, exit: Exit, now: float, now_s: float) -> None:
         """As its guard says; the first report counts."""
-        live = self.now
-        if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
-            failed_t = now if exit.code and live.failed_t is None else live.failed_t
-            self.live, self.exit_s = replace(live, exits=(*live.exits, exit), failed_t=failed_t), now_s
+        if self._known.add(exit, now):
+            self.exit_s = now_s
 
     def mark_fenced(self, exits: tuple[Exit, ...]) -> None:
         """Nothing of the attempt is left on any node; its tasks have ended with `exits`."""
-        self.live = replace(self.now, fenced=True, exits=exits)
+        self._known.set_live(replace(self.now, fenced=True, exits=exits))
 
     def close(self) -> None:
         """The attempt has its verdict."""
-        self.live = self.process = None
+        self._known.set_live(None)
+        self.process = None
 
     def note_log_size(self, size: int, now_s: float) -> None:
         """The log is so long now."""
