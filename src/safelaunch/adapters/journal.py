@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +22,8 @@ from safelaunch.core.model import Event
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
-# Of all files together, for a person who waits and does not know who wrote them: 300,000 lines, 2 s.
-MOST_SHOWN_BYTES = 32 << 20
+# Of all files together, for a person who waits and does not know who wrote them: 2 s and 150 MB
+MOST_SHOWN_BYTES, MOST_SHOWN_PARTS = 32 << 20, 600_000
 BLOCK_BYTES = 1 << 16
 # Of a step a minute: the first eight hours of an attempt, in which it makes lost steps again, and then every 16th.
 COURSE_FIRST, COURSE_EVERY = 480, 16
@@ -103,8 +103,10 @@ def read(
     rest.
     """
     files, odd = _read_files(run_dir, partly)
-    merged = text.merge(files if steps_kept is None else {
-        name: _thin(content, steps_kept, with_course) for name, content in files.items()})
+    if steps_kept is not None:
+        for name, content in files.items():
+            files[name] = _thin(content, steps_kept, with_course)
+    merged = text.merge(files, MOST_SHOWN_PARTS if partly else None)
     return merged._replace(problems=(*merged.problems, *(f"journal/{name}: {why}" for name, why in odd)))
 
 
@@ -145,7 +147,7 @@ def _size(path: Path) -> tuple[int, Path]:
 
 
 def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
-    kept: list[bytes] = []
+    kept = bytearray()   # a list of 30 million short lines takes gigabytes
     steps: list[bytes] = []
     start = 0
     while start < len(content):
@@ -155,21 +157,37 @@ def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
             steps += block.split(b"\n")[:-1] if with_course else (
                 block.rsplit(b"\n", steps_kept + 1)[-steps_kept - 1:-1])
             continue
-        for line in filter(None, block.split(b"\n")):
-            if line.startswith(_HEAD) and _STEP in line and line.endswith(b"}"):
-                steps.append(line)
-                continue
-            kept += _sample(steps, steps_kept, with_course)
-            steps.clear()
-            kept.append(line)
+        for is_step, lines in _parts(block):
+            if is_step:
+                steps.append(lines)
+            elif lines.strip():
+                kept += _sample(steps, steps_kept, with_course) + lines + b"\n"
+                steps.clear()
     kept += _sample(steps, steps_kept, with_course)
-    return b"\n".join([*kept, *([b""] if content.endswith(b"\n") else [])])
+    return bytes(kept if content.endswith(b"\n") else kept[:-1])
 
 
-def _sample(steps: list[bytes], last: int, with_course: bool) -> list[bytes]:
+def _parts(block: bytes) -> Iterator[tuple[bool, bytes]]:
+    """Each line of progress, and what is between two of them, as (whether it is one, text without its last line end).
+    """
+    at = 0
+    while (found := block.find(_STEP, at)) >= 0:
+        start = block.rfind(b"\n", at, found) + 1 or at
+        end = block.find(b"\n", found) % (len(block) + 1)
+        is_step = block.startswith(_HEAD, start) and block.endswith(b"}", start, end)
+        if is_step and at < start:
+            yield False, block[at:start - 1]
+        yield is_step, block[start if is_step else at:end]
+        at = end + 1
+    if at < len(block):
+        yield False, block[at:].removesuffix(b"\n")
+
+
+def _sample(steps: list[bytes], last: int, with_course: bool) -> bytes:
     """The last lines of steps; with the course of them those before, thinned."""
     before = steps[:-last] if with_course else []
-    return [*before[:COURSE_FIRST], *before[COURSE_FIRST::COURSE_EVERY], *steps[-last:]]
+    some = (*before[:COURSE_FIRST], *before[COURSE_FIRST::COURSE_EVERY], *steps[-last:])
+    return b"".join(line + b"\n" for line in some)
 
 
 def _is_steps_only(block: bytes) -> bool:
