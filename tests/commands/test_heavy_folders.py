@@ -56,7 +56,8 @@ FOLDERS: dict[str, Callable[[Made], object]] = {
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_verb_answers_in_time_and_in_little_memory(name: str, tmp_path: Path) -> None:
     (tmp_path / "ckpt").mkdir()
-    made = make_run(tmp_path / "run", YAML + f"resume: {{dir: {tmp_path}/ckpt, by: training}}\n", "1a2b3c4d", cluster="local")
+    resume = f"resume: {{dir: {tmp_path}/ckpt, by: training}}\n"
+    made = make_run(tmp_path / "run", YAML + resume, "1a2b3c4d", cluster="local")
     made.running()
     made.log(1, b"step 1\nValueError: first\n")
     made.failed(category="unknown")

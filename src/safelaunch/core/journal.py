@@ -25,8 +25,8 @@ _COUNT = rb"(0|[1-9][0-9]{0,15})"
 _STEP_LINE = (rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
               rb'"event":"progress","attempt":%b,"step":%b\}' % (_COUNT, _COUNT, _COUNT, _COUNT))
 _step_line = cache(lambda: re.compile(_STEP_LINE))   # once, and not where nobody reads a journal
-# What is no line of ours can stand there a million times. A file is read in full all the same: `render` writes no blanks,
-# and begins each line so.
+# What is no line of ours can stand there a million times. A file is read in full all the same: `render` writes no
+# blanks, and begins each line so.
 _lines = cache(lambda: re.compile(rb"[^ \t\r\n][^\n]*"))
 _OURS, _LINE_END = rb'{"v":1,', 10
 _likely_lines = cache(lambda: re.compile(re.escape(_OURS) + rb"[^\n]*"))

@@ -26,7 +26,7 @@ from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.core.via import HERE
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends, vanished
 from safelaunch.supervisor.attempts import ask_addresses
 from safelaunch.supervisor.closing import checkpoint_events
 from safelaunch.supervisor.endings import put_on_hold
@@ -50,9 +50,10 @@ def boot(lead: Leader) -> None:
     open_control(lead)
     lead.folder.opens(lead.world.share(lead.run_dir, lead.local / "spool"))
     # Each question is a child process, and a next job's training waits for all of them.
-    meta, env, claims, reason = lead.patiently(lambda: (
+    meta, env, claims, reason, places = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
-        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
+        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir), vanished.way_to(lead)))
+    lead.folder.lies_at(places)   # a folder that goes away before the first read of the requests is missed, too
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
     lead.follows(plans.make(meta["config"], meta["run_id"]))
@@ -67,8 +68,7 @@ def boot(lead: Leader) -> None:
     lead.next.is_asked_by(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
     lead.guard_endpoint.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
-    is_new = not is_same_job(lead)
-    if not is_new:
+    if not (is_new := not is_same_job(lead)):
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
