@@ -184,7 +184,7 @@ def _files(folder: Path) -> list[str]:
     100,000 of them cost a look at each and no more.
     """
     try:
-        matches = [found for found in map(_NAME.fullmatch, os.listdir(folder)) if found]
+        matches = [found for found in map(_NAME.fullmatch, os.listdir(folder)) if found]   # noqa: PTH208
     except FileNotFoundError:
         return []
     kept: Counter[int] = Counter()
