@@ -20,6 +20,7 @@ from safelaunch.core.records import NamedTuple
 VERSION = 1
 MAX_LINE_BYTES = 1 << 20   # a longer "line" is not ours: a journal line holds a node list at most
 MAX_T_S = 1e11             # the year 5138; JSON can say NaN and numbers that no float holds
+MAX_INT = 1 << 63          # of a step, an attempt, an exit code: no float holds 400 digits
 # Most lines of a long run, and ten times as fast as JSON.
 _COUNT = rb"(0|[1-9][0-9]{0,15})"
 _STEP_LINE = (rb'\{"v":1,"t":((?:0|[1-9][0-9]{0,10})\.[0-9]{1,6}),"gen":%b,"seq":%b,"host":"([\w.-]+)",'
@@ -150,6 +151,8 @@ def _parse_line(line: bytes) -> Event | None:
     if not isinstance(host, str) or not isinstance(event, str):
         return None
     raw.pop("v")
+    if any(type(value) is int and abs(value) > MAX_INT for value in raw.values()):
+        return None
     return Event(float(t), gen, seq, host, event, raw)
 
 
