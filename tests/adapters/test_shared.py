@@ -480,3 +480,22 @@ def test_a_folder_that_is_gone_takes_nothing_and_holds_nobody_until_it_is_there_
         folder.take_up()
         assert folder.append(JOURNAL, record(200), DEADLINE_S)
     assert (root / JOURNAL).read_bytes() == record(0) + record(1) + record(200)
+
+
+def test_what_may_take_long_is_asked_beside_the_caller(tmp_path: Path) -> None:
+    folder = SharedFolder(tmp_path / "run", tmp_path / "spool")
+    waits: list[float] = []
+
+    def wait() -> None:
+        waits.append(time.monotonic())
+        time.sleep(0.01)
+
+    try:
+        answer = folder.ask_beside(lambda: time.sleep(0.3) or [1], DEADLINE_S, wait)   # type: ignore[func-returns-value]
+        assert answer.value == [1] and len(waits) > 2
+        refused = folder.ask_beside(lambda: (tmp_path / "none").read_text(), DEADLINE_S, wait)
+        assert not refused.is_ok and refused.errno == errno.ENOENT
+        late = folder.ask_beside(lambda: time.sleep(60), 0.05, wait)
+        assert late.late and not stuck_children()
+    finally:
+        folder.close(0.0)

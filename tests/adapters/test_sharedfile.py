@@ -137,9 +137,7 @@ def test_what_lies_under_a_claims_name_is_not_ours(make: Callable[[Path], object
 # Which functions open files to read them beside sharedfile, and what those are.
 OTHERS = {
     "this user's own, and the site's": (
-        "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
-        "adapters/registry.py:with_resume",
-        "adapters/rulepacks.py:_File.__call__",
+        "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:with_resume",
         "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
         "watch/memory.py:load",
         "views/benchplan.py:_lines",

@@ -20,7 +20,8 @@ NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 DATA = st.dictionaries(
     NAMES.filter(lambda key: key not in {"v", "t", "gen", "seq", "host", "event"}),
     st.recursive(
-        st.none() | st.booleans() | st.integers() | NAMES, lambda inner: st.lists(inner, max_size=3), max_leaves=5
+        st.none() | st.booleans() | st.integers(-1 << 63, 1 << 63) | NAMES, lambda inner: st.lists(inner, max_size=3),
+        max_leaves=5,
     ),
     max_size=4,
 )
@@ -43,6 +44,14 @@ def line(seq: int, gen: int = 1, event: str = "progress", host: str = "h", t: fl
 
 def read(*files: bytes) -> journal.Journal:
     return journal.merge({f"{number}.jsonl": data for number, data in enumerate(files)})
+
+
+@pytest.mark.parametrize("key", ["step", "attempt", "exit_code"])
+def test_a_number_that_no_writer_counts_to_is_no_line(key: str) -> None:
+    made = (line(seq, mark=0).replace(b'"mark":0', b'"%s":%d' % (key.encode(), number))
+            for seq, number in enumerate((1 << 63, 10 ** 400, -10 ** 400), 1))
+    read = journal.merge({"a": b"".join(made)})
+    assert [event.seq for event in read.events] == [1] and len(read.problems) == 2
 
 
 @given(event_lists())

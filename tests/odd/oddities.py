@@ -61,6 +61,14 @@ THINGS: dict[str, Callable[[Path], object]] = {
 }
 
 
+def _write_sparse(name: str, most_bytes: int) -> Make:
+    """Append a hole."""
+    def make(place: Place) -> None:
+        with (place.folder / name).open("ab") as file:
+            file.truncate(most_bytes)
+    return make
+
+
 def _meta(*keys: str, value: Any) -> Make:
     """run.json with one value replaced."""
     def make(place: Place) -> None:
@@ -121,6 +129,16 @@ RUN: dict[str, Make] = {
        for key in ("slurm", "resume", "restart", "kill_switch", "launch", "progress", "env")
        for value in _OF_NO_KEY},
     "journal: a million lines": _many_lines(1_000_000),
+    "journal: line ends": _write("run/journal/000001-x-1.jsonl", b"\n" * 3_000_000),
+    "journal: nearly right lines": _write("run/journal/000001-x-1.jsonl", b" \n{\n{\"v\":1,}\n\0\n" * 60_000),
+    "journal: a hole": _write_sparse("run/journal/000001-x-1.jsonl", 2 << 30),
+    "log: a hole": _write_sparse("run/attempts/0001/main.log", 2 << 30),
+    "journal: an attempt of 300 digits": _event("attempt_started", attempt=10 ** 299, nodes=["n0"]),
+    "journal: NULs where paths are": _event("checkpoint", attempt=1, step=5, path="a\0b"),
+    "journal: lists where numbers are": _event("attempt_ended", attempt=[1], exit_code=[[]], how=[], step=[7]),
+    "exit.json: lists where numbers are": _write("run/attempts/0001/exit.json", json.dumps(
+        {"v": 1, "attempt": [1], "how": [], "exit_code": [], "srun_code": {}, "tasks": [
+            {"node": [], "task": [], "code": [], "signal": []}]})),
     "journal: bytes of no text": _write("run/journal/000001-x-1.jsonl", b"\xff\xfe\n{\"v\":1}\n\x00\x00\n"),
     "journal: deep lists": _write("run/journal/000001-x-1.jsonl", "[" * 100_000 + "\n"),
     "journal: a great number": _write("run/journal/000001-x-1.jsonl", '{"v":1,"t":' + "9" * 5000 + "}\n"),

@@ -221,6 +221,9 @@ class SimFolder(SharedFolder):
         self._mount.client.changed(path)
         return won
 
+    def ask_beside(self, fn: Callable[[], T], deadline_s: float, wait: Callable[[], None]) -> ChildAnswer[T]:
+        return self.ask(fn, deadline_s)
+
     def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> ChildAnswer[T]:
         """As the real one: the answer goes through JSON."""
         self.on_outside("ask")

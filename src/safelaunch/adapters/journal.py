@@ -11,7 +11,7 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,8 +23,8 @@ from safelaunch.core.model import Event
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
-# Of all files together, for a person who waits and does not know who wrote them: 300,000 lines, 2 s.
-MOST_SHOWN_BYTES = 32 << 20
+# Of all files together, for a person who waits and does not know who wrote them: 2 s and 150 MB
+MOST_SHOWN_BYTES, MOST_SHOWN_PARTS = 32 << 20, 600_000
 BLOCK_BYTES = 1 << 16
 # Of a step a minute: the first eight hours of an attempt, in which it makes lost steps again, and then every 16th.
 COURSE_FIRST, COURSE_EVERY = 480, 16
@@ -100,12 +100,15 @@ def read(
 
     `steps_kept`: of consecutive progress lines only the last so many are parsed. They are most of a long run's journal,
     and the state keeps only the last one. `with_course`: also the first COURSE_FIRST of them, and each COURSE_EVERY-th.
-    `partly`: a file that this user may not read, or that is too large, is only a problem, for people who look at the
-    rest.
+    `partly`: a file that this user may not read is only a problem, for people who look at the rest; of a run of another
+    user also what is too large.
     """
-    files, odd = _read_files(run_dir, partly)
-    merged = _merge(files if steps_kept is None else {
-        name: _thin(content, steps_kept, with_course) for name, content in files.items()})
+    is_bounded = partly and run_dir.stat().st_uid != os.geteuid()
+    files, odd = _read_files(run_dir, partly, MOST_SHOWN_BYTES if is_bounded else None)
+    if steps_kept is not None:
+        for name, content in files.items():
+            files[name] = _thin(content, steps_kept, with_course)
+    merged = _merge(files, MOST_SHOWN_PARTS if is_bounded else None)
     return merged._replace(problems=(*merged.problems, *(f"journal/{name}: {why}" for name, why in odd)))
 
 
@@ -114,19 +117,22 @@ def mentions(run_dir: Path, words: bytes) -> bool:
     return any(words in content for content in _read_files(run_dir)[0].values())
 
 
-def _read_files(run_dir: Path, partly: bool = False) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
-    """Each writer's lines, and the names of files that only look like a writer's, with the reason.
+def _read_files(
+    run_dir: Path, partly: bool = False, most_bytes: int | None = None
+) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """Each writer's lines, at most so many bytes of all together, and the names of files that only look like a
+    writer's, with the reason.
 
-    Raises OSError: a file that cannot be read is not an empty one; `partly`: where it is closed or too large it is odd.
+    Raises OSError: a file that cannot be read is not an empty one; `partly`: where it is closed it is odd.
     """
     files: dict[str, bytes] = {}
     odd: list[tuple[str, str]] = []
-    left = MOST_SHOWN_BYTES
-    for path in sorted((run_dir / "journal").glob("*.jsonl"), key=_size if partly else None):   # a huge one comes last
+    left = most_bytes
+    for path in sorted((run_dir / "journal").glob("*.jsonl"), key=None if left is None else _size):   # a huge one last
         try:
-            files[path.name] = sharedfile.read_start(path, left if partly else MAX_JOURNAL_BYTES)
-            left -= len(files[path.name])
-            if partly and not left and _size(path)[0] > len(files[path.name]):
+            files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES if left is None else left)
+            if left is not None and not (left := left - len(files[path.name])) and (
+                    _size(path)[0] > len(files[path.name])):
                 odd.append((path.name, f"only the first {len(files[path.name]) >> 20} MiB were read"))
         except sharedfile.OddFile:
             odd.append((path.name, "no regular file"))
@@ -146,7 +152,7 @@ def _size(path: Path) -> tuple[int, Path]:
 
 
 def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
-    kept: list[bytes] = []
+    kept = bytearray()   # a list of 30 million short lines takes gigabytes
     steps: list[bytes] = []
     start = 0
     while start < len(content):
@@ -156,21 +162,37 @@ def _thin(content: bytes, steps_kept: int, with_course: bool = False) -> bytes:
             steps += block.split(b"\n")[:-1] if with_course else (
                 block.rsplit(b"\n", steps_kept + 1)[-steps_kept - 1:-1])
             continue
-        for line in filter(None, block.split(b"\n")):
-            if line.startswith(_HEAD) and _STEP in line and line.endswith(b"}"):
-                steps.append(line)
-                continue
-            kept += _sample(steps, steps_kept, with_course)
-            steps.clear()
-            kept.append(line)
+        for is_step, lines in _parts(block):
+            if is_step:
+                steps.append(lines)
+            elif lines.strip():
+                kept += _sample(steps, steps_kept, with_course) + lines + b"\n"
+                steps.clear()
     kept += _sample(steps, steps_kept, with_course)
-    return b"\n".join([*kept, *([b""] if content.endswith(b"\n") else [])])
+    return bytes(kept if content.endswith(b"\n") else kept[:-1])
 
 
-def _sample(steps: list[bytes], last: int, with_course: bool) -> list[bytes]:
+def _parts(block: bytes) -> Iterator[tuple[bool, bytes]]:
+    """Each line of progress, and what is between two of them, as (whether it is one, text without its last line end).
+    """
+    at = 0
+    while (found := block.find(_STEP, at)) >= 0:
+        start = block.rfind(b"\n", at, found) + 1 or at
+        end = block.find(b"\n", found) % (len(block) + 1)
+        is_step = block.startswith(_HEAD, start) and block.endswith(b"}", start, end)
+        if is_step and at < start:
+            yield False, block[at:start - 1]
+        yield is_step, block[start if is_step else at:end]
+        at = end + 1
+    if at < len(block):
+        yield False, block[at:].removesuffix(b"\n")
+
+
+def _sample(steps: list[bytes], last: int, with_course: bool) -> bytes:
     """The last lines of steps; with the course of them those before, thinned."""
     before = steps[:-last] if with_course else []
-    return [*before[:COURSE_FIRST], *before[COURSE_FIRST::COURSE_EVERY], *steps[-last:]]
+    some = (*before[:COURSE_FIRST], *before[COURSE_FIRST::COURSE_EVERY], *steps[-last:])
+    return b"".join(line + b"\n" for line in some)
 
 
 def _is_steps_only(block: bytes) -> bool:
@@ -190,13 +212,13 @@ def merge_raw(files: dict[str, str]) -> Journal:
     return _merge({name: content.encode("latin-1") for name, content in files.items()})
 
 
-def _merge(files: dict[str, bytes]) -> Journal:
+def _merge(files: dict[str, bytes], most_parts: int | None = None) -> Journal:
     """Without the collector: it would go through all events again and again, a third of the time, and none is garbage.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return text.merge(files)
+        return text.merge(files, most_parts)
     finally:
         if was_on:
             gc.enable()

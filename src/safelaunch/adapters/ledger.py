@@ -39,6 +39,7 @@ USER_MAX_BYTES = 2 << 20
 ALL_MAX_BYTES = 16 << 20   # half a second of reading
 # Nodes in all lines of use that count, each line as LEAST_PLACES at least.
 MOST_PLACES, LEAST_PLACES = 100_000, 20   # judged within half a second
+MOST_TOLD = 5000   # witnesses that a supervisor gets
 _NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
 
 
@@ -121,7 +122,21 @@ def read_judged(folder: Path, own: Iterable[NodeEvidence], cluster: str, now: fl
     raw = read_raw(folder)
     evidence, uses = of_cluster(dict.fromkeys((*own, *parse_raw(raw))), cluster), parse_uses(raw)
     rates = judge_fleet(evidence, uses, cluster, now)
-    return [list(astuple(one)) for one in (*evidence, *rate_evidence(evidence, uses, rates, now))]
+    told = _newest_of_each(tuple(evidence), frozenset(own))
+    return [list(astuple(one)) for one in (*told, *rate_evidence(evidence, uses, rates, now))]
+
+
+def _newest_of_each(evidence: tuple[NodeEvidence, ...], own: frozenset[NodeEvidence]) -> list[NodeEvidence]:
+    """One's own, and of all others as much as a leader weighs at once: of each owner the newest."""
+    if len(evidence) <= MOST_TOLD:
+        return list(evidence)
+    share = MOST_TOLD // len({one.owner for one in evidence})
+    told, kept = Counter[str](), set(own)
+    for one in sorted(evidence, key=lambda one: one.t, reverse=True):
+        told[one.owner] += 1
+        if told[one.owner] <= share:
+            kept.add(one)
+    return [one for one in evidence if one in kept]
 
 
 def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import clustername, journal, runpath
+from safelaunch.adapters import clustername, journal, runpath, sharedfile
 from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines
+MOST_BYTES = 8 << 20       # read, from the end; a reader shortens it long before
 KEPT_RUNS = 1000
 JOBS_OF_RUNS = 200         # how many runs' journals are searched for a job id, newest first
 LOCK_S = 1.0
@@ -146,7 +147,9 @@ def raw(where: Callable[[], Path] = file) -> str:
     """The list as text that survives JSON (latin-1), for a child's answer: a home may be frozen, too."""
     try:
         path = where()
-        content = path.read_bytes()
+        with os.fdopen(sharedfile.open_log(path), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_BYTES))
+            content = file.read(MOST_BYTES)
     except OSError:
         return ""
     if len(content) > COMPACT_BYTES:

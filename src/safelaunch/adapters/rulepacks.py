@@ -12,13 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import plugins
+from safelaunch.adapters import plugins, sharedfile
 from safelaunch.core.plugins import RULES, NoPlugin
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from safelaunch.core.why.findings import Rule  # submit has no rules where there are no packs
 
+MOST_PACKS = 100   # files
 SITE_FOLDER = "/etc/safelaunch/rules.d"
 
 
@@ -32,7 +33,9 @@ def load_packs(environ: Mapping[str, str] | None = None,
     known = os.environ if environ is None else environ
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for source, load in _files(known):
+    for number, (source, load) in enumerate(_files(known)):
+        if number == MOST_PACKS:
+            raise ConfigError([Problem(source, 0, 0, "", f"more than {MOST_PACKS} rule packs; join some of them")])
         try:
             found = load()
         except ConfigError as error:
@@ -93,7 +96,7 @@ class _File:
         from safelaunch.core.why.rulepacks import read_pack
 
         try:
-            with self.path.open("rb") as stream:
+            with os.fdopen(sharedfile.open_log(self.path), "rb") as stream:   # no pipe of a group's folder
                 text = stream.read(TEXT_MAX_BYTES + 1).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError([Problem(str(self.path), 0, 0, "", f"cannot be read: {error}")]) from error
@@ -108,7 +111,7 @@ def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, _File]]:
         folders = (Path(SITE_FOLDER), _user_folder(environ))
         paths = [path for folder in folders if folder.is_dir()
                  for path in sorted(folder.glob("*.yaml"))]
-    for path in paths:
+    for path in paths[:MOST_PACKS + 1]:
         yield str(path), _File(path)
 
 

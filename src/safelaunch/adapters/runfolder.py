@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FOLLOWED = "followed"   # another run waits for this one's end
 SAVE = "save"   # the training takes it, by removing the file (views.saving)
+LAST_STEPS = 36   # that pace and trend look at (core.status.costs)
 REQUESTS = (*STOPS, *RESTARTS, "hold", "release", "extend", SAVE, FOLLOWED)
 FOLDERS = ("journal", "attempts", "claims")
 MOST_NAME = 64
@@ -45,8 +46,10 @@ class Run(NamedTuple):
         return str(self.meta.get("cluster_name") or "")
 
     def journal(self) -> Journal:
-        """All writers' events, merged, to be shown: a file that refuses is among the problems."""
-        return journal.read(self.dir, partly=True)
+        """All writers' events, merged, to be shown, the steps of long attempts sampled: a file that refuses is among
+        the problems.
+        """
+        return journal.read(self.dir, LAST_STEPS, with_course=True, partly=True)
 
     def state(self, partly: bool = False) -> State:
         """The state computed from the journal; it keeps only the last progress line. `partly`: also where a file of the

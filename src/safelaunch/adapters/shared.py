@@ -23,7 +23,14 @@ from typing import NoReturn, TypeVar
 from safelaunch.adapters import durable
 from safelaunch.adapters.courier import UMASK, Courier, make_folder
 from safelaunch.adapters.outbox import APPEND, PUT, Outbox
-from safelaunch.adapters.probe import REAP_WITHIN_S, ChildAnswer, is_gone_within, run_in_child, stuck_children
+from safelaunch.adapters.probe import (
+    REAP_WITHIN_S,
+    BackgroundChild,
+    ChildAnswer,
+    is_gone_within,
+    run_in_child,
+    stuck_children,
+)
 from safelaunch.errors import RunFolderError
 
 T = TypeVar("T")
@@ -85,6 +92,19 @@ class SharedFolder:
         if stuck_children() >= MAX_STUCK:
             return ChildAnswer(late=True)
         return run_in_child(fn, deadline_s)
+
+    def ask_beside(self, fn: Callable[[], T], deadline_s: float, wait: Callable[[], None]) -> ChildAnswer[T]:
+        """The same for what may take long: the caller does something else, `wait` by `wait`, until the answer is there.
+        """
+        if stuck_children() >= MAX_STUCK:
+            return ChildAnswer(late=True)
+        try:
+            child = BackgroundChild(fn, deadline_s)
+        except OSError as error:
+            return ChildAnswer(error=f"cannot fork a probe: {error.strerror}", errno=error.errno or 0)
+        while (answer := child.poll()) is None:
+            wait()
+        return answer
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
         """A ticket for a write (APPEND, PUT); it waits for the local disk only."""

@@ -13,7 +13,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-MOST_BYTES = 64 << 20   # of run.json: its config, rule packs, and at most 1 MiB of the working tree's diff
+MOST_BYTES = 16 << 20   # of run.json: its config with a script of 4 MB, rule packs, 1 MiB of the working tree's diff
+MOST_CONTAINERS = 1_000_000   # objects and lists of a JSON text: two bytes of it take 64 in memory
 HEARTBEAT_BYTES = CLAIM_BYTES = 1 << 16
 
 
@@ -102,7 +103,9 @@ def read_end(path: Path, most_bytes: int) -> bytes:
 
 
 def parse_json(content: bytes) -> Any:
-    """The value; raises ValueError, also where it is nested more deeply than Python can follow."""
+    """The value; raises ValueError, also where it is nested more deeply than Python can follow, or holds too much."""
+    if content.count(b"{") + content.count(b"[") > MOST_CONTAINERS:
+        raise ValueError(f"more than {MOST_CONTAINERS} objects and lists")
     try:
         return json.loads(content)
     except RecursionError as error:

@@ -200,6 +200,7 @@ class Leader(LeaderParts):
                     return 0
                 self.rest(1.0)
                 self.doubt_itself()
+                self.patiently(lambda: runfolder.folder_id(self.run_dir))   # raises OSError where it is gone
                 continue
             self.journal.note_claim(number, claimed_s)
             self.standbys.confirm(self.now_s)

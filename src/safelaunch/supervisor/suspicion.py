@@ -22,6 +22,7 @@ from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
 USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
+LISTEN_S = 0.05      # between two looks whether the ledger is judged
 JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
@@ -96,8 +97,8 @@ def recall(lead: Leader, may_wait: bool) -> None:
     evidence = of_cluster(dict.fromkeys(own), cluster)
     folder, now = _folder(lead), lead.now
     if folder is not None and not lead.job.is_local:
-        answer = lead.between_pings(lambda: lead.shared.ask(
-            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
+        answer = lead.shared.ask_beside(lambda: folder_of_ledger.read_judged(folder, own, cluster, now),
+                                        JUDGED_WITHIN_S, lambda: lead.wait(LISTEN_S))
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
     lead.nodes.recall(evidence)

@@ -26,7 +26,7 @@ from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.core.via import HERE
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, handover, lostprogress, observe, resuming, slurmends, vanished
 from safelaunch.supervisor.attempts import ask_addresses
 from safelaunch.supervisor.closing import checkpoint_events
 from safelaunch.supervisor.endings import put_on_hold
@@ -48,11 +48,12 @@ HEARTBEATS_A_GENERATION = 1_000_000
 def boot(lead: Leader) -> None:
     """Open the guards' endpoint first (their lease runs), then read the journal."""
     open_control(lead)
-    lead.folder.open(lead.world.share(lead.run_dir, lead.local / "spool"))
+    lead.folder.attach(lead.world.share(lead.run_dir, lead.local / "spool"))
     # Each question is a child process, and a next job's training waits for all of them.
-    meta, env, claims, reason = lead.patiently(lambda: (
+    meta, env, claims, reason, places = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
-        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
+        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir), vanished.way_to(lead)))
+    lead.folder.note_route(places)   # a folder that goes away before the first read of the requests is missed, too
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
     lead.follow(plans.make(meta["config"], meta["run_id"]))
@@ -62,13 +63,12 @@ def boot(lead: Leader) -> None:
     lead.standbys.heartbeat.count_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
     # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
-    lead.journal.open(journal.merge_raw(raw).events, journal.Writer(
+    lead.journal.attach(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
     lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
     lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
-    is_new = not is_same_job(lead)
-    if not is_new:
+    if not (is_new := not is_same_job(lead)):
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end

@@ -20,7 +20,7 @@ def stream(run: Run, follow: bool, with_all: bool, say: Say) -> Iterator[list[Ev
     """The events until now; with `follow` also new ones until the run has ended. Unreadable lines are reported once
     each. Without `with_all` only the selection of `core.story`.
     """
-    watch = runs.JournalWatch(run.dir, partly=True)
+    watch = runs.JournalWatch(run.dir, None if with_all else 1, partly=True)   # steps are no part of the selection
     shown: set[tuple[int, int, str, str, float]] = set()
     complained: set[str] = set()
     quiet_since_s = time.monotonic()

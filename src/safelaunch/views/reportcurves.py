@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.adapters.logs import logchunks
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.figures import named_losses, named_step_times
 from safelaunch.core.progress.steps import AUTO, MOST_LINE_BYTES, cut_lines, named_steps
@@ -47,15 +49,17 @@ class LogFigures:
 
     def _blocks(self, log: Path, attempt: int) -> Iterator[bytes]:
         """The log in pieces of whole lines; of a line that is longer than a block, its end is left out."""
-        rest = b""
+        rest, at = b"", 0
         with sharedfile.stream(log) as file:
-            while block := file.read(min(BLOCK_BYTES, self._left_bytes)):
-                self._left_bytes -= len(block)
+            fd = file.fileno()
+            # a terabyte of a hole is no text
+            while block := os.pread(fd, min(BLOCK_BYTES, self._left_bytes), at := logchunks.first_data(fd, at)):
+                self._left_bytes, at = self._left_bytes - len(block), at + len(block)
                 text = rest + block
                 cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
                 rest = text[cut:] if cut else text[:MOST_LINE_BYTES]
                 yield text[:cut]
-            if self._left_bytes <= 0 and file.read(1):
+            if self._left_bytes <= 0 and os.pread(fd, 1, at):
                 self.notes.append(f"of the log of attempt {attempt} only a part is drawn: the logs are longer than "
                                   f"{MOST_LOG_BYTES >> 30} GiB")
         yield rest

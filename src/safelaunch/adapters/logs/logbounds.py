@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logchunks
@@ -31,6 +32,7 @@ MOST_BACK = 1 << 30      # no search further back for a rank that stopped long b
 DEAD_HEAD = 64 << 20     # a failure of 384 ranks with all their tracebacks fills a few
 DEAD_TAIL = 32 << 20
 SAMPLE, SAMPLE_EVERY, MOST_SAMPLES = 1 << 20, 16 << 20, 256
+MOST_EXTENTS = 1000      # of a piece with holes; the pump leaves one
 
 Pieces = list[tuple[int, int]]
 Probe = Callable[[int], set[Speaker]]
@@ -58,14 +60,16 @@ def cut_pieces(source: LogSource, pieces: Iterable[tuple[int, int]]) -> Pieces:
     """The pieces cut for one worker each, at starts of lines, without the holes in them."""
     fd = sharedfile.open_log(source.path)
     try:
+        is_sparse = os.fstat(fd).st_blocks * 512 < source.size
         cuts: Pieces = []
         for start, end in (piece for piece in pieces if piece[1] > piece[0]):
-            bounds = [logchunks.align(fd, at) for at in range(start, end, PIECE)]
             last = source.size if end >= source.size else logchunks.align(fd, end)
-            cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
-        if os.fstat(fd).st_blocks * 512 >= source.size:
-            return cuts
-        return [extent for start, end in cuts for extent in logchunks.extents(fd, start, end)]
+            parts = islice(logchunks.extents(fd, start, last), MOST_EXTENTS) if is_sparse else [(start, last)]
+            for low, high in parts:   # a hole's end is no line's
+                bounds = [logchunks.align(fd, low) if low == start else low,
+                          *(logchunks.align(fd, at) for at in range(low + PIECE, high, PIECE))]
+                cuts.extend((one, two) for one, two in zip(bounds, [*bounds[1:], high], strict=True) if two > one)
+        return cuts
     finally:
         os.close(fd)
 

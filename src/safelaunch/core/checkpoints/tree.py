@@ -15,6 +15,7 @@ from safelaunch.core.records import NamedTuple
 _HOLDER = re.compile(r"checkpoints?|ckpts?|weights|lightning_logs|version_\d+", re.IGNORECASE)
 _ANY_NAME_TO_LEVEL = 2
 # A trainer_state.json with the log of a long training has some MB; a larger text is judged by its last bytes.
+MOST_CONTAINERS = 1_000_000   # of a text that is parsed: two bytes of it take 64 in memory
 _MOST_JSON_BYTES = 16 << 20
 
 
@@ -103,6 +104,8 @@ def read_json(folder: CheckpointTree, path: str) -> Any:
 
 def parse_json(text: bytes) -> Any:
     """The value of a JSON text; raises ValueError when it is torn."""
+    if text.count(b"{") + text.count(b"[") > MOST_CONTAINERS:
+        raise ValueError(f"not checked: it holds more than {MOST_CONTAINERS} objects and lists")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -34,7 +34,7 @@ class FolderState:
         self._refusals = 0              # reads of the requests in a row that ended in an error
         self._late_s = -1.0             # the tick in which a shared folder did not answer
 
-    def open(self, shared: SharedFolder) -> None:
+    def attach(self, shared: SharedFolder) -> None:
         """This leader's way to it."""
         self.shared = shared
 

@@ -36,7 +36,7 @@ class LeaderJournal:
         """A generation of its own."""
         self.gen = gen
 
-    def open(self, history: Sequence[Event], writer: journal.Writer) -> None:
+    def attach(self, history: Sequence[Event], writer: journal.Writer) -> None:
         """All that earlier supervisors have written, and this one's own file."""
         self.history, self.state, self.writer = tuple(history), fold(history), writer
         self.books = Books()
