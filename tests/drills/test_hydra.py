@@ -54,7 +54,7 @@ def test_a_sweep_with_a_bug_and_a_preemption(own_sandbox: Callable[..., Sandbox]
 
     def others_have_ended() -> bool:
         found = runs()
-        return len(found) == 3 and all(drill.state().ended for name, drill in found.items() if name != "train-2")
+        return len(found) == 3 and all(drill.state().ended for name, drill in found.items() if name != "train-2-n2")
 
     try:
         end_s = time.monotonic() + 180
@@ -67,8 +67,8 @@ def test_a_sweep_with_a_bug_and_a_preemption(own_sandbox: Callable[..., Sandbox]
         program.kill()
     ends = {name: drill.state().ended for name, drill in runs().items()}
     assert {name: end.how for name, end in ends.items() if end} == {
-        f"train-{n}": "gave_up" if n == 1 else "completed" for n in range(3)}, said
-    state = runs()["train-2"].state()
+        f"train-{n}-n{n}": "gave_up" if n == 1 else "completed" for n in range(3)}, said
+    state = runs()["train-2-n2"].state()
     assert [one.category for one in state.attempts] == ["preempted", None] and state.restarts == 0
-    assert runs()["train-1"].state().attempts[-1].category == "user_code"
+    assert runs()["train-1-n1"].state().attempts[-1].category == "user_code"
     assert program.returncode == 1 and re.search("#1 has failed: the run has given up.*safelaunch why", str(said))
