@@ -198,6 +198,8 @@ def _completes(sim: Sim, state: State) -> None:
         return   # beside a spare alone it ends no run; what else goes wrong may take that spare
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
+    if user_failures and "no step was made since the start" in state.ended.why:
+        return   # an error of the program that is sure, before the first step: the policy says once
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
     # Bad nodes end a run by the code for that. Where too few others are left, jobs without progress may end it first.
     too_few = sim.scenario.pool - len(sim.failed_checks | sim.dead_gpus) < sim.scenario.nodes
