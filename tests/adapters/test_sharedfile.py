@@ -74,6 +74,12 @@ def test_what_is_no_file_of_the_journal_is_left_out_and_said(make: Callable[[Pat
     assert journal.merge_raw(journal.read_raw(made.dir)).events == read.events
 
 
+def test_the_journal_of_a_folder_that_has_gone_is_empty(tmp_path: Path) -> None:
+    for partly in (False, True):
+        read = journal.read(tmp_path / "gone", partly=partly)
+        assert (read.events, read.problems) == ((), ())
+
+
 not_files = pytest.mark.parametrize("make", [link, os.mkfifo, Path.mkdir], ids=["a link", "a pipe", "a folder"])
 
 

@@ -103,7 +103,7 @@ def read(
     `partly`: a file that this user may not read is only a problem, for people who look at the rest; of a run of another
     user also what is too large.
     """
-    is_bounded = partly and run_dir.stat().st_uid != os.geteuid()
+    is_bounded = partly and not _is_own(run_dir)
     files, odd = _read_files(run_dir, partly, MOST_SHOWN_BYTES if is_bounded else None)
     if steps_kept is not None:
         for name, content in files.items():
@@ -141,6 +141,14 @@ def _read_files(
                 raise
             odd.append((path.name, f"cannot be read: {error.strerror}"))
     return files, odd
+
+
+def _is_own(run_dir: Path) -> bool:
+    """Whether the run is this user's; False also where the folder has gone."""
+    try:
+        return run_dir.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _size(path: Path) -> tuple[int, Path]:
