@@ -86,17 +86,15 @@ def read(folder: Path) -> tuple[NodeEvidence, ...]:
 
 def read_raw(folder: Path) -> list[list[str]]:
     """[owner, content] of the ledger's files as text that survives JSON (latin-1), for an answer of a child."""
-    used_files: Counter[int] = Counter()
     used_bytes: Counter[int] = Counter()
     found: list[list[str]] = []
     for name in _files(folder):
         if used_bytes.total() >= ALL_MAX_BYTES:
             break
         try:
-            uid, content = _read_file(folder / name, used_files, used_bytes)
+            uid, content = _read_file(folder / name, used_bytes)
         except OSError:
             continue   # not readable for us, or gone; the others still count
-        used_files[uid] += 1
         used_bytes[uid] += len(content)
         found.append([name_of(uid), content.decode("latin-1")])
     return found
@@ -198,13 +196,13 @@ def _files(folder: Path) -> list[str]:
     return found
 
 
-def _read_file(path: Path, used_files: Counter[int], used_bytes: Counter[int]) -> tuple[int, bytes]:
+def _read_file(path: Path, used_bytes: Counter[int]) -> tuple[int, bytes]:
     """(owner's uid, the file's end). It opens no pipe, which could block, and no link."""
     descriptor = sharedfile.open_file(path)
     try:
         status = os.fstat(descriptor)
         room = min(FILE_MAX_BYTES, USER_MAX_BYTES - used_bytes[status.st_uid])
-        if used_files[status.st_uid] >= USER_MAX_FILES or room <= 0:
+        if room <= 0:
             raise OSError(errno.EINVAL, "one file of the ledger too many")
         os.lseek(descriptor, max(0, status.st_size - room), os.SEEK_SET)
         return status.st_uid, os.read(descriptor, room)
