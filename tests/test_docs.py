@@ -47,7 +47,7 @@ EVENTS = {names(row[0])[0]: set(names(row[1])) for row in table("| event | field
 FILES = {names(row[0])[0]: row[1] for row in table("| file | mode | who writes it | when |")}
 
 
-SHELL_WRITES = {"ended_alone"}   # by templates/slurm/job.sbatch
+SHELL_WRITES = {"ended_alone"}   # by templates/slurm
 
 
 @cache

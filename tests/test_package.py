@@ -14,8 +14,10 @@ from pathlib import Path, PurePosixPath
 import filelock
 import pytest
 
+from safelaunch.core import scriptparts
+
 ROOT = Path(__file__).parent.parent
-TEMPLATE = "templates/slurm/job.sbatch"
+TEMPLATES = [f"templates/slurm/{name}.sh" for name in scriptparts.ALL]
 YAML = """\
 name: bloom
 cluster: slurm
@@ -122,7 +124,8 @@ def test_an_editable_install_uses_the_checkouts_template_and_leaves_no_copy(tmp_
 
 def test_the_wheel_holds_the_template_and_what_the_demo_plays(archives: Archives) -> None:
     files = archives.wheel_files()
-    assert files[f"safelaunch/{TEMPLATE}"] == (ROOT / TEMPLATE).read_bytes()
+    for template in TEMPLATES:
+        assert files[f"safelaunch/{template}"] == (ROOT / template).read_bytes()
     for name in ("README.md", "train.py", "train.yaml"):
         assert files[f"safelaunch/examples/stories/{name}"] == (ROOT / "examples" / "stories" / name).read_bytes()
 
@@ -133,7 +136,8 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     others = {name for name in archives.wheel_files() if name not in modules}
     assert modules <= set(archives.wheel_files())
     assert {name for name in others if ".dist-info/" not in name} == {
-        "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
+        "safelaunch/py.typed", "safelaunch/node/guarded.sh", "safelaunch/supervisor/births.sh",
+        *(f"safelaunch/{template}" for template in TEMPLATES),
         *(f"safelaunch/templates/report/{name}" for name in ("month.html", "page.html", "run.html", "style.css")),
         *(f"safelaunch/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
         *(f"safelaunch/examples/stories/{name}" for name in ("README.md", "train.py", "train.yaml"))}
@@ -141,7 +145,8 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
 
 def test_the_sdist_holds_the_template_under_both_of_its_names(archives: Archives) -> None:
     files = archives.sdist_files()
-    assert files[TEMPLATE] == files[f"src/safelaunch/{TEMPLATE}"] == (ROOT / TEMPLATE).read_bytes()
+    for template in TEMPLATES:
+        assert files[template] == files[f"src/safelaunch/{template}"] == (ROOT / template).read_bytes()
 
 
 def test_the_sdist_holds_what_the_tests_need_and_no_leftovers(archives: Archives) -> None:

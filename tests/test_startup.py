@@ -33,7 +33,7 @@ made = {f"{name}.{one.__qualname__}" for name, module in ours.items() for one in
         if isinstance(one, type) and one.__module__ == name and "__dataclass_fields__" in vars(one)}
 print(json.dumps([len(ours), len(made)]))
 """
-# The supervisor runs with its own files only, and without `site` (templates/slurm/job.sbatch).
+# The supervisor runs with its own files only, and without `site` (templates/slurm).
 LATER = """
 import importlib, json, sys
 import safelaunch.loop

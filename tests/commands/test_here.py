@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import sitefiles
 from safelaunch.cli import run
 from safelaunch.core import slurmoutput
+from tests.core.test_script import MINIMAL, plan_of, rendered
 from tests.tables import each
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-1]"}
@@ -48,7 +48,7 @@ def test_a_job_that_does_not_fit_is_refused_with_the_way_out(
 
 def test_the_job_script_says_without_a_job_what_to_type_and_starts_nothing(tmp_path: Path) -> None:
     script = tmp_path / "job.sbatch"
-    script.write_text(sitefiles.read_template(None))
+    script.write_text(rendered(plan_of(MINIMAL)))
 
     done = subprocess.run(["bash", str(script)], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
                           timeout=60, check=False)

@@ -22,7 +22,7 @@ from tests.core.why.judged import judge_text
 from tests.tables import each
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
-TEMPLATE = (SRC / "templates" / "slurm" / "job.sbatch").read_text()
+FRAGMENTS = SRC / "templates" / "slurm" / "launch"
 STARTERS = {name: row for name, row in LAUNCHERS.items() if row.starts_ranks}
 # The table; the example that `safelaunch init` writes; the two of the node.
 # innerlaunchers: launchers that people write into command:, most of which safelaunch does not start itself.
@@ -49,9 +49,10 @@ def test_a_config_that_names_none_gets_the_one_that_fits(has_nproc: bool, is_wid
     assert default_launcher(has_nproc, is_wide) == name and name in LAUNCHERS
 
 
-@each("name", STARTERS)
-def test_a_launcher_that_starts_ranks_has_its_arm_in_the_script(name: str) -> None:
-    assert f"\n{name})\n" in TEMPLATE
+@each("name", [name for name, row in LAUNCHERS.items() if not row.is_script])
+def test_a_launcher_has_its_fragment_of_the_script(name: str) -> None:
+    function = "sl_start_ranks" if name in STARTERS else "sl_task"
+    assert f"{function}() {{" in (FRAGMENTS / f"{name}.sh").read_text()
 
 
 @each("row", STARTERS.values(), ids=STARTERS)

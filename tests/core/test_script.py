@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.core import scriptparts
 from safelaunch.core.config.handed import MAX_VALUE_BYTES
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import Plan, make
@@ -27,7 +28,8 @@ from safelaunch.errors import TemplateError
 from tests.tables import each
 
 HERE = Path(__file__).parent
-TEMPLATE = (HERE.parents[1] / "templates" / "slurm" / "job.sbatch").read_text()
+SLURM = HERE.parents[1] / "templates" / "slurm"
+TEMPLATE = {name: (SLURM / f"{name}.sh").read_text() for name in scriptparts.ALL}
 
 TORCHRUN = """\
 name: bloom
@@ -89,7 +91,7 @@ def plan_of(yaml: str, *overrides: str) -> Plan:
     return make(resolve([ConfigLayer("file", "train.yaml", yaml)], overrides, {"HOME": "/home/ann"}).config, "1a2b3c4d")
 
 
-def rendered(plan: Plan, template: str = TEMPLATE) -> str:
+def rendered(plan: Plan, template: str | dict[str, str] = TEMPLATE) -> str:
     srun = ("/opt/venv/bin/python", "-I", "/opt/venv/localrun.py") if plan.cluster == "local" else ("srun",)
     library = ("/opt/venv/safelaunch",)
     return render(template, plan, python="/opt/venv/bin/python", library=library, srun=srun,
@@ -118,14 +120,48 @@ def test_there_is_no_golden_script_without_a_case() -> None:
 
 @each("name", GOLDEN)
 def test_the_body_is_the_templates_own(name: str) -> None:
-    script = rendered(plan_of(GOLDEN[name]))
-    assert script.partition("# <<< values")[2] == TEMPLATE.partition("# <<< values")[2]
+    plan = plan_of(GOLDEN[name])
+    body = scriptparts.join(TEMPLATE, plan).partition("# <<< values")[2]
+    assert rendered(plan).partition("# <<< values")[2] == body and body.startswith("\nset -o pipefail\n")
+
+
+@each("name", ["minimal", "srun", "torchrun-16x8"])
+def test_a_person_can_read_it(name: str) -> None:
+    whole = rendered(plan_of(GOLDEN[name])).splitlines()
+    upper = next(number for number, line in enumerate(whole) if line.startswith("# ======== The supervision"))
+    assert len(whole) <= 400 and upper <= 120
+
+
+FILES = [*SLURM.rglob("*.sh"), *(HERE.parents[1] / "src" / "safelaunch").glob("*/*.sh")]
+
+
+@each("path", FILES, ids=lambda path: path.stem)
+def test_no_function_of_it_is_long_and_none_of_it_is_a_program_in_quotes(path: Path) -> None:
+    lines, began = path.read_text().splitlines(), 0
+    for number, line in enumerate(lines):
+        if re.match(r"\w+\(\) \{", line):
+            began = number
+        elif line in ("}", "} 2>/dev/null"):
+            assert number - began <= 40, lines[began]
+    assert not re.search(r"^ *(?:python3?|\S*PYTHON\S*) -c '[^']*\n", path.read_text(), re.MULTILINE)
+    assert not re.search(r"(?:bash|eval)(?: -c)? '[^']*\n", path.read_text())
+
+
+def test_each_fragment_is_of_a_script() -> None:
+    assert {str(path.relative_to(SLURM).with_suffix("")) for path in SLURM.rglob("*.sh")} == set(scriptparts.ALL)
 
 
 @each("name", GOLDEN)
-def test_the_templates_values_have_the_names_that_every_script_fills_in(name: str) -> None:
-    names = re.compile(r"^SL_\w+(?==)", re.MULTILINE)
-    assert sorted(names.findall(values(rendered(plan_of(GOLDEN[name]))))) == sorted(names.findall(values(TEMPLATE)))
+def test_a_script_has_the_values_that_it_reads_and_no_others(name: str) -> None:
+    script = rendered(plan_of(GOLDEN[name]))
+    body = script.partition("# <<< values")[2]
+    given = re.findall(r"^(SL_\w+)=", values(script), re.MULTILINE)
+    assert [one for one in given if one not in re.findall(r"SL_\w+", body)] == []
+
+
+def test_a_sites_own_template_is_one_text_with_the_values_that_it_names() -> None:
+    own = "#!/bin/sh\n# >>> directives\n# <<< directives\n# >>> values\n# <<< values\nexec $SL_COMMAND\n"
+    assert values(rendered(plan_of(MINIMAL), own)).splitlines()[1:] == ["SL_COMMAND='python train.py'"]
 
 
 def test_no_value_is_given_the_name_of_a_variable_that_users_have() -> None:
@@ -227,7 +263,7 @@ def test_an_option_that_is_given_twice_stands_there_twice() -> None:
 
 
 def test_what_is_for_the_first_job_only_is_not_in_the_script() -> None:
-    assert "begin" not in rendered(plan_of(EVERYTHING))
+    assert "--begin" not in rendered(plan_of(EVERYTHING))
 
 
 @each(("own", "is_singleton", "option"), [
@@ -287,4 +323,4 @@ def test_the_warning_comes_in_time_for_a_checkpoint(limit: str, seconds: int) ->
 @each("block", ["directives", "values"])
 def test_a_template_without_a_block_is_refused(block: str) -> None:
     with pytest.raises(TemplateError, match=f">>> {block}"):
-        rendered(plan_of(MINIMAL), TEMPLATE.replace(f"# <<< {block}", "#"))
+        rendered(plan_of(MINIMAL), {**TEMPLATE, "head": TEMPLATE["head"].replace(f"# <<< {block}", "#")})

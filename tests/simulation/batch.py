@@ -1,4 +1,4 @@
-"""The two shells of a job, as templates/slurm/job.sbatch has them: each starts a supervisor, again when it dies."""
+"""The two shells of a job, as templates/slurm has them: each starts a supervisor, again when it dies."""
 
 from __future__ import annotations
 

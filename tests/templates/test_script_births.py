@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,18 +17,18 @@ import safelaunch
 from safelaunch.adapters import journal
 from safelaunch.core.folding import fold
 from safelaunch.core.state import Ended as RunEnded
+from tests.core.test_script import MINIMAL, plan_of, rendered
 
-TEMPLATE = Path(__file__).parent.parent.parent / "templates" / "slurm" / "job.sbatch"
 LIBRARY = Path(safelaunch.__file__).parent
-# Its arguments: -I -S -c CODE LIBRARY RUN_DIR LOCAL ROLE
+# Its arguments: -I -S injob.py lead RUN_DIR LOCAL ROLE
 PYTHON = f"""#!/bin/bash
-[[ $* != *pump.py* && $* != *courier* ]] || exec {sys.executable} "$@"
+[[ $* != *pump.py* && $* != *bring* ]] || exec {sys.executable} "$@"
 echo born >>"$HERE/births"
 case $(wc -l <"$HERE/births") in
 {{cases}}
 esac
-touch "$7/leader.born"
-echo 7 >"$7/final"
+touch "$6/leader.born"
+echo 7 >"$6/final"
 exit 7
 """
 SRUN = """#!/bin/bash
@@ -59,12 +60,12 @@ def supervise(tmp_path: Path) -> Supervise:
         for folder in ("journal", "claims", "attempts/0001"):
             (tmp_path / "run" / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "run" / "claims" / "2").touch()
-        script = TEMPLATE.read_text()
+        script = rendered(plan_of(MINIMAL))
         for key, value in {"SL_RUN_DIR": f"{tmp_path}/run", "SL_KILL_FILE": f"{tmp_path}/run/control/kill",
                            "SL_PYTHON": f"{tmp_path}/python"}.items():
             old = next(line for line in script.splitlines() if line.startswith(f"{key}="))
             script = script.replace(old, f"{key}='{value}'", 1)
-        script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{LIBRARY}')", 1)
+        script = re.sub("(?m)^SL_LIBRARY=.*$", f"SL_LIBRARY=('{LIBRARY}')", script)
         (tmp_path / "job.sbatch").write_text(script)
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SLURMD_NODENAME": "n0",
                "SLURM_JOB_ID": "0", "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local", **(env or {})}
@@ -84,7 +85,7 @@ def test_a_folder_under_this_users_name_that_is_somebody_elses_costs_no_supervis
     taken = tmp_path / "local" / f"safelaunch-{os.getuid()}"
     taken.mkdir(parents=True)
     os.chown(taken, 60002, 60002)
-    ended = supervise('cp "$7/taken" "$HERE/told"')
+    ended = supervise('cp "$6/taken" "$HERE/told"')
     assert (ended.code, ended.births, ended.trained) == (7, 1, False), ended.said
     assert f"BEWARE: {taken} on this node belongs to" in ended.said
     assert (tmp_path / "told").read_text() == f"{taken}\n"
@@ -112,7 +113,7 @@ def test_a_job_has_no_variable_of_safelaunch_that_the_submitting_shell_had(
     assert {name: seen.get(name) for name in meant} == meant and "SAFELAUNCH_LOCAL_DIR" in seen
 
 
-KILLED, BORN_AND_KILLED, BROKEN = "kill -KILL $$", 'touch "$7/leader.born"; kill -KILL $$', "exit 1"
+KILLED, BORN_AND_KILLED, BROKEN = "kill -KILL $$", 'touch "$6/leader.born"; kill -KILL $$', "exit 1"
 
 
 @pytest.mark.parametrize("fates", [
@@ -127,7 +128,7 @@ def test_supervisor_that_is_killed_is_born_again(supervise: Supervise, fates: tu
 
 
 # Bash that collects a child as a trapped signal comes forgets the child, and waits for any other one of its own (5.2).
-WARNED_AND_KILLED = 'touch "$7/leader.born"; sleep 0.1; kill -USR2 $PPID; kill -KILL $$'
+WARNED_AND_KILLED = 'touch "$6/leader.born"; sleep 0.1; kill -USR2 $PPID; kill -KILL $$'
 FROZEN_CHMOD = """#!/bin/bash
 [[ $* == *slurm-* ]] || exec /bin/chmod "$@"
 for ((turn = 0; turn < 1500; turn++)); do
@@ -179,10 +180,10 @@ started = Event(1.0, 1, 1, "n0", "job_started", {{"job": "0", "nodes": ["n0"]}})
 Outbox.create(local / "spool", run_dir).add(APPEND, "journal/000001-n0-1.jsonl", render(started))
 """
 LAUNCHES = f'''
-{sys.executable} "$HERE/launched.py" "$7" "$6"
-{{ for n in $(seq 3000); do echo "line $n"; ((n % 1000)) || sleep 0.5; done >"$7/attempt-0001.log"
-   echo 5 >"$7/attempt-0001.exit"; }} </dev/null >/dev/null 2>&1 &
-touch "$7/leader.born"
+{sys.executable} "$HERE/launched.py" "$6" "$5"
+{{ for n in $(seq 3000); do echo "line $n"; ((n % 1000)) || sleep 0.5; done >"$6/attempt-0001.log"
+   echo 5 >"$6/attempt-0001.exit"; }} </dev/null >/dev/null 2>&1 &
+touch "$6/leader.born"
 kill -KILL $$
 '''
 
@@ -210,7 +211,7 @@ def test_after_five_deaths_a_script_whose_job_is_led_from_another_node_stands_by
                                              ("n1", f"{journal.LAUNCH}2")), start=3):
         (tmp_path / "run" / "claims" / str(number)).write_bytes(
             journal.render_claim(number, host, action, 1.0))
-    ended = supervise(LAUNCHES, *[KILLED] * 4, 'cat "$7/role" >"$HERE/became"; echo 75 >"$7/final"; exit 75')
+    ended = supervise(LAUNCHES, *[KILLED] * 4, 'cat "$6/role" >"$HERE/became"; echo 75 >"$6/final"; exit 75')
     assert (ended.code, ended.births, ended.trained) == (75, 6, False), ended.said
     assert (tmp_path / "became").read_text() == "standby\n"
     assert (tmp_path / "run" / "attempts" / "0001" / "main.log").read_text().endswith("line 3000\n")

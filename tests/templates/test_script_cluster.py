@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TEMPLATE = Path(__file__).parent.parent.parent / "templates" / "slurm" / "job.sbatch"
+from tests.core.test_script import MINIMAL, plan_of, rendered
 
 
 @pytest.mark.parametrize(("of", "here", "is_started"), [
@@ -16,7 +16,7 @@ TEMPLATE = Path(__file__).parent.parent.parent / "templates" / "slurm" / "job.sb
 def test_a_job_on_another_cluster_than_the_runs_starts_nothing(
     tmp_path: Path, of: str, here: str | None, is_started: bool
 ) -> None:
-    script = TEMPLATE.read_text().replace("SL_CLUSTER=''", f"SL_CLUSTER='{of}'", 1)
+    script = rendered(plan_of(MINIMAL)).replace("SL_CLUSTER=''", f"SL_CLUSTER='{of}'", 1)
     script = script.replace("SL_PYTHON='/usr/bin/python3'", "SL_PYTHON='/nonexistent/python'", 1)
     (tmp_path / "job.sbatch").write_text(script)
     (tmp_path / "srun").write_text(f"#!/bin/bash\ntouch {tmp_path}/trained\n")

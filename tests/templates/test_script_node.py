@@ -57,6 +57,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts one attempt of a command; whatever is left of it goes with the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "safelaunch").symlink_to(Path(guardcode.__file__).parents[1])   # as beside a supervisor
+
     def start(command: str, *resume: str, environ: dict[str, str] = PLAIN, nodelist: str = "local0",
               first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None, groups: str = "",
               **changes: Any) -> subprocess.Popen[bytes]:
@@ -454,8 +457,8 @@ def test_without_a_tool_for_the_prefix_the_lines_come_without_it(run: Run, tmp_p
 def test_an_old_bash_on_a_node_with_a_full_tmp_runs_the_training(run: Run, tmp_path: Path) -> None:
     """Before 5.1 bash keeps a here-document in a file, as BASH_COMPAT=5.0 makes a newer one do."""
     (tmp_path / "tiny").mkdir()
-    fill = 'mount -t tmpfs -o size=4k tmpfs "$TMPDIR"; head -c 4096 /dev/zero >"$TMPDIR/full"; exec "$@"'
-    done = run("echo trained; exit 3", first=("unshare", "--mount", "sh", "-c", fill, "sh"),
+    fill = 'mount -t tmpfs -o size=4k tmpfs "$TMPDIR"; head -c 4096 /dev/zero >"$TMPDIR/full"; cat <<<x; exec "$@"'
+    done = run("echo trained; exit 3", first=("unshare", "--mount", "bash", "-c", fill, "bash"),
                environ={"BASH_COMPAT": "5.0", "TMPDIR": str(tmp_path / "tiny")})
     assert "No space left" in done.stdout, "the test fills the wrong place"
     assert (done.returncode, "[local0:0]:trained\n" in done.stdout) == (3, True), done.stdout

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import safelaunch
 from safelaunch.core.plan import PreservePlan
 from safelaunch.core.script import render
 from safelaunch.sandbox.cluster import Sandbox
@@ -24,6 +25,7 @@ from tests.trainers.stepping import losses_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
 PYTHON = "/usr/bin/python3"
+LIBRARY = str(Path(safelaunch.__file__).parent)
 
 
 @dataclass
@@ -70,7 +72,7 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
     """Submits the script of a plan as sl-alice types it; by default its supervisor's Python is nowhere."""
 
     def submit(command: str, yaml: str = "", *, python: str = "/nowhere/python", library: tuple[str, ...] = (),
-               options: tuple[str, ...] = (), env: dict[str, str] | None = None, template: str = TEMPLATE,
+               options: tuple[str, ...] = (), env: dict[str, str] | None = None, template: dict[str, str] = TEMPLATE,
                **changes: Any) -> ByHand:
         run_dir = workdir / "run"
         (run_dir / "control").mkdir(parents=True, exist_ok=True)
@@ -89,9 +91,9 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
 
 
 UNABLE = {
-    "its Python is nowhere": ({}, "the supervisor ended with code 127"),
+    "its Python is nowhere": ({"library": (LIBRARY,)}, "the supervisor ended with code 127"),
     "its packages are gone": ({"python": PYTHON, "library": ("/nowhere/safelaunch",)}, "/nowhere/safelaunch"),
-    "its packages are broken": ({"python": PYTHON}, "the supervisor ended with code 1"),
+    "its packages are broken": ({"python": PYTHON}, "no supervisor in "),
     "no local folder": ({"env": {"SAFELAUNCH_LOCAL_DIR": "/proc"}}, "no folder of its own under /proc"),
 }
 
@@ -145,7 +147,8 @@ def test_a_run_folder_that_does_not_answer_does_not_hold_the_plain_training(
 ) -> None:
     (workdir / "run").mkdir()
     os.mkfifo(workdir / "run" / "resume.args", 0o666)   # opening it waits for ever, as on a frozen folder
-    job = by_hand("echo ${#RESUME_ARGS[@]} arguments", template=TEMPLATE.replace("SL_PATIENCE_S=60", "SL_PATIENCE_S=1"))
+    job = by_hand("echo ${#RESUME_ARGS[@]} arguments", template={
+        name: text.replace("SL_PATIENCE_S=60", "SL_PATIENCE_S=1") for name, text in TEMPLATE.items()})
     assert job.wait_code() == 0
     assert "]:0 arguments" in job.said
 

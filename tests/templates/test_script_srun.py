@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-TEMPLATE = Path(__file__).parents[2] / "templates" / "slurm" / "job.sbatch"
+import safelaunch
+from tests.core.test_script import MINIMAL, plan_of, rendered
+
+LIBRARY = Path(safelaunch.__file__).parent
 SECRETS = {"SAFELAUNCH_GUARD": "text", "SAFELAUNCH_TOKEN": "t0ken", "SAFELAUNCH_CONTROL": ":1"}
 
 Srun = Callable[..., list[str]]
@@ -21,8 +23,12 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     """`srun(word, …, NAME=value)`: the words that the real srun would get, those of the node's shell as "GUARD"."""
     (tmp_path / "bin").mkdir()
     wrapper, real, said = tmp_path / "bin" / "srun", tmp_path / "real-srun", tmp_path / "said"
-    program = Path(shutil.copy(TEMPLATE, tmp_path / "job.sbatch"))
-    program.write_text(program.read_text().replace("/nonexistent/runs/example", str(tmp_path)))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "safelaunch").symlink_to(LIBRARY)
+    program = tmp_path / "job.sbatch"
+    plan = plan_of(MINIMAL)
+    program.write_text(rendered(plan._replace(run_dir=str(tmp_path), launch=plan.launch._replace(by="script"),
+                                          srun=plan.srun._replace(wait_s=None, kill_on_bad_exit=None))))
     program.chmod(0o755)
     wrapper.symlink_to(program)
     real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '

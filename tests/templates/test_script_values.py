@@ -17,7 +17,7 @@ from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 from tests.hostile import batches, many, printable
 
 HERE = Path(__file__).parents[1]
-SCRIPTS = [HERE.parent / "templates" / "slurm" / "job.sbatch", *(HERE / "core" / "golden").glob("*.sbatch")]
+SCRIPTS = [*(HERE / "core" / "golden").glob("*.sbatch"), *(HERE.parent / "src" / "safelaunch").glob("*/*.sh")]
 # Stands for srun: says what it was given. What it was asked to start is the user's code, and does not start.
 DOORMAN = """printf '%s\\0' "$@" >"$SEEN.argv"; env -0 >"$SEEN.env" """
 BATCH = 25
@@ -99,4 +99,4 @@ def test_bash_and_shellcheck_find_nothing_in_it(path: Path) -> None:
 
 
 def test_every_golden_script_is_looked_at() -> None:
-    assert len(SCRIPTS) == 1 + len(GOLDEN)
+    assert len(SCRIPTS) == 3 + len(GOLDEN)

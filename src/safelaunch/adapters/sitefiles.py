@@ -6,18 +6,19 @@ import os
 import sys
 from pathlib import Path
 
+from safelaunch.core import scriptparts
 from safelaunch.errors import TemplateError
 
 PACKAGE = Path(__file__).parent.parent
 
 
-def read_template(path: str | None) -> str:
-    """The job template's text: a site's own file, or the one that comes with safelaunch."""
-    file = Path(path) if path else PACKAGE / "templates" / "slurm" / "job.sbatch"
+def read_template(path: str | None) -> str | dict[str, str]:
+    """The job template: the text of a site's own file, or the fragments that come with safelaunch by their names."""
+    own = PACKAGE / "templates" / "slurm"
     try:
-        return file.read_text()
+        return Path(path).read_text() if path else {name: (own / f"{name}.sh").read_text() for name in scriptparts.ALL}
     except (OSError, UnicodeDecodeError) as error:
-        raise TemplateError(f"the template {file} cannot be read: {error}") from error
+        raise TemplateError(f"the template {path or own} cannot be read: {error}") from error
 
 
 def library() -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What starts the ranks (`launch.with`), one row each; docs/launchers.md tells what each one is given.
 
-A new one is a row here and its arm in templates/slurm/job.sbatch. If it starts ranks itself, its processes' names are
+A new one is a row here and its file in templates/slurm/launch. If it starts ranks itself, its processes' names are
 also in node/guard/processes.py and node/proctable.py; tests/core/test_launchers.py compares them with this table.
 """
 
@@ -25,6 +25,7 @@ class Launcher(NamedTuple):
     modules: tuple[str, ...] = ()       # the same as modules of Python
     valued: frozenset[str] = frozenset()   # its options that take a value, if `init --from` reads its command line
     owned: frozenset[str] = frozenset()    # its options that safelaunch sets, or that would start something else
+    is_nameless: bool = False           # it does not print "[host:rank]:" before the lines of its ranks
     notice: str = ""                    # the signal that trainings under it take as the notice to save and end
 
 
@@ -35,7 +36,7 @@ _ELASTIC_OWNED = frozenset((
 
 CUSTOM = "custom"   # its words stand in launch.call, or come from a plugin (docs/plugins.md)
 ARGS = "{args}"
-# What launch.call can name: filled in on each node by templates/slurm/job.sbatch, ARGS at submit.
+# What launch.call can name: filled in on each node by templates/slurm/launch/custom.sh, ARGS at submit.
 PLACES = (ARGS, "{nnodes}", "{node_rank}", "{nproc_per_node}", "{master_addr}", "{master_port}", "{host}", "{tee}")
 
 LAUNCHERS: dict[str, Launcher] = {
@@ -48,14 +49,15 @@ LAUNCHERS: dict[str, Launcher] = {
             "node-rank", "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs",
             "numa-binding"))),
     "accelerate": Launcher(
-        "accelerate launch on each node", "accelerate launch", starts_ranks=True,
+        "accelerate launch on each node", "accelerate launch", starts_ranks=True, is_nameless=True,
         programs=("accelerate", "accelerate-launch"), modules=("accelerate.commands.launch",),
         owned=frozenset((   # accelerate 1.15, commands/launch.py
             "num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port", "same-network",
             "rdzv-backend", "multi-gpu", "cpu", "use-cpu", "tpu", "tpu-use-cluster", "role", "tee", "t",
             "no-python", "module", "m", "deepspeed-multinode-launcher", "deepspeed-hostfile"))),
     "deepspeed": Launcher(
-        "DeepSpeed's launcher on each node, without ssh", "DeepSpeed", starts_ranks=True, programs=("deepspeed",),
+        "DeepSpeed's launcher on each node, without ssh", "DeepSpeed", starts_ranks=True, is_nameless=True,
+        programs=("deepspeed",),
         modules=("deepspeed.launcher.launch", "deepspeed.launcher.runner"),
         owned=frozenset((   # deepspeed 0.19, launcher/launch.py and launcher/runner.py
             "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
@@ -65,7 +67,8 @@ LAUNCHERS: dict[str, Launcher] = {
     "ft_launcher": Launcher(
         "NVRx's ft_launcher on each node", "ft_launcher", starts_ranks=True, programs=("ft_launcher",),
         modules=("nvidia_resiliency_ext.fault_tolerance.launcher",), owned=_ELASTIC_OWNED | {"rdzv-conf"}),
-    CUSTOM: Launcher("the words of launch.call on each node", "a launcher of your own", starts_ranks=True),
+    CUSTOM: Launcher("the words of launch.call on each node", "a launcher of your own", starts_ranks=True,
+                     is_nameless=True),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
     "mpi": Launcher("srun --mpi=pmix, a task for each GPU", "srun --mpi", fills_gpus=True),
     "jax": Launcher("srun, with JAX's coordinator, a task for each GPU", "JAX by srun", fills_gpus=True,

@@ -1,4 +1,4 @@
-"""The job script's text: a template's two marked blocks filled with a plan's values; its body is unchanged.
+"""The job script's text: fragments joined by choice, and their two marked blocks filled with a plan's values.
 
 No value can become code: directives are quoted for sbatch's own reader of `#SBATCH` lines, values for bash. What
 neither can hold is refused. Measured with Slurm 22.05 (tests/templates/test_sbatch_parses_back.py):
@@ -11,10 +11,10 @@ neither can hold is refused. Measured with Slurm 22.05 (tests/templates/test_sba
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from safelaunch.core import containers
+from safelaunch.core import containers, scriptparts
 from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES, SCRIPT_MAX_BYTES, unfit, unfit_for_output
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.core.lastcommand import find_last
@@ -30,20 +30,25 @@ _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
 
 
 def render(
-    template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",),
-    umask: int | None = None, is_complete: Callable[[str], bool] = lambda text: False, cluster: str = "",
+    template: str | Mapping[str, str], plan: Plan, *, python: str, library: tuple[str, ...],
+    srun: tuple[str, ...] = ("srun",), umask: int | None = None,
+    is_complete: Callable[[str], bool] = lambda text: False, cluster: str = "",
 ) -> str:
     """The sbatch script of a plan.
 
+    `template`: a site's own one as a text, or the fragments of templates/slurm by their names (core/scriptparts.py).
     `python` runs the supervisor on the batch host. `library` are the package folders that it copies to local disk.
     `umask` is the training's in every job, also in those that the supervisor submits; None = that of its first job.
     `is_complete` is lastcommand.find_last's. `cluster` is Slurm's ClusterName, on which alone a job of the run may
     start an attempt; "" = not known. Raises TemplateError when the template lacks a block or a value cannot be held.
     """
+    text = template if isinstance(template, str) else scriptparts.join(template, plan)
+    used = _names(text)   # nobody reads past twenty empty values
     blocks = {"directives": directives(plan),
-              "values": _values(plan, python, library, srun, umask, is_complete, cluster)}
+              "values": [line for line in _values(plan, python, library, srun, umask, is_complete, cluster)
+                         if line.partition("=")[0] in used]}
     return "".join("".join(f"{line}\n" for line in blocks[part]) if number % 2 else part
-                   for number, part in enumerate(_split(template)))
+                   for number, part in enumerate(_split(text)))
 
 
 def directives(plan: Plan) -> list[str]:
@@ -238,6 +243,11 @@ def _words(words: Iterable[str]) -> str:
 def _quote(value: str, most_bytes: int = MAX_VALUE_BYTES) -> str:
     _check(value, most_bytes)
     return quote_bash(value)
+
+
+@lru_cache(2)
+def _names(template: str) -> frozenset[str]:
+    return frozenset(re.findall("SL_[A-Z_]{1,40}", template))
 
 
 @lru_cache(2)   # all points of a sweep have one template

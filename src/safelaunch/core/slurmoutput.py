@@ -11,7 +11,7 @@ from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Exit
 from safelaunch.core.nodeset import expand_own
 
-# The first words of templates/slurm/job.sbatch.
+# The first words of templates/slurm.
 _STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
 
 # srun's words for a signal (strsignal(3)) that it does not send itself; of a lack of memory the kernel's.

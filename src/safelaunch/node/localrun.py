@@ -1,6 +1,6 @@
 """A stand-in for srun on the local cluster: the same tasks, with nodes that are process groups of this machine.
 
-Obeys just those options of templates/slurm/job.sbatch that mean something here, and sets just the variables that it
+Obeys just those options of templates/slurm that mean something here, and sets just the variables that it
 reads.
 Standard library, Python 3.9.
 """

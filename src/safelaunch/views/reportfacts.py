@@ -188,7 +188,7 @@ def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _script(run: Run) -> list[str] | None:
     """The part of job.sbatch that is this run's own: directives and values, without those of `env`. None = it cannot be
-    read, or is not of this form. The values of `env` end that part (templates/slurm/job.sbatch).
+    read, or is not of this form. The values of `env` end that part (templates/slurm).
     """
     try:
         text = sharedfile.read_start(run.dir / "job.sbatch", MOST_SCRIPT_BYTES).decode(errors="replace")

@@ -100,7 +100,7 @@ def open_submission(say: Say, questions: Questions | None = None) -> Iterator[Se
 class Surroundings(NamedTuple):
     """What a job script is made with besides the plan."""
 
-    template: str
+    template: str | dict[str, str]
     umask: int
 
 

@@ -133,7 +133,7 @@ def test_a_long_script_is_taken_and_a_long_command_is_not() -> None:
 
 def _values_of(text: str) -> list[str]:
     plan = plans.make(read(text).config, "1234")
-    return render("# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n", plan, python="p",
+    return render("# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n$SL_COMMAND\n", plan, python="p",
                   library=()).splitlines()
 
 

@@ -81,7 +81,7 @@ LET_START_S = 0.05     # for the launcher, before this guard takes processor tim
 TOO_LATE = 75          # exit code of a guard whose attempt is over before it begins (EX_TEMPFAIL)
 KERNEL_BEFORE_S = 60.0  # of its lines: a GPU may have failed while nothing ran on it
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_GUARD_CODE", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL",
+PRIVATE = ("SAFELAUNCH_BOOT", "SAFELAUNCH_GUARD", "SAFELAUNCH_GUARD_CODE", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL",
            "SAFELAUNCH_ADDRESSES")
 
 

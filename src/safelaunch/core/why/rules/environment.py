@@ -268,7 +268,7 @@ RULES = (
         summary="the container cannot start: the {what} is missing",
         explain="Looked for on the node before the container was started (train.yaml, container:).",
         do="Put the image and the folders of container.mounts where every node sees them; load the runtime's module "
-           "before you submit, or ask the site for it.", source="templates/slurm/job.sbatch", order=5,
+           "before you submit, or ask the site for it.", source="templates/slurm", order=5,
         sample="safelaunch: container: the image /images/train.sif is missing on n3",
         counter_sample="safelaunch: container images are looked for on each node",
     ),
