@@ -324,3 +324,11 @@ def test_the_warning_comes_in_time_for_a_checkpoint(limit: str, seconds: int) ->
 def test_a_template_without_a_block_is_refused(block: str) -> None:
     with pytest.raises(TemplateError, match=f">>> {block}"):
         rendered(plan_of(MINIMAL), {**TEMPLATE, "head": TEMPLATE["head"].replace(f"# <<< {block}", "#")})
+
+
+def test_the_page_about_the_script_shows_lines_of_a_real_one() -> None:
+    page = (HERE.parents[1] / "docs" / "script.md").read_text()
+    golden = (HERE / "golden" / "torchrun-16x8.sbatch").read_text()
+    shown = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    assert len(shown) >= 5 and all(block in golden for block in shown)
+    assert f"{len(golden.splitlines())} lines" in page
