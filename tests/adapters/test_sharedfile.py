@@ -146,7 +146,6 @@ OTHERS = {
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:with_resume",
         "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
         "watch/memory.py:load",
-        "views/benchplan.py:_lines",
     ),
     "this node's own disk": (
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
