@@ -30,8 +30,6 @@ class SlowSearch(NamedTuple):
     step: int = 0   # since which steps took longer
     has_won: bool | None = None
     begun: tuple[tuple[float, float], ...] = ()   # for which drop rounds of measurements have begun, and when
-    seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
-    seen_why: str = ""                       # and whether one of them differs
 
 
 def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:
