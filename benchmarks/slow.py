@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from safelaunch.core.ledger import NodeEvidence
-from safelaunch.core.noderates import NodeDays, judge_rates
-from safelaunch.core.nodeuse import DAY_S, NodeUse
+from safelaunch.core.nodeuse import DAY_S, NodeDays, NodeUse, judge_rates
 from safelaunch.core.nodeuse import judge_fleet as judge_uses
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow

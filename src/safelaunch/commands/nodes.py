@@ -18,8 +18,7 @@ from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
-from safelaunch.core.noderates import NodeRate
-from safelaunch.core.nodeuse import judge_fleet, rate_evidence
+from safelaunch.core.nodeuse import NodeRate, judge_fleet, rate_evidence
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 from safelaunch.views import nodetable, runs, talk
