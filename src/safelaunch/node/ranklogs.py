@@ -1,4 +1,4 @@
-"""One file for each rank of a log: by the pump while the training runs (launch.logs), by `logs --split` afterwards.
+"""One file for each rank of a log, written by the pump while the training runs (launch.logs).
 
 Standard library, Python 3.9.
 """
