@@ -44,7 +44,6 @@ class Result(NamedTuple):
 
     @property
     def is_ok(self) -> bool:
-        """Slurm did it."""
         return self.returncode == 0
 
     @property

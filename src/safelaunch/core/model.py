@@ -47,7 +47,6 @@ class Exit(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For people: what happened and where."""
         how = f"killed by signal {self.signal}" if self.signal else f"exit code {self.code}"
         return f"task {self.task} on {self.node}: {how}" if self.node else f"the script: {how}"
 

@@ -217,7 +217,6 @@ class Plan(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        """Tasks of an attempt on all nodes."""
         return self.tasks_on(self.nodes)
 
     def tasks_on(self, nodes: int) -> int:

@@ -28,12 +28,10 @@ class FolderNames(NamedTuple):
 
     @property
     def base(self) -> str:
-        """Its own name; "" for the folder that is searched."""
         return self.path.rpartition("/")[2]
 
     @property
     def parent(self) -> str:
-        """The folder that it is in."""
         return self.path.rpartition("/")[0]
 
 

@@ -12,7 +12,6 @@ class ArgumentList(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """Anything that YAML writes as one value."""
         return {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
 
     def read(self, node: Node) -> list[str]:

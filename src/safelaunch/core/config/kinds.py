@@ -36,7 +36,7 @@ class ValueKind(Protocol):
     """Reads one node as the value that the resolved config holds; raises WrongValue."""
 
     @property
-    def schema(self) -> Schema: ...  # noqa: D102
+    def schema(self) -> Schema: ...
 
     def read(self, node: Node) -> Any: ...  # noqa: D102
 
@@ -125,7 +125,6 @@ class OneOf(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The words."""
         return {"enum": list(self.words)}
 
     def read(self, node: Node) -> str:
@@ -140,7 +139,6 @@ class NameOf(OneOf):
 
     @property
     def schema(self) -> Schema:
-        """The words, or a name."""
         return {"anyOf": [super().schema, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}]}
 
     def read(self, node: Node) -> str:
@@ -158,7 +156,6 @@ class Integer(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The bounds."""
         return {"type": "integer", "minimum": self.min, "maximum": self.max}
 
     def read(self, node: Node) -> int:
@@ -181,7 +178,6 @@ class Duration(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """A number within bounds, or its text."""
         duration = {"type": _TEXT, "minimum": 0, "maximum": DURATION_MAX_S, "pattern": f"^({DURATION_PATTERN})$"}
         return {"anyOf": [{"const": "auto"}, duration]} if self.may_be_auto else duration
 
@@ -207,7 +203,6 @@ class TextLines(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """A list of what one item can be."""
         return {"type": "array", "items": {"anyOf": [self._item.schema, REFERENCE]}}
 
     @property

@@ -37,7 +37,6 @@ class SweepPoint(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What is varied: names and texts."""
         return {name: value.text for name, value in self.values}
 
 

@@ -48,7 +48,6 @@ class Span(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
         return self.end_t - self.start_t
 
 
@@ -70,7 +69,6 @@ class Account(NamedTuple):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each kind."""
         return totals(self.spans)
 
     @property

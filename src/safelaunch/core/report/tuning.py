@@ -35,7 +35,6 @@ class FailureRate:
 
     @property
     def mtbf_days(self) -> float:
-        """Node-days between two failures."""
         return 1 / self.rate
 
 

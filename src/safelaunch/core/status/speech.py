@@ -26,7 +26,6 @@ class SchedulerAnswer(NamedTuple):
 
     @property
     def pending(self) -> tuple[QueuedJob, ...]:
-        """Those that have not started."""
         return tuple(job for job in self.jobs or () if job.state == jobstates.PENDING)
 
 
