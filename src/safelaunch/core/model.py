@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from safelaunch.core.records import NamedTuple
+from typing import Any, NamedTuple
 
 # Exit codes of the command line and of the job (a public contract); those of errors are in safelaunch.errors.
 DONE, REFUSED, UNREACHABLE = 0, 3, 4

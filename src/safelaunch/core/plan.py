@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.jobnumbers import OwnNumbers, has_even_tasks, own_numbers, spread, tasks_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
 from safelaunch.core.ownscript import OwnScript
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))"

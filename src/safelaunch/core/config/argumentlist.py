@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core.config.kinds import Schema, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, Node, Scalar
-from safelaunch.core.records import NamedTuple
 
 
 class ArgumentList(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core import containers, launchers, via
 from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
@@ -30,7 +32,6 @@ from safelaunch.core.config.kinds import (
 from safelaunch.core.config.sweeps import SweepTable
 from safelaunch.core.notify import when
 from safelaunch.core.plugins import BUILT_IN_FORMATS
-from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

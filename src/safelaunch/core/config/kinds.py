@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from safelaunch.core.config.handed import MAX_VALUE_BYTES, SCRIPT_MAX_BYTES, unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
 from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
 from safelaunch.core.plugins import NAME_PATTERN
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.

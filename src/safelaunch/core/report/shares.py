@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.endings import GOOD_ENDS, AttemptEnd
 from safelaunch.core.folding import HANDED_OVER
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.state import State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track, last_step_t, when_reached

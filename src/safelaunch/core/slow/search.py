@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # Step times of an attempt without the slow node, before its speed counts as not come back. The first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
