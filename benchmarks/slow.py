@@ -11,18 +11,13 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from safelaunch.core.ledger import NodeEvidence
-from safelaunch.core.noderates import NodeDays, judge_rates
-from safelaunch.core.nodeuse import DAY_S, NodeUse
+from safelaunch.core.nodeuse import DAY_S, NodeDays, NodeUse, judge_rates
 from safelaunch.core.nodeuse import judge_fleet as judge_uses
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
 from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, measured_again
-from safelaunch.core.slow.grouptest import GroupSearch, Trial, plan_next
-
-MOST_JOBS = 200
 
 
 def poisson(rng: random.Random, mean: float) -> int:
@@ -144,40 +139,11 @@ def fleet(seed: int, times: int) -> Iterator[str]:
                    f"in healthy fleets {healthy} of {benches * nodes} ({healthy / benches / nodes:.4%})")
 
 
-def restarts_needed(rng: random.Random, nodes: int, spares: int, slow: int, noise: float) -> tuple[int, str | None]:
-    """How many jobs group testing starts until somebody (None = nobody) is named; steps are 5.5 % longer with the slow
-    node, and a job's step time is known to `noise`.
-    """
-    names = tuple(f"n{number}" for number in range(nodes))
-    search = GroupSearch(names, spares, 105.2, 111.0, noise)
-    for took in range(MOST_JOBS):
-        found = plan_next(search)
-        if found.culprit is not None or found.is_nobody:
-            return took, found.culprit
-        level_s = 105.2 if names[slow] in found.leave_out else 111.0
-        trial = Trial(found.leave_out, level_s * math.exp(rng.gauss(0, noise)))
-        search = replace(search, trials=(*search.trials, trial))
-    return MOST_JOBS, None
-
-
-def groups(seed: int, times: int) -> Iterator[str]:
-    """Restarts until the slow one of 48 nodes is named, by the number of spares."""
-    for noise in (0.005, 0.02, 0.04):
-        for spares in (1, 3, 6, 12, 24):
-            rng = random.Random(f"groups {seed} {noise} {spares}")
-            games = [restarts_needed(rng, 48, spares, slow, noise) for slow in range(48) for _ in range(times)]
-            took = sorted(jobs for jobs, _ in games)
-            right = sum(named == f"n{index // times}" for index, (_, named) in enumerate(games))
-            yield (f"48 nodes, {spares:2} spares, noise {noise:.1%}: {sum(took) / len(took):4.1f} jobs in the mean, "
-                   f"{took[-1]} at most; the right node named in {right} of {len(games)}")
-
-
 SECTIONS: dict[str, Callable[[int, int], Iterator[str]]] = {
     "rates": rates,
     "young": young,
     "drops": drops,
     "fleet": fleet,
-    "groups": groups,
 }
 
 

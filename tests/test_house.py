@@ -87,7 +87,7 @@ STARTERS = {
     "adapters/attempt.py": "an attempt and its log pump, which outlive their supervisor",
     "adapters/local.py": "a job of the local cluster, which outlives submit",
     "adapters/logs/logfiles.py": "the workers that search one large log",
-    "adapters/sitefolder.py": "a conversation with another host; writers that race for one file, within a probe",
+    "adapters/sitefolder.py": "writers that race for one file, within a probe",
     "adapters/notify.py": "a program within a probe, whose session ends with it",
     "sandbox/accounting.py": "MariaDB, a daemon",
     "sandbox/namespaces.py": "Slurm's daemons",

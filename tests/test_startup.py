@@ -14,7 +14,7 @@ import safelaunch
 
 SOURCE = Path(safelaunch.__file__).parent
 # What is imported → our modules, and dataclasses, at most. A dataclass takes 0.2 to 1 ms: what nobody compares, hashes
-# or mixes with other types is a NamedTuple (core.records), at a tenth of it. What few runs need is imported where it is
+# or mixes with other types is a NamedTuple, at a quarter of it. What few runs need is imported where it is
 # used.
 MOST = {
     "safelaunch": (3, 0),

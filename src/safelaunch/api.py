@@ -99,9 +99,8 @@ class RunHandle:
         UsageError for a filter that cannot be obeyed.
         """
         from safelaunch.views.attemptlogs import LogChoice
-        from safelaunch.views.logfold import folded
         from safelaunch.views.logfollow import follow_logs, wait_for_last_lines
-        from safelaunch.views.logparts import read_logs, split_lines
+        from safelaunch.views.logparts import folded, read_logs, split_lines
         from safelaunch.views.logsince import Since, parse_since
 
         choice = LogChoice(self._stored, attempt, rank, host, grep)

@@ -146,7 +146,6 @@ OTHERS = {
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:with_resume",
         "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
         "watch/memory.py:load",
-        "views/benchplan.py:_lines",
     ),
     "this node's own disk": (
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
@@ -163,7 +162,6 @@ OTHERS = {
         "adapters/noderound.py:_text",
         "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:entries",
         "commands/help.py:show_page",
-        "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
     ),
     "folders that are no links, by descriptor": ("adapters/removal.py:_in_folder", "adapters/removal.py:open_own"),

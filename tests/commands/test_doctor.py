@@ -14,7 +14,6 @@ import pytest
 from safelaunch.adapters import doctor, sitefolder
 from safelaunch.cli import run
 from tests.handmade import fake_command
-from tests.tables import each
 
 COMMANDS = ("scontrol", "sacctmgr", "sbatch", "salloc", "squeue", "scancel")
 REFUSES = "echo 'slurm_load_ctl_conf error: Invalid user' >&2; exit 1"
@@ -132,8 +131,3 @@ def test_a_small_job_that_cannot_be_cancelled_is_said_with_the_command_that_ends
     with doctor.small_job([], dict(os.environ), said.append):
         pass
     assert len(said) == 1 and "Socket timed out" in said[0] and "scancel --name=safelaunch-doctor-" in said[0]
-
-
-@each(("t", "expected"), [(None, 0.0), (150.0, 0.0), (90.0, -10.0), (230.0, 30.0)])
-def test_a_nodes_clock_is_off_by_at_least_what_lies_outside_of_the_question(t: float | None, expected: float) -> None:
-    assert doctor.off_s(t, 100.0, 200.0) == expected

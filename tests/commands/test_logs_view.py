@@ -12,7 +12,7 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.views import talk
 from safelaunch.views.attemptlogs import AttemptLog
-from safelaunch.views.logfold import folded
+from safelaunch.views.logparts import folded
 from safelaunch.views.logshow import LogWriter, colour_of
 from tests.handmade import Made, make_run
 

@@ -81,7 +81,7 @@ def test_the_object_has_lost_hours_by_cause_and_by_node(month: Path, capsys: pyt
     node, = found["lost_by_node"]
     assert (node["node"], node["failures"], node["days"]) == ("n3", 2, pytest.approx(4.0, rel=0.01))
     assert node["rate"]["mtbf_low_days"] < node["rate"]["mtbf_days"] < node["rate"]["mtbf_high_days"]
-    assert 0.05 < node["probability"] < 0.5   # two failures prove little
+    assert 0.05 < node["probability"] < 0.9   # two failures prove little
     assert found["node_days"] == pytest.approx(4 * 4 + 2 * 2, rel=0.01)
     assert 0.5 < found["goodput"] < found["goodput_with_nodes"] < 1
     assert found["failures_of_nodes"]["failures"] == 2 and found["failures_of_runs"]["failures"] == 4

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safelaunch.core.status.rows import word_of
 from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.views.overview import brief, overview
-from safelaunch.views.whypresent import of_run
+from safelaunch.views.whyrun import present_of
 from tests.handmade import Made, make_run
 
 FOLDERS = itertools.count()
@@ -25,7 +25,7 @@ def pages(made: Made) -> tuple[list[object], list[str], bool]:
     """What each page says of the silence, the words of the two tables, and whether `why` calls it silent."""
     word = SchedulerAnswer(None)
     seen = [overview(made.run, word, made.now), brief(made.run, word, made.now)]
-    present = of_run(made.run, made.run.state(), made.run.journal().events, made.now)
+    present = present_of(made.run, made.run.state(), made.run.journal().events, made.now)
     late = None if present is None else present.late
     told: list[object] = [one["silence"] and tuple(one["silence"].values()) for one in seen]
     told.append(None if late is None else (round(late.since_t, 1), round(late.late_t, 1), *late[2:]))

@@ -99,7 +99,7 @@ def test_a_drop_of_speed_that_lasts_is_shown_until_it_is_over(bloom: Made) -> No
     assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"] is None
 
 
-def test_what_is_done_about_a_drop_is_shown_with_what_the_nodes_showed_and_what_was_measured(bloom: Made) -> None:
+def test_what_is_done_about_a_drop_is_shown_with_what_was_measured(bloom: Made) -> None:
     bloom.running()
     level: dict[str, Any] = {"attempt": 1, "step": 60, "level_s": 111.0, "noise": 0.003, "source": "log",
                              "normal_s": 105.2}
@@ -112,8 +112,7 @@ def test_what_is_done_about_a_drop_is_shown_with_what_the_nodes_showed_and_what_
     bloom.event("nodes_benched", job="11", attempt=1, drop_t=drop["t"], nodes=list(lines),
                 slow={"n2": "memory: 2.5% slower than the others, z 9.0"}, why="slow: n2")
     shown = told(bloom, job())
-    assert "nodes      when steps became longer: no node differs" in shown
-    assert "n3: CPU time stolen 3 %" in shown and "n4: CPU time stolen" not in shown
+    assert "CPU time stolen" not in shown   # an earlier version asked the nodes
     assert ("slow node  n2 (memory: 2.5% slower than the others, z 9.0), of 6 that were measured after attempt 1"
             in shown)
     bloom.event("swap_judged", attempt=2, nodes=["n2"], won=False, level_s=111.0, from_s=105.2, to_s=111.0)

@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands.why import LABEL_WIDTH, _lines
 from safelaunch.core.categories import TABLE
 from safelaunch.core.causes.category import ADVICE
+from safelaunch.core.plaintext import LABEL_WIDTH
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.verdicttext import VerdictRow
+from safelaunch.views import terminal
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
 
@@ -368,11 +369,11 @@ def test_the_documents_list_every_row_that_is_printed(bloom: Made, why: Said) ->
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("row", [
-    VerdictRow("first", "word " * 60), VerdictRow("", "x" * 500, "", 1), VerdictRow("", " " * 60 + "code()"),
+    VerdictRow("first", "word " * 60), VerdictRow("", "  " + "x" * 500), VerdictRow("", " " * 60 + "code()"),
     VerdictRow("verdict", "ä" * 300), VerdictRow("", ""),
 ], ids=["words", "one long word", "deep code", "no ASCII", "blank"])
 def test_no_line_is_wider_than_the_terminal(row: VerdictRow, width: int) -> None:
-    assert max(map(len, _lines(row, width))) <= width
+    assert max(map(len, terminal.lines([row], width))) <= width
 
 
 def test_a_pipe_gets_whole_lines(log: Path, why: Said) -> None:

@@ -26,7 +26,7 @@ def test_doctor_names_what_a_site_forbids_with_the_way_that_remains_and_leaves_n
     assert set(harms.values()) == {"caution"}, done.stdout
     assert "via: auto" in rows["dependencies"]["setting"] and "watch" in rows["nodes: sbatch"]["setting"]
     well = {name: rows[name]["verdict"] for name in ("release", "sbatch", "nodes: scontrol", "nodes: overlap",
-                                                     "nodes: ports", "other host: claims", "link")}
+                                                     "nodes: ports", "link")}
     assert set(well.values()) == {"ok"}, done.stdout
     assert said["v"] == 1 and said["ok"] and done.returncode == 0 and said["job"]
     wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 60, "its job is left")

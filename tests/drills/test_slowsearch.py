@@ -68,31 +68,5 @@ def test_a_run_that_becomes_slow_stops_at_a_checkpoint_finds_the_node_and_wins_i
     (benched,) = drill.events("nodes_benched")
     told = (drill.run_dir / runfolder.attempt_folder(2) / "bench.json").read_text()
     assert list(benched.data["slow"]) == [SLOW], f"{benched.data['why']}\n{told}"
-    (seen,) = drill.events("slow_evidence")
-    assert set(seen.data["nodes"]) == {"n0", "n1", "n2"}, drill.story()
-    assert "steal" not in seen.data["why"], seen.data
     assert [event.data["won"] for event in drill.events("swap_judged")] == [True], drill.story()
     assert [node for node, _ in state.suspects] == [SLOW] and state.slower is None
-
-
-@pytest.mark.skipif(not IS_LONG, reason="a level of the speed takes 42 steps: a minute; SAFELAUNCH_LONG=1")
-def test_the_node_of_the_rank_whose_steps_take_longest_is_named_at_the_drop(
-    sandbox: Sandbox, submit: Submitter
-) -> None:
-    work = make_workdir(sandbox)
-    train = work / "train.py"
-    train.write_text("""\
-import os, time
-rank = int(os.environ["SLURM_PROCID"])
-for step in range(1, 121):
-    time.sleep(0.6)
-    took = (0.6 if step <= 60 else 0.66 if rank == 1 else 0.648) + 0.0005 * (step % 3)
-    print(f"step {step}/50000 | step_time: {took:.4f}" if rank == 0 else f"step_time: {took:.4f}", flush=True)
-""")
-    drill = submit(sandbox)(nodes=3, tasks=1, folder=work, command=f"python3 {train}")
-
-    state = drill.wait_end(timeout_s=200)
-
-    assert state.ended and state.ended.how == "completed", drill.story()
-    (seen,) = drill.events("slow_evidence")
-    assert "step time of its ranks" in seen.data["odd"]["n1"], seen.data

@@ -477,7 +477,7 @@ def test_rank_files_that_cannot_be_written_cost_the_log_nothing(bench: Bench) ->
     bench.start()
     bench.wait_until_caught_up()
     assert bench.stop() == 0
-    assert bench.target.read_bytes() == b"[n0:0]: one\n" and "logs --split" in bench.said()
+    assert bench.target.read_bytes() == b"[n0:0]: one\n" and "logs --rank" in bench.said()
     assert bench.spool.exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.logview import parts
+from safelaunch.core.logview import rankfold
 from safelaunch.node import ranklogs
 from safelaunch.node.ranklogs import OTHER, PREFIX, LogSplit, RankFiles, rank_file
 
@@ -43,7 +43,7 @@ def test_no_line_names_a_file_of_another_folder(host: bytes, nodes: tuple[str, .
 
 
 def test_the_prefix_is_the_one_that_all_other_readers_know() -> None:
-    assert PREFIX.pattern == parts.PREFIX.pattern
+    assert PREFIX.pattern == rankfold.PREFIX.pattern
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -19,9 +19,7 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
-from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.decide.phase import Phase, may_follow
-from safelaunch.core.hangs.ranks import Silent
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdictjson
 from safelaunch.node.guard.link import Link
@@ -258,17 +256,6 @@ class _NamesResolve:
         return self._found
 
 
-class _NobodyAnswers:
-    """A question to nodes that is over, without an answer."""
-
-    answers: tuple[CheckReport, ...] = ()
-    silent: tuple[Silent, ...] = ()
-
-    def poll(self) -> bool:
-        """At once."""
-        return True
-
-
 class SimWorld(World):
     """adapters.world.World of one process of the simulation."""
 
@@ -401,10 +388,6 @@ class SimWorld(World):
         """As the scenario wants it (tests/simulation/checks.py)."""
         level, = set(question.levels.values())
         return SimChecks(self._sim, target.nodes, self._host, level, question.limit_s)
-
-    def conditions(self, target: Any, env: Any) -> Any:
-        """Nobody answers."""
-        return _NobodyAnswers()
 
     def bench(self, target: Any, env: Any, question: Any, tolerance: float) -> Any:
         """As the scenario's nodes are (tests/simulation/bench.py)."""

@@ -9,11 +9,9 @@ import os
 import random
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.nodebench import PORT_TRIES, PORTS
@@ -127,22 +125,12 @@ def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> 
     target = Target(job.id, job.nodes)
     asked = NodeRound(target, env, NodeProgram(MODULES), deadline_s=LOOK_S + ANSWER_S, read=parse_report, ask=lambda
                       node: {"node": node, "job": job.id, "options": list(options)})
-    begun_t = time.time()
     asked.wait()
-    ended_t = time.time()
-    offsets_s = {node: off_s(_number(line, "t"), begun_t, ended_t) for node, line in asked.lines.items()}
     silent = {one.node: one.why for one in asked.silent}
     addresses = {node: texts(json.loads(line), "addresses") for node, line in asked.lines.items()}
     pair = [node for node in job.nodes if addresses.get(node)][:2]
     met = _meet(job, pair, addresses[pair[0]], env) if len(pair) == 2 else ()
-    return NodeAnswers(asked.answers, silent, met, offsets_s)
-
-
-def off_s(t: float | None, begun_t: float, ended_t: float) -> float:
-    """By how much a node's clock, read between these times, is at least ahead, or behind (negative); 0 = none."""
-    if t is None or begun_t <= t <= ended_t:
-        return 0.0
-    return t - ended_t if t > ended_t else t - begun_t
+    return NodeAnswers(asked.answers, silent, met)
 
 
 def _meet(job: SmallJob, pair: Sequence[str], addresses: Sequence[str],
@@ -157,9 +145,3 @@ def _meet(job: SmallJob, pair: Sequence[str], addresses: Sequence[str],
                       ask=words.__getitem__, read=parse_report)
     asked.wait()
     return asked.answers
-
-
-def _number(line: str, key: str) -> float | None:
-    value: Any = json.loads(line).get(key)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < 1e12 else None

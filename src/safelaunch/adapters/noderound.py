@@ -131,17 +131,14 @@ class NodeRound(Generic[Answer]):
 
     @property
     def silent(self) -> tuple[Silent, ...]:
-        """The nodes that gave no answer."""
         return tuple(self._silent[node] for node in sorted(self._silent, key=self._order.__getitem__))
 
     @property
     def size(self) -> int:
-        """How many nodes are asked."""
         return len(self._order)
 
     @property
     def took_s(self) -> float:
-        """How long it has lasted."""
         return time.monotonic() - self._start_s
 
     def poll(self) -> bool:

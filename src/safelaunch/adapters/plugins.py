@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.core import plugins
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plugins import NoPlugin
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -47,7 +47,6 @@ class ChildAnswer(Generic[T]):
 
     @property
     def is_ok(self) -> bool:
-        """True for a value."""
         return not self.late and not self.error
 
 

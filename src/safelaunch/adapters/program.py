@@ -12,9 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO
-
-from safelaunch.core.records import NamedTuple
+from typing import IO, NamedTuple
 
 MOST_BYTES = 16 << 20   # squeue of a hundred thousand jobs
 LOOK_S = 0.5            # between two looks at the size of what it says

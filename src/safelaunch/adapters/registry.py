@@ -13,10 +13,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import clustername, journal, runpath, sharedfile
-from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines

@@ -11,14 +11,13 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.adapters import journal, modes, openfolder, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import RESTARTS, STOPS, Request
 from safelaunch.core.plan import Plan
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import RunFolderError
 
 if TYPE_CHECKING:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import shutil
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import durable, journal
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.node import lookout
 
 DEADLINE_S = 30.0         # of a probe: on a busy host the races of the slowest took over 10 s (measured)
 RENAMES, RENAME_S = 200, 2.0
 RACES, RACERS = 10, 4
 LINES = 50
 BYTES = 1 << 20
-OTHER_START_S = 120.0     # a node that must be allocated first, or a slow ssh
-OTHER_WAIT_S = 70.0       # above acdirmax of nfs(5), 60 s
-OTHER_RACES = 10
 
 Found = dict[str, Any]
 
@@ -43,22 +36,6 @@ def measure(folder: str) -> dict[str, Found]:
             if answer.late:
                 break   # ask a folder that hangs only once
         return {name: value for name, value in found.items() if value is not None}
-    finally:
-        run_in_child(lambda: shutil.rmtree(str(place.value), ignore_errors=True), DEADLINE_S)
-
-
-def measure_from(folder: str, prefix: Sequence[str]) -> dict[str, Found]:
-    """What another host sees of this one's changes; `prefix` runs a command there: ("ssh", "n1"), ("srun", "-N1")."""
-    names = [name for name, _ in OTHERS]
-    place = run_in_child(lambda: tempfile.mkdtemp(prefix=".safelaunch-check-", dir=folder), DEADLINE_S)
-    if place.late or place.value is None:
-        return {name: {"late": True} if place.late else {"error": place.error} for name in names}
-    try:
-        with _Other(prefix) as other:
-            host = other.ask({"do": "host"}, OTHER_START_S)
-            return {name: {**probe(other, Path(str(place.value))), "host": host} for name, probe in OTHERS}
-    except OSError as error:
-        return {name: {"error": str(error)} for name in names}
     finally:
         run_in_child(lambda: shutil.rmtree(str(place.value), ignore_errors=True), DEADLINE_S)
 
@@ -177,115 +154,6 @@ PROBES: dict[str, Callable[[Path], Found]] = {
 }
 
 
-# --- with another host ----------------------------------------------------------------------------------------------
-
-
-class _Other:
-    """A lookout on another host."""
-
-    def __init__(self, prefix: Sequence[str]) -> None:
-        text = Path(lookout.__file__).read_text()
-        self._argv = [*prefix, "python3", "-I", "-S", "-c", text]
-
-    def __enter__(self) -> _Other:
-        self._process = subprocess.Popen(self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            self._process.communicate(timeout=2.0)
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2.0)
-
-    def say(self, asked: Found) -> None:
-        """Ask without waiting."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def receive(self, deadline_s: float) -> Any:
-        """Its answer; raises OSError where none comes."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], deadline_s)
-        line = self._process.stdout.readline() if ready else b""
-        if not line:
-            why = f"no answer within {deadline_s:.0f} s" if not ready else "it ended without an answer"
-            raise OSError(0, f"{' '.join(self._argv[:-5])}: {why}")
-        told = json.loads(line)
-        if "error" in told:
-            raise OSError(0, str(told["error"]))
-        return told["value"]
-
-    def ask(self, asked: Found, deadline_s: float = DEADLINE_S) -> Any:
-        """Both."""
-        self.say(asked)
-        return self.receive(deadline_s)
-
-
-def _new_there(other: _Other, place: Path) -> Found:
-    path = place / "new"
-    other.ask({"do": "read", "path": str(path)})   # so that it remembers that there is none
-    return _wait_there(other, path, lambda: _store(path, b"1"), "1")
-
-
-def _replaced_there(other: _Other, place: Path) -> Found:
-    path = place / "pulse"
-    _here(lambda: _store(path, b"1"))
-    other.ask({"do": "wait", "path": str(path), "wanted": "1", "for_s": OTHER_WAIT_S}, OTHER_WAIT_S + DEADLINE_S)
-    return _wait_there(other, path, lambda: _replace(path, b"2"), "2")
-
-
-def _appended_there(other: _Other, place: Path) -> Found:
-    path = place / "journal"
-    _here(lambda: _store(path, b"1\n"))
-    other.ask({"do": "wait", "path": str(path), "wanted": "1\n", "for_s": OTHER_WAIT_S}, OTHER_WAIT_S + DEADLINE_S)
-    return _wait_there(other, path, lambda: _store(path, b"2\n"), "1\n2\n")
-
-
-def _afresh_there(other: _Other, place: Path) -> Found:
-    fresh, pulse = place / "fresh", place / "fresh-pulse"
-    _here(lambda: _store(pulse, b"1"))
-    other.ask({"do": "afresh", "path": str(pulse)})
-    other.ask({"do": "read", "path": str(fresh)})
-    _here(lambda: _store(fresh, b"1"))
-    _here(lambda: _replace(pulse, b"2"))
-    return {"new": other.ask({"do": "afresh", "path": str(fresh)}) == "1",
-            "replaced": other.ask({"do": "afresh", "path": str(pulse)}) == "2"}
-
-
-def _race_there(other: _Other, place: Path) -> Found:
-    wins = 0
-    for number in range(OTHER_RACES):
-        path = place / f"claim{number}"
-        other.say({"do": "claim", "path": str(path)})
-        wins += bool(_here(lambda: lookout.claim(str(path)))) + bool(other.receive(DEADLINE_S))   # noqa: B023 - at once
-    return {"rounds": OTHER_RACES, "wins": wins}
-
-
-OTHERS: tuple[tuple[str, Callable[[_Other, Path], Found]], ...] = (
-    ("other host: new file", _new_there), ("other host: replaced file", _replaced_there),
-    ("other host: appended line", _appended_there), ("other host: looking afresh", _afresh_there),
-    ("other host: claims", _race_there),
-)
-
-
-def _wait_there(other: _Other, path: Path, change: Callable[[], object], wanted: str) -> Found:
-    """Seconds until the other host reads `wanted` in the file that this host has changed; None = not in time."""
-    _here(change)
-    seen_s = other.ask({"do": "wait", "path": str(path), "wanted": wanted, "for_s": OTHER_WAIT_S},
-                       OTHER_WAIT_S + DEADLINE_S)
-    return {"seen_s": seen_s, "waited_s": OTHER_WAIT_S}
-
-
-def _here(act: Callable[[], Any]) -> Any:
-    """What the act returns, from a child; raises OSError where the folder does not answer."""
-    answer = run_in_child(act, DEADLINE_S)
-    if not answer.is_ok:
-        raise OSError(answer.errno, answer.error or "the folder does not answer here")
-    return answer.value
-
-
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -296,10 +164,6 @@ def _store(path: Path, data: bytes) -> None:
         durable.write(descriptor, data)
     finally:
         os.close(descriptor)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    durable.put(path, data)
 
 
 @contextlib.contextmanager

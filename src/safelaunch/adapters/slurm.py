@@ -10,11 +10,10 @@ import errno
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from safelaunch.adapters.program import ProgramRun
 from safelaunch.core import jobstates, slurmtext
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.via import NOT_FOUND
 from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 
@@ -44,7 +43,6 @@ class Result(NamedTuple):
 
     @property
     def is_ok(self) -> bool:
-        """Slurm did it."""
         return self.returncode == 0
 
     @property

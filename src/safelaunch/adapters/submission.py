@@ -136,7 +136,6 @@ class Submission:
         self, evidence: Sequence[NodeEvidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
     ) -> None:
         """Say why suspects are used: the user or the run needs them, or Slurm does not know their names."""
-        from safelaunch.core.excludelist import asked_nodes
         from safelaunch.core.ledger import describe, most_excluded, needed, strangers, suspected
 
         plan, partition = self._run.plan, dict(self._run.plan.sbatch).get("partition")

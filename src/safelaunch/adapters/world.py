@@ -23,13 +23,11 @@ from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import address_of, own_addresses
 from safelaunch.adapters.names import Names
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
-from safelaunch.adapters.nodecondition import look_at_nodes
-from safelaunch.adapters.noderound import NodeRound, Target
+from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.notify import Delivery
 from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
-from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.notify.message import Message
 from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
@@ -171,10 +169,6 @@ class World:
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""
         return NodeChecks(target, env, question, begin=self.command)
-
-    def conditions(self, target: Target, env: Mapping[str, str]) -> NodeRound[CheckReport]:
-        """What the nodes show beside a training, asked (adapters.nodecondition); poll it."""
-        return look_at_nodes(target, env, begin=self.command)
 
     def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
         """The measurements of nodes, started (adapters.nodebench); poll them."""

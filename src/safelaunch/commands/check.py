@@ -21,16 +21,13 @@ from safelaunch.views.trainfile import TrainFileCommand, split_rest, train_file_
 @train_file_arguments
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
 @click.option("--site", is_flag=True, help="FILE is a folder: measure whether run folders are safe in it.")
-@click.option("--from", "beside", metavar="COMMAND", help='With --site: also from another host, e.g. "ssh n1".')
-def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside: str | None) -> int:
+def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool) -> int:
     """Check a train.yaml: every problem at once, each with its place. With --site: a folder of this site."""
     if site:
         from safelaunch.views.sitecheck import check_site  # not what a train.yaml needs
         if rest:
             raise UsageError(f"--site takes one folder, not also {rest[0]!r}")
-        return check_site(file, beside, as_json)
-    if beside is not None:
-        raise UsageError("--from needs --site", hint="safelaunch check --site FOLDER --from COMMAND")
+        return check_site(file, as_json)
     overrides, raw_sbatch = split_rest(rest)
     try:
         resolved = read_config(file, overrides, raw_sbatch)

@@ -17,12 +17,10 @@ from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk, terminal
 from safelaunch.views.attemptlogs import AttemptLog, LogChoice, LogPart
-from safelaunch.views.logfold import folded
 from safelaunch.views.logfollow import follow_logs
-from safelaunch.views.logparts import lines_of, read_logs
+from safelaunch.views.logparts import folded, lines_of, read_logs
 from safelaunch.views.logshow import LogWriter
 from safelaunch.views.logsince import Since, parse_since
-from safelaunch.views.logsplit import split_logs
 from safelaunch.views.whysubject import Subject
 
 FOLLOW_LINES = 10   # as tail -f
@@ -38,18 +36,15 @@ FOLLOW_LINES = 10   # as tail -f
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("--since", metavar="TIME", help="Only lines from then on: 10m (ago) or 2026-11-25T09:00.")
 @click.option("--fold", is_flag=True, help="Show lines that several ranks print alike once, with their hosts.")
-@click.option("--split", metavar="FOLDER", type=click.Path(path_type=Path), help="Write one file for each rank there.")
 @click.option("--first-error", is_flag=True, help="The first error of the last attempt that failed, and its place.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs are, as one JSON object.")
 def command(
     which: str | None, follow: bool, lines: int | None, attempt: int | None, rank: int | None, host: str | None,
-    grep: str | None, since: str | None, fold: bool, split: Path | None, first_error: bool, as_json: bool,
+    grep: str | None, since: str | None, fold: bool, first_error: bool, as_json: bool,
 ) -> int:
     """Show the training's log across attempts."""
-    if (first_error or as_json) and (follow or fold or since is not None or split is not None):
-        raise UsageError("--first-error and --json cannot be combined with -f, --fold, --since or --split")
-    if split is not None and (follow or fold):
-        raise UsageError("--split cannot be combined with -f or --fold")
+    if (first_error or as_json) and (follow or fold or since is not None):
+        raise UsageError("--first-error and --json cannot be combined with -f, --fold or --since")
     choice = LogChoice(runs.load(which), attempt, rank, host, grep)
     if since is not None:
         choice = choice._replace(begin=Since(choice.run, parse_since(since, time.time()), talk.say).start)
@@ -68,9 +63,6 @@ def command(
         talk.say(f"{which_log}; the run is {state.name}")
     elif first_error:
         _show_first_error(choice, logs)
-    elif split is not None:
-        for folder, count in split_logs(choice.run.plan, read_logs(choice, logs, lines), logs, split).items():
-            talk.say(f"{folder}: {count} {'file' if count == 1 else 'files'}")
     elif not _write(read_logs(choice, logs, lines), fold) and lines != 0:
         wanted = (("--rank", rank), ("--host", host), ("--grep", grep), ("--since", since))
         asked = " ".join(f"{option} {value}" for option, value in wanted if value is not None)

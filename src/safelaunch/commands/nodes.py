@@ -18,8 +18,7 @@ from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
-from safelaunch.core.noderates import NodeRate
-from safelaunch.core.nodeuse import judge_fleet, rate_evidence
+from safelaunch.core.nodeuse import NodeRate, judge_fleet, rate_evidence
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 from safelaunch.views import nodetable, runs, talk
@@ -89,22 +88,6 @@ def _ledger_option(function: _Command) -> _Command:
 
 def _why_option(function: _Command) -> _Command:
     return click.option("--why", required=True, metavar="TEXT", help="The reason, for whoever looks later.")(function)
-
-
-def _plan_options(function: _Command) -> _Command:
-    seconds = click.FloatRange(0, min_open=True)
-    options = (
-        click.option("--plan", "is_plan", is_flag=True, help="Measure nothing: say which nodes to leave out of a job."),
-        click.option("--spares", type=click.IntRange(1, MOST_NODES), metavar="N", help="How many can be left out."),
-        click.option("--normal", "normal_s", type=seconds, metavar="SECONDS", help="Of a step, before."),
-        click.option("--slow", "slow_s", type=seconds, metavar="SECONDS", help="Of a step, with all of NODES."),
-        click.option("--noise", type=click.FloatRange(0, 50), metavar="PERCENT", help="Of one job's step time (0.5)."),
-        click.option("--result", "results", multiple=True, metavar="NODES=SECONDS", help="A job without these nodes; "
-                     "also NODES=back and NODES=slow. May be repeated."),
-        click.option("--results", "file", metavar="FILE", help="A file with such lines."))
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 @click.group(invoke_without_command=True)
@@ -209,21 +192,14 @@ def check(words: tuple[str, ...], is_local: bool, level: str, paths: tuple[str, 
               help="How much slower than the others a node may be.")
 @click.option("--deadline", "deadline_s", type=click.IntRange(1, 3600), default=180, show_default=True,
               metavar="SECONDS", help="For each node's measurements.")
-@_plan_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def bench(words: tuple[str, ...], is_local: bool, paths: tuple[str, ...], skip: tuple[str, ...], python: str | None,
-          repeats: int, tolerance: float, deadline_s: int, as_json: bool, **plan: Any) -> int:
+          repeats: int, tolerance: float, deadline_s: int, as_json: bool) -> int:
     """Measure how fast NODES are, and find the slow one; by default those of the job around this shell.
 
     Nodes outside of it get a short job each. Measure idle nodes: what else runs there counts. Exit code 13: a node is
     surely slow, has failed, or has not answered.
-
-    Where nothing can be measured: --plan says which of NODES the next job is to leave out, after the results so far.
     """
-    if plan.pop("is_plan"):
-        return _plan(words, plan, as_json)
-    if any(value is not None and value != () for value in plan.values()):
-        raise UsageError("--spares, --normal, --slow, --noise, --result and --results are for --plan")
     from safelaunch.views.nodebench import AskedBench, measure_nodes  # not what the ledger needs
     from safelaunch.views.nodecheck import sruns_own
 
@@ -231,21 +207,6 @@ def bench(words: tuple[str, ...], is_local: bool, paths: tuple[str, ...], skip: 
     names = _nodes(words[0]) if first else ()
     return measure_nodes(AskedBench(names, is_local, paths, skip, python, repeats, tolerance / 100, deadline_s,
                                     sruns_own(words[first:])), as_json)
-
-
-def _plan(words: tuple[str, ...], plan: dict[str, Any], as_json: bool) -> int:
-    from safelaunch.views.benchplan import AskedPlan, plan_restarts
-
-    if len(words) != 1:
-        raise UsageError("--plan needs the nodes of the job, and takes nothing else",
-                         hint="safelaunch nodes bench --plan 'n[1-48]' --spares 3 --normal 105.2 --slow 111")
-    missing = [f"--{name}" for name, key in (("spares", "spares"), ("normal", "normal_s"), ("slow", "slow_s"))
-               if plan[key] is None]
-    if missing:
-        raise UsageError(f"--plan needs {', '.join(missing)}")
-    noise = 0.5 if plan["noise"] is None else plan["noise"]
-    return plan_restarts(AskedPlan(_nodes(words[0]), plan["spares"], plan["normal_s"], plan["slow_s"], noise / 100,
-                                   plan["results"], plan["file"]), _nodes, as_json)
 
 
 def _ledger(folder: str | None) -> Ledger:

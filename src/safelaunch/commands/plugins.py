@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from safelaunch.core.plaintext import columns
 from safelaunch.views import talk
 
 HEAD = ("group", "name", "package", "version", "state")
@@ -14,7 +15,6 @@ HEAD = ("group", "name", "package", "version", "state")
 def command(as_json: bool) -> int:
     """List the plugins of this installation. Each is loaded once, in a process of its own."""
     from safelaunch.adapters import plugins
-    from safelaunch.core.plaintext import columns
     from safelaunch.core.plugins import GROUPS
 
     rows = [(found, *plugins.state_of(found)) for group in GROUPS for found in plugins.list_plugins(group)]

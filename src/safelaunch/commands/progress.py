@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from safelaunch.core.plaintext import clean
 from safelaunch.core.status.speech import duration
 from safelaunch.views import runs, steplook, talk, terminal
 
 NONE_READ = 1
-LABEL_WIDTH = 11
 
 
 @click.command()
@@ -28,8 +26,7 @@ def command(which: str | None, pattern: str | None, as_json: bool) -> int:
     if as_json:
         talk.emit_json(seen)
     else:
-        for label, text, style in _rows(seen):
-            click.echo(f"{label.ljust(LABEL_WIDTH)}{terminal.coloured(clean(text), style)}")
+        terminal.echo(_rows(seen))
     return 0 if seen["last"] is not None else NONE_READ
 
 

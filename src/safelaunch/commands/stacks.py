@@ -19,6 +19,7 @@ from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.core.plaintext import LABEL_WIDTH
 from safelaunch.core.secretmask import mask, mask_all
 from safelaunch.errors import UsageError
 from safelaunch.views import foreignjob, runs, talk
@@ -75,7 +76,7 @@ def _fit(line: str, width: int) -> str:
     if width < LEAST_WIDTH or len(line) <= width:
         return line
     own = len(line) - len(line.lstrip())
-    indent = own + 4 if own or line[:1].isdigit() else stacktext.LABEL_WIDTH
+    indent = own + 4 if own or line[:1].isdigit() else LABEL_WIDTH
     return textwrap.fill(line, width, subsequent_indent=" " * indent, break_on_hyphens=False,
                          break_long_words=False)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +14,6 @@ from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
-from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import talk, terminal, whysubject, whyverdict
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
     from safelaunch.adapters.registry import RegisteredRun
 
-LABEL_WIDTH = 11
-LEAST_WIDTH = 40
 MOST_WIDTH = 160   # lines of a log are longer than prose, and the eye finds them anyhow
 
 
@@ -67,8 +62,9 @@ def command(
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
-        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject)))
+        rows = verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject))
+        terminal.echo(rows, MOST_WIDTH)
     return 0
 
 
@@ -91,7 +87,7 @@ def _explain(name: str) -> int:
         guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *TABLE])
         raise UsageError(f"no rule or category {name!r}", hint=f"did you mean {guess!r}?" if guess else
                          f"the categories: {', '.join(TABLE)}")
-    _print(rows)
+    terminal.echo(rows, MOST_WIDTH)
     return 0
 
 
@@ -123,34 +119,3 @@ def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> lis
     if verdict.category == "unknown":
         lines.append(f"safelaunch why --all {what}")
     return [*lines, f"safelaunch why --explain {verdict.rule or verdict.category}"]
-
-
-# --- the screen -----------------------------------------------------------------------------------------------------
-
-
-def _print(rows: Iterable[VerdictRow]) -> None:
-    width = max(LEAST_WIDTH, min(MOST_WIDTH, shutil.get_terminal_size().columns)) if talk.is_for_person() else None
-    click.echo("\n".join(line for row in rows for line in _lines(row, width)))
-
-
-def _lines(row: VerdictRow, width: int | None) -> list[str]:
-    """A row as lines, folded after its label for a terminal, unchanged for files and pipes."""
-    if not row.text:
-        return [""]
-    text = talk.clean(row.text.expandtabs(4))
-    indent = " " * (LABEL_WIDTH + 2 * row.depth)
-    folded = [text] if width is None else _fold(text, width - len(indent))
-    label = row.label.ljust(LABEL_WIDTH) if row.label else ""
-    shown = f"{label:<{len(indent)}}" if row.label else indent
-    first = terminal.coloured(shown, "dim") if row.label else shown
-    return [(indent if number else first) + terminal.coloured(line, row.style) for number, line in enumerate(folded)]
-
-
-def _fold(text: str, width: int) -> list[str]:
-    """Lines of at most `width` letters; the indentation of code is kept, and that of a list's point."""
-    body = text.lstrip(" ")
-    lead = text[:len(text) - len(body)]
-    if len(lead) > width // 2:
-        lead = ""
-    more = lead + "  " if body.startswith("- ") else lead
-    return textwrap.wrap(body, width, initial_indent=lead, subsequent_indent=more, break_on_hyphens=False) or [""]

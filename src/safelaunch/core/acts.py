@@ -8,10 +8,9 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from safelaunch.core.model import Event
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import SlurmRefused
 
 Y = TypeVar("Y")

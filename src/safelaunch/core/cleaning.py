@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from safelaunch.core import heartbeat
-from safelaunch.core.records import NamedTuple
 
 LEAST_AGE_S = 600.0   # the last words of a run's job, and a log's last lines, come after its end
 # What safelaunch, and the job's own output, leave in a run folder. Everything else there is the training's.

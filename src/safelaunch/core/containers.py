@@ -8,8 +8,7 @@ doc/cmd/start.md, pyxis's README and `srun --help`, podman-hpc's etc/modules.d/g
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # Of the host, and another one in the image: `env:` must not carry it inside. container.env may set it.
 OUTSIDE_ONLY = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME", "SHELL", "PYTHONHOME"))

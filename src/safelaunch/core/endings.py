@@ -5,8 +5,7 @@ members are strings, so that a word of the journal equals its member; a journal 
 from __future__ import annotations
 
 from enum import Enum
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 
 class _Word(str, Enum):

@@ -34,11 +34,6 @@ def _odd_figure(state: State, event: Event) -> State:
     return state if odd in state.odd else replace(state, odd=(*state.odd, odd)[-MOST_ODD:])
 
 
-def _slow_evidence(state: State, event: Event) -> State:
-    seen = tuple((str(node), str(line)) for node, line in dict(event.data["nodes"]).items())
-    return replace(state, search=state.search._replace(seen=seen, seen_why=str(event.data["why"])))
-
-
 def _nodes_benched(state: State, event: Event) -> State:
     """Once for each drop: a second line of the same round changes nothing."""
     data, slower = event.data, state.slower
@@ -78,7 +73,6 @@ FIGURE_STEPS: dict[str, Callable[[State, Event], State]] = {
     "step_time": lambda state, event: replace(state, pace=from_event(event.data)),
     "slower": _slower,
     "slower_over": lambda state, event: replace(state, pace=from_event(event.data), slower=None),
-    "slow_evidence": _slow_evidence,
     "nodes_benched": _nodes_benched,
     "swap_judged": _swap_judged,
     "evidence_withdrawn": _evidence_withdrawn,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 MOST_HITS, MOST_OF_A_PAGE = 10, 2
 SHOWN_CHARS = 200

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.model import Event
-from safelaunch.core.records import NamedTuple
 
 VERSION = 1
 MAX_LINE_BYTES = 1 << 20   # a longer "line" is not ours: a journal line holds a node list at most

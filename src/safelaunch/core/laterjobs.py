@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.script import time_limit_s
 from safelaunch.errors import UsageError
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 
 class Launcher(NamedTuple):

@@ -54,7 +54,7 @@ KINDS: dict[str, EvidenceKind] = {
     "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's request is final"),
     "lost": EvidenceKind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
     RATE: EvidenceKind(SURE, "fails again and again",
-                       "its rate of failures is above 10 times that of the other nodes, with P > 0.95 (slow.md)"),
+                       "six failures or more in 90 days, and above 10 times the rate of the other nodes (slow.md)"),
     "gpu": EvidenceKind(SURE, "GPU hardware failed",
                         "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
     "gpu_maybe": EvidenceKind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),

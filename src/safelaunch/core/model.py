@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from safelaunch.core.records import NamedTuple
+from typing import Any, NamedTuple
 
 # Exit codes of the command line and of the job (a public contract); those of errors are in safelaunch.errors.
 DONE, REFUSED, UNREACHABLE = 0, 3, 4
@@ -47,7 +45,6 @@ class Exit(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For people: what happened and where."""
         how = f"killed by signal {self.signal}" if self.signal else f"exit code {self.code}"
         return f"task {self.task} on {self.node}: {how}" if self.node else f"the script: {how}"
 

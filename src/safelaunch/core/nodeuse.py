@@ -1,29 +1,57 @@
-"""How long nodes were in use, and how often they failed meanwhile: what core.noderates judges a fleet by.
+"""How often a node has failed in how many days of use, beside the other nodes of its cluster.
 
 A run adds a line to the ledger when an attempt has ended: its nodes and how long it ran. Failures count only of
-attempts with such a line: evidence that is older than these lines accuses nobody.
+attempts with such a line: evidence that is older than these lines accuses nobody. What is expected of a node is the
+rate of the *other* nodes: in a fleet of four, a bad node would otherwise hide behind its own failures.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core import nodefold, nodeset
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.ledger import RATE, SKEW_S, NodeEvidence, blaming, last_cleared
 from safelaunch.core.ledgerlines import MAX_LINE_BYTES, VERSION, is_word
-from safelaunch.core.noderates import TIMES, NodeDays, NodeRate, judge_rates
-from safelaunch.core.numbers import count, days, figure, percent
+from safelaunch.core.numbers import count, days, figure
 from safelaunch.errors import ParseError
 
 DAY_S = 86400.0
 WINDOW_S = 90 * DAY_S   # what is older says little: hardware is repaired
 OWNER = "safelaunch"
+# A node is bad from LEAST failures on, where at TIMES the others' rate so many would have a probability below 1 - SURE.
+LEAST, TIMES, SURE = 6, 10.0, 0.99
+HALF = 0.5              # failures added to those of the others (Jeffreys): a fleet without any still has a rate
+_LEAST_DAYS = 1e-9      # of the others: a difference of sums can be 0
+
+
+class NodeDays(NamedTuple):
+    """How often a node has failed in how many days of use."""
+
+    node: str
+    failures: int
+    days: float
+
+
+class NodeRate(NamedTuple):
+    """`expected`: the failures at the rate of the others. `probability`: of fewer failures at TIMES that rate."""
+
+    node: str
+    failures: int
+    days: float
+    expected: float
+    probability: float
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether to exclude it."""
+        return self.failures >= LEAST and self.probability > SURE
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,24 @@ def judge_fleet(evidences: Sequence[NodeEvidence], uses: Iterable[NodeUse], clus
     return judge_rates([NodeDays(node, counts.get(node, 0), used) for node, used in days.items()])
 
 
+def judge_rates(fleet: Sequence[NodeDays]) -> list[NodeRate]:
+    """All nodes with days of use, the worst first; [] of fewer than two: nothing to compare with."""
+    used = [one for one in fleet if one.days > 0]
+    failures, days = sum(one.failures for one in used), math.fsum(one.days for one in used)
+    rates = []
+    for one in used if len(used) > 1 else ():
+        expected = (failures - one.failures + HALF) / max(_LEAST_DAYS, days - one.days) * one.days
+        rates.append(NodeRate(*one, expected, _fewer(one.failures, TIMES * expected)))
+    return sorted(rates, key=lambda rate: (-rate.probability, -rate.failures, rate.node))
+
+
+@lru_cache(4096)   # most nodes have failed and were used alike
+def _fewer(failures: int, mean: float) -> float:
+    """P(N < failures) of a Poisson with that mean; a term at a time, since exp(-mean) alone can be 0."""
+    terms = (math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(failures) if mean > 0)
+    return min(1.0, math.fsum(terms))
+
+
 def rate_evidence(evidences: Sequence[NodeEvidence], uses: Sequence[NodeUse], rates: Iterable[NodeRate],
                   now: float) -> tuple[NodeEvidence, ...]:
     """A witness against each node that fails too often, as old as its last failure; it is in no file."""
@@ -89,9 +135,9 @@ def rate_evidence(evidences: Sequence[NodeEvidence], uses: Sequence[NodeUse], ra
 
 
 def tell_rate(rate: NodeRate) -> str:
-    """For people: "10 failures in 30 d of use, 0.3 expected; 99 % sure that it fails 10 times as often as others"."""
-    return (f"{count(rate.failures, 'failure')} in {days(rate.days)} of use, {figure(rate.expected, 2)} expected; "
-            f"{percent(rate.probability)} sure that it fails more than {TIMES:g} times as often as the others")
+    """For people: "10 failures in 30 d of use, at the rate of the other nodes 0.3"."""
+    return (f"{count(rate.failures, 'failure')} in {days(rate.days)} of use, "
+            f"at the rate of the other nodes {figure(rate.expected, 2)}")
 
 
 def _days(uses: Iterable[NodeUse], cleared: Mapping[str, float], now: float) -> dict[str, float]:

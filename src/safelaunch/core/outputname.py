@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 NO_TASK = "4294967294"   # %a of a job that is no array: NO_VAL
 _SIGN = re.compile(r"%(\d*)(.?)", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 
 class OwnScript(NamedTuple):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+LABEL_WIDTH = 11   # of a row for people: the longest label, "supervisor", and a blank
+
 # C0 but for the tabulator, DEL, C1, line and paragraph ends, marks and overrides of direction (Unicode UAX 9), halves
 # of characters: how Python holds bytes that are not UTF-8 (PEP 383).
 _HIDDEN = ("\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"

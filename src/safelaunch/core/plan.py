@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.jobnumbers import OwnNumbers, has_even_tasks, own_numbers, spread, tasks_per_node
 from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
 from safelaunch.core.ownscript import OwnScript
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))"
@@ -217,7 +216,6 @@ class Plan(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        """Tasks of an attempt on all nodes."""
         return self.tasks_on(self.nodes)
 
     def tasks_on(self, nodes: int) -> int:

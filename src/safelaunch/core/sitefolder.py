@@ -13,8 +13,6 @@ OK, CAUTION, NOT_SAFE, UNKNOWN = "ok", "caution", "not safe", "unknown"
 
 SLOW_S = 1.0            # an fsync on a busy Lustre or GPFS (adapters.shared, FROZEN_AFTER_S is twice that)
 CLOCK_S = 5.0
-SEEN_S = 1.0            # what others write is seen as fast as a person looks
-SEEN_LATE_S = 60.0      # acdirmax of nfs(5), by default; the invariants of the simulation hold up to here
 FREE_BYTES = 1 << 30
 FREE_FILES = 10_000
 GROUPS_SENT = 16        # AUTH_SYS: rfc5531, appendix A
@@ -133,59 +131,9 @@ def _groups(name: str, found: Mapping[str, Any]) -> SiteRow:
     return SiteRow(name, OK, measured, "")
 
 
-def _new(name: str, found: Mapping[str, Any]) -> SiteRow:
-    return _seen(name, found, "a kill switch and a claim are seen that late, unless one looks afresh")
-
-
-def _replaced(name: str, found: Mapping[str, Any]) -> SiteRow:
-    return _seen(name, found, "a pulse and an attempt's record are seen that late, unless one looks afresh")
-
-
-def _appended(name: str, found: Mapping[str, Any]) -> SiteRow:
-    seen_s = found["seen_s"]
-    if seen_s is None or seen_s > SEEN_S:
-        return SiteRow(name, NOT_SAFE, _seen_text(seen_s, found),
-                       "the journal is read without its last lines: the next "
-                       "supervisor may undo what the one before has done")
-    return SiteRow(name, OK, _seen_text(seen_s, found), "a journal is read to its last line")
-
-
-def _afresh(name: str, found: Mapping[str, Any]) -> SiteRow:
-    if not found["new"] or not found["replaced"]:
-        what = " and ".join(word for word in ("new", "replaced") if not found[word])
-        return SiteRow(name, NOT_SAFE, f"a {what} file was not seen",
-                       "a supervisor that is cut off may not notice in time "
-                                                                   "that another one leads")
-    return SiteRow(name, OK, "new and replaced files are seen at once after a change of the folder", "that is how "
-                   "supervisors, guards and watches look before they decide")
-
-
-def _race(name: str, found: Mapping[str, Any]) -> SiteRow:
-    measured = f"{found['wins']} winners of {found['rounds']} races between two hosts"
-    if found["wins"] != found["rounds"]:
-        return SiteRow(name, NOT_SAFE, measured, ONE_WINNER)
-    return SiteRow(name, OK, measured, "a claim has exactly one owner, wherever it is made")
-
-
-def _seen(name: str, found: Mapping[str, Any], means: str) -> SiteRow:
-    seen_s = found["seen_s"]
-    text = _seen_text(seen_s, found)
-    if seen_s is None or seen_s > SEEN_LATE_S:
-        return SiteRow(name, NOT_SAFE, text, means)
-    return SiteRow(name, OK if seen_s <= SEEN_S else CAUTION, text, means if seen_s > SEEN_S else "seen at once")
-
-
-def _seen_text(seen_s: float | None, found: Mapping[str, Any]) -> str:
-    if seen_s is None:
-        return f"not seen on {found['host']} within {found['waited_s']:.0f} s"
-    return f"seen on {found['host']} after {seen_s:.1f} s"
-
-
 CHECKS: dict[str, Callable[[str, Mapping[str, Any]], SiteRow]] = {
     "mount": _mount, "write": _write, "append": _append, "rename": _rename, "link": _link, "clock": _clock,
     "space": _space, "exec": _exec, "groups": _groups,
-    "other host: new file": _new, "other host: replaced file": _replaced, "other host: appended line": _appended,
-    "other host: looking afresh": _afresh, "other host: claims": _race,
 }
 # What an error means where a check could not even be made.
 NEEDS: dict[str, tuple[str, str]] = {
@@ -198,6 +146,4 @@ NEEDS: dict[str, tuple[str, str]] = {
     "space": (UNKNOWN, "free space is not known"),
     "exec": (UNKNOWN, "whether programs may run from here is not known"),
     "groups": (UNKNOWN, "your groups are not known"),
-    **{f"other host: {what}": (UNKNOWN, "the other host did not do its part")
-       for what in ("new file", "replaced file", "appended line", "looking afresh", "claims")},
 }

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from safelaunch.core import jobstates, nodeset
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # squeue --noheader --format: id, state, name, user, reason, nodelist. Ids, states and user names cannot hold "|", and

@@ -6,9 +6,9 @@ texts of each release, and docs/slurm-releases.md is this table for people.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from safelaunch.core.endings import JobEnd
-from safelaunch.core.records import NamedTuple
 
 # docs/slurm-releases.md says of each how its words are known.
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")

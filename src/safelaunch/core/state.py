@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.attempts import Attempts
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.notify.notices import Notices
 from safelaunch.core.numbers import percent
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import NanCut
 from safelaunch.core.slow.search import SlowSearch
 from safelaunch.core.slow.steppace import StepPace

@@ -6,7 +6,7 @@ requeue: this job itself goes back into the queue; watch: `safelaunch watch` on 
 
 from __future__ import annotations
 
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 SUCCESSOR, RESUBMIT, REQUEUE, WATCH = "successor", "resubmit", "requeue", "watch"
 

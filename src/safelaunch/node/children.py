@@ -42,7 +42,6 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """Its standard output."""
         return self.out.decode(errors="replace")
 
     def told(self) -> Optional[dict[str, Any]]:

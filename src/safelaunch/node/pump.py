@@ -241,7 +241,7 @@ class Pump:
         try:
             return what(self._ranks) if self._ranks is not None or not is_begun else None
         except (ImportError, OSError, ValueError, LookupError, TypeError) as error:
-            _say(f"one file for each rank: {error!r}; `safelaunch logs --split` makes them of {self._target_path}")
+            _say(f"one file for each rank: {error!r}; `safelaunch logs --rank N` shows the lines of one")
             self._ranks = None
         return None
 

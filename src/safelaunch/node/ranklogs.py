@@ -1,4 +1,4 @@
-"""One file for each rank of a log: by the pump while the training runs (launch.logs), by `logs --split` afterwards.
+"""One file for each rank of a log, written by the pump while the training runs (launch.logs).
 
 Standard library, Python 3.9.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
 OTHER = "other.log"   # lines of no rank: of launchers, of srun, of safelaunch
-PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as core/logview/parts.py
+PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as core/logview/rankfold.py
 _HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")   # the log says it, and it becomes part of a file's name
 MOST_FILES = 20_000   # of an attempt: a log full of odd prefixes fills no folder with files
 MOST_LINE = 1 << 20   # bytes; what follows in a longer one goes to OTHER

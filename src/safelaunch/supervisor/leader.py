@@ -109,7 +109,6 @@ class Leader(LeaderParts):
 
     @property
     def ping_every_s(self) -> float:
-        """Seconds between two pings of a guard."""
         return ping_every_s(len(self.server.guards))
 
     def timeout_s(self) -> float:
@@ -266,7 +265,6 @@ class Leader(LeaderParts):
 
     @property
     def log_grew_t(self) -> float:
-        """When the live attempt's log has last grown (epoch s)."""
         return self.now - max(0.0, self.now_s - self.running.grew_s)
 
     def lost_of_live(self) -> list[tuple[str, str]]:

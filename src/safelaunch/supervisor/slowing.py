@@ -19,7 +19,6 @@ from safelaunch.core.slow.steppace import to_event
 from safelaunch.supervisor import listening, slowsearch
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.tasks import Work
 
 JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that starts knows an older one
 MOST_SEARCHED = 2000   # lines of a piece of the log, for the first that is no finite number
@@ -67,7 +66,6 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
     lead.say(f"!!! SLOWER: steps take {figure(change.to_s, 4)} s instead of {figure(change.from_s, 4)} s "
              f"({percent(change.to_s / change.from_s - 1)} longer) since step {change.step}; "
              f"{slowness.what_follows(lead.state, lead.plan)}")
-    lead.tasks.begin(Work.LOOK_AT_SPEED, slowsearch.look(lead))
 
 
 def _watch_figures(lead: Leader, number: int, lines: list[StepLine], text: bytes) -> None:

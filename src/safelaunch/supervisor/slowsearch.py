@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.noderound import Target
 from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.slowness import BENCH_S
@@ -12,17 +11,11 @@ from safelaunch.core.ledger import DISPROVED, NodeEvidence
 from safelaunch.core.ledgerlines import node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.numbers import figure
-from safelaunch.core.progress.steplines import Patterns
-from safelaunch.core.progress.steps import cut_lines
 from safelaunch.core.slow.bench import JudgedSpeed, Speed, speed_table
-from safelaunch.core.slow.condition import Condition, compare, with_times
 from safelaunch.core.slow.fleet import TOLERANCE
 from safelaunch.core.slow.pace import LogPace, newest_s
-from safelaunch.core.slow.ranktimes import node_times
 from safelaunch.core.slow.search import judge_swap
-from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.listening import LISTEN_S
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import change_exclusions, share
 
@@ -32,50 +25,6 @@ EACH_S = 120.0        # of a node's measurements
 DISKS = ("disk_write", "disk_read")   # they depend on who else uses them, and name no slow node
 MOST_SHOWN = 8        # rows of the table in the job's output, the worst first
 MOST_WHY = 300
-MOST_KEPT = 64        # nodes whose figures the journal keeps; system/condition.json has all
-LOOK_S = 0.25
-RANKS_BYTES = 64 << 10   # of the log's end: a line of each of 500 ranks
-
-
-def look(lead: Leader) -> Step:
-    """Ask the attempt's nodes once what they show, beside the training: is one of them hot, throttled or used?"""
-    live, slower = lead.running.live, lead.state.slower
-    if live is None or slower is None or lead.nodes.no_overlap is not None:
-        return
-    target = Target(lead.job.id, live.nodes, is_local=lead.job.is_local, has_gpus=lead.job.has_gpus)
-    asked = lead.world.conditions(target, lead.job.env)
-    times = _rank_times(lead, live.nodes)
-    while not asked.poll():
-        yield LOOK_S
-    silent = {one.node: one.why for one in asked.silent}
-    for why in silent.values():
-        overlap.note_words(lead, why)
-    found = compare(with_times(asked.answers, times), silent)
-    lead.record(lead.writer.event("slow_evidence", attempt=live.number, drop_t=slower.t, odd=dict(found.odd),
-                                  nodes={node: found.lines[node] for node in _shown(found)}, why=found.verdict))
-    lead.put(live.number, "system/condition.json", {"v": 1, "nodes": dict(found.lines), "odd": dict(found.odd),
-                                                    "why": found.verdict})
-    for node in _shown(found)[:MOST_SHOWN]:
-        lead.say(f"{node}: {found.lines[node]}")
-    lead.say(f"the nodes when steps became longer: {found.verdict}")
-
-
-def _rank_times(lead: Leader, nodes: tuple[str, ...]) -> dict[str, float]:
-    """Of the log's end, as far as it can be read within a limit of processor time."""
-    size, plan = lead.running.size, lead.plan
-    if lead.process is None:
-        return {}
-    start = max(0, size - RANKS_BYTES)
-    text = cut_lines(lead.process.read(start, size - start))
-    try:
-        return within(LISTEN_S, lambda: node_times(text, Patterns(step_time=plan.step_time_pattern), nodes))
-    except TookTooLong:   # a hint, and no reason to give a pattern up
-        return {}
-
-
-def _shown(found: Condition) -> list[str]:
-    """Who differs comes first."""
-    return sorted(found.lines, key=lambda node: node not in found.odd)[:MOST_KEPT]
 
 
 def bench(lead: Leader, row: str, action: BenchNodes) -> Step:

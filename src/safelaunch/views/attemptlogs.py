@@ -28,7 +28,6 @@ class AttemptLog(NamedTuple):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The attempt's nodes, in Slurm's order."""
         return self.attempt.nodes if self.attempt else ()
 
     @property

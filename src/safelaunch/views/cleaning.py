@@ -30,7 +30,6 @@ class CleanPlan(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What would be free."""
         return sum(run.bytes for run in self.go)
 
 

@@ -86,16 +86,14 @@ def _ask_slurm(question: DoctorQuestion, env: Mapping[str, str]) -> tuple[SiteRo
 
 
 def _ask_job(job: SmallJob, question: DoctorQuestion, env: Mapping[str, str]) -> tuple[SiteRow, ...]:
-    """What the nodes of the job say, and what the second one, else the only one, sees of the folder."""
+    """What the nodes of the job say."""
     if job.trouble:
         return (SiteRow("nodes: job", UNKNOWN, job.trouble, "the nodes were not looked at: no two of them are free, or "
                         "an option is missing", "safelaunch doctor --job -- --account=… --partition=… --nodes=1"),)
-    beside = slurm.helper_step(job.id, job.nodes[-1], [], is_local=False, has_gpus=False)
     question_of_checks = CheckQuestion(dict.fromkeys(job.nodes, "light"), {"paths": [question.folder]})
     checked = NodeChecks(Target(job.id, job.nodes), env, question_of_checks).wait()
     return (*judge_nodes(doctor.ask_nodes(job, _options(question), env)),
-            *judge_checks(judge_answers(checked.reports, {one.node: one.why for one in checked.silent})),
-            *judge_folder(sitefolder.measure_from(question.folder, beside)))
+            *judge_checks(judge_answers(checked.reports, {one.node: one.why for one in checked.silent})))
 
 
 def show(question: DoctorQuestion, diagnosis: Diagnosis, with_all: bool) -> list[str]:

@@ -17,7 +17,6 @@ from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
 Data = Mapping[str, Any]
-SHOWN_NODES = 4   # of those that were asked what they show; all that differ
 
 
 def describe(event: Event) -> str:
@@ -148,15 +147,6 @@ def _slower(data: Data) -> str:
     return f"steps take {now_s} s instead of {before_s} s since step {data['since_step']}"
 
 
-def _slow_evidence(data: Data) -> str:
-    """A line a node, of those that differ, or of the first few."""
-    lines = list(dict(data["nodes"]).items())
-    shown = lines[:max(SHOWN_NODES, len(data.get("odd") or ()))]
-    more = f"; and {len(lines) - len(shown)} more nodes" if len(lines) > len(shown) else ""
-    return (f"when steps became longer, {data['why']}: "
-            f"{'; '.join(f'{node}: {line}' for node, line in shown)}{more}")
-
-
 def _checkpoint_skipped(data: Data) -> str:
     instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
@@ -203,7 +193,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {figure(float(data['level_s']), 4)} s",
     "slower": _slower,
-    "slow_evidence": _slow_evidence,
+    "slow_evidence": lambda data: f"when steps became longer: {data['why']}",
     "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
                                  f"{_nodes(data)}: {figure(float(data['level_s']), 4)} s a step"),

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from safelaunch.adapters import sharedfile
 from safelaunch.core import nodeset
 from safelaunch.core.launchers import LAUNCHERS
-from safelaunch.core.logview.parts import PREFIX
+from safelaunch.core.logview.rankfold import PREFIX
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ParseError, UsageError
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from safelaunch.adapters import sharedfile
+from safelaunch.core.logview.rankfold import RankFold
 from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, LogPart, starts
 
 MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigabytes would take as much memory
+HOLD_S = 0.5                # a line of `-f --fold` waits so long for its equals
 
 
 def read_logs(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> Iterator[LogPart]:
@@ -46,6 +49,26 @@ def split_lines(parts: Iterable[LogPart]) -> Iterator[LogPart]:
             rest = rest[MOST_LINE_BYTES:]
         rests[log.number] = (log, rest)
     yield from ((log, rest) for log, rest in rests.values() if rest)
+
+
+def folded(parts: Iterable[LogPart], is_live: bool) -> Iterator[LogPart]:
+    """The same with lines that several ranks print alike shown once. `is_live`: the parts come as they are written."""
+    hold_s = HOLD_S if is_live else float("inf")
+    fold, log, rest = RankFold(hold_s), None, b""
+    for new, data in parts:
+        now_s = time.monotonic() if is_live else 0.0
+        if log is not None and new.number != log.number:
+            yield log, b"".join([*(fold.add(rest, now_s) if rest else ()), *fold.rest()])
+            fold, rest = RankFold(hold_s), b""
+        log = new
+        *whole, rest = (rest + data).split(b"\n")
+        ready = [line for text in whole for line in fold.add(text + b"\n", now_s)]
+        while len(rest) > MOST_LINE_BYTES:
+            ready += fold.add(rest[:MOST_LINE_BYTES], now_s)
+            rest = rest[MOST_LINE_BYTES:]
+        yield log, b"".join([*ready, *fold.due(now_s)])
+    if log is not None:
+        yield log, b"".join([*(fold.add(rest, 0.0) if rest else ()), *fold.rest()])
 
 
 def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[LogPart]:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import click
 
-from safelaunch.core.logview.parts import PREFIX
+from safelaunch.core.logview.rankfold import PREFIX
 from safelaunch.core.logview.separator import further_lines, separator
 from safelaunch.core.plaintext import clean
 from safelaunch.views import talk, terminal

@@ -14,7 +14,7 @@ from safelaunch.adapters import registry, runfolder
 from safelaunch.adapters.registry import RegisteredRun
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
-from safelaunch.core.noderates import NodeDays, judge_rates
+from safelaunch.core.nodeuse import NodeDays, judge_rates
 from safelaunch.core.progress.figures import median
 from safelaunch.core.report import month, shares, tuning
 from safelaunch.core.report.month import DAY_S

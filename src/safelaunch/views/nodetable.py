@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from safelaunch.core.ledger import Standing, describe, weight_left
-from safelaunch.core.noderates import NodeRate
-from safelaunch.core.numbers import days, figure, percent
+from safelaunch.core.nodeuse import HALF, NodeRate
+from safelaunch.core.numbers import days, figure
 from safelaunch.core.plaintext import columns
 from safelaunch.views import talk, terminal
 
@@ -26,7 +26,8 @@ def as_json(one: Standing, now: float, half_life_s: float, rate: NodeRate | None
     return {
         "rate": None if rate is None else {
             "failures": rate.failures, "node_days": round(rate.days, 3), "expected": round(rate.expected, 4),
-            "posterior_per_day": round(rate.posterior, 6), "probability": round(rate.probability, 4)},
+            "posterior_per_day": round((rate.failures + HALF) / rate.days, 6),
+            "probability": round(rate.probability, 4)},
         "node": one.node, "score": round(one.score, 3), "excluded_until_t": one.until_t, "why": describe(one),
         "void": one.void, "owners": _owners(one), "runs": _runs(one),
         "evidence": [{
@@ -67,8 +68,6 @@ def _cells(one: Standing, now: float, gone: Collection[str], rate: NodeRate | No
     failures = "-" if rate is None else f"{rate.failures} in {days(rate.days)}"
     if rate is not None and rate.failures:
         failures += f", {figure(rate.expected, 2)} expected"
-        if rate.probability > 0.5:
-            failures += f"; {percent(rate.probability)} sure that it fails more often than others"
     cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)), failures)
     return tuple(talk.clean(cell) for cell in cells)
 

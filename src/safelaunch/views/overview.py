@@ -166,12 +166,12 @@ def _slower(plan: Plan, state: State) -> dict[str, Any]:
 def _slow_search(state: State) -> dict[str, Any] | None:
     """What was done to find the node behind a drop; None = nothing yet."""
     search = state.search
-    if not search.planned and search.drop_t is None and not search.seen:
+    if not search.planned and search.drop_t is None:
         return None
     return {"experiments": list(search.planned), "attempt": search.attempt, "measured": search.measured,
             "slow": [{"node": node, "why": why} for node, why in search.slow],
             "from_s": search.from_s, "to_s": search.to_s, "won": search.has_won,
-            "seen": [{"node": node, "text": text} for node, text in search.seen], "seen_why": search.seen_why or None}
+            "seen": [], "seen_why": None}   # of an earlier version, kept in the form of v 1
 
 
 def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:

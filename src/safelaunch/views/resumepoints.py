@@ -6,14 +6,13 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import JudgedCheckpoint
 from safelaunch.core.checkpoints.resume import NO_STEP, is_usable
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slow.nancut import SavedAt
 from safelaunch.core.state import State
 from safelaunch.errors import UsageError

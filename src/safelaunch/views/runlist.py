@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.registry import RegisteredRun
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.core.status import table
 from safelaunch.core.status.speech import SchedulerAnswer

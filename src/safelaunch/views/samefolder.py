@@ -24,19 +24,16 @@ class Conflict(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For people."""
         return (f"{self.folder} (resume.dir) is where the run {self.name} writes its checkpoints ({self.run_dir}: "
                 f"{self.state})")
 
     @property
     def warning(self) -> str:
-        """The same where nothing is refused."""
         then = "submit refuses that" if self.is_sure else "Slurm does not say whether it still lives"
         return f"warning: {self.text}; {then}. {self.hint[:1].upper()}{self.hint[1:]}"
 
     @property
     def hint(self) -> str:
-        """The ways out."""
         return (f"write another resume.dir; or end that run: safelaunch stop {self.run_dir}; or start behind it: "
                 f"--after {self.run_dir}; or, where both may write there: resume.shared=true")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 import click
@@ -11,35 +10,26 @@ import click
 from safelaunch.adapters import sitefolder
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, SiteRow, judge
-from safelaunch.errors import UsageError
 from safelaunch.views import talk
 
 MARKS = {OK: "ok      ", CAUTION: "caution ", NOT_SAFE: "NOT SAFE", UNKNOWN: "unknown "}
 
 
-def check_site(folder: str, beside: str | None, as_json: bool) -> int:
+def check_site(folder: str, as_json: bool) -> int:
     """The exit code: 0, or CHECK_FAILED where something is not safe, or could not be measured."""
-    try:
-        prefix = shlex.split(beside) if beside else []
-    except ValueError as error:
-        raise UsageError(f"--from: {error}", hint='e.g. --from "ssh n1", or --from "srun -N1"') from error
     path = str(Path(folder).absolute())
     found = sitefolder.measure(path)
-    if prefix:
-        if not as_json:
-            click.echo("measuring from another host: up to some minutes", err=True)
-        found |= sitefolder.measure_from(path, prefix)
     rows = judge(found)
     is_fit = all(row.verdict in (OK, CAUTION) for row in rows)
     if as_json:
-        talk.emit_json({"v": 1, "ok": is_fit, "folder": path, "host": os.uname().nodename, "from": beside,
+        talk.emit_json({"v": 1, "ok": is_fit, "folder": path, "host": os.uname().nodename, "from": None,
                         "rows": [vars(row) for row in rows], "measured": found})
     else:
-        _print(path, rows, bool(prefix))
+        _print(path, rows)
     return 0 if is_fit else CHECK_FAILED
 
 
-def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:
+def _print(path: str, rows: tuple[SiteRow, ...]) -> None:
     width = max(len(row.check) for row in rows)
     for row in rows:
         means = f": {row.means}" if row.means else ""
@@ -47,5 +37,3 @@ def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:
     bad = [row.check for row in rows if row.verdict in (NOT_SAFE, UNKNOWN)]
     fit = f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders"
     click.echo(talk.clean(f"{path}: {fit}"))
-    if not has_other:
-        click.echo('what other hosts see was not measured: add --from "ssh NODE" or --from "srun -N1"', err=True)

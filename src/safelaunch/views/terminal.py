@@ -11,26 +11,42 @@ from collections.abc import Iterable
 
 import click
 
+from safelaunch.core.plaintext import LABEL_WIDTH
 from safelaunch.views import talk
 
-LABEL_WIDTH = 11   # of the longest label, "supervisor", and a blank
 LEAST_WIDTH = 40
 
 Row = tuple[str, str, str]   # label, text, style: words of "bold", "dim" and a colour
 
 
 def lines(rows: Iterable[Row], width: int | None = None, colour: bool = False) -> list[str]:
-    """The rows, folded at `width` after their labels; None = not folded."""
+    """The rows, folded at `width` after their labels; None = not folded. One without a text is a blank line."""
     found = []
     for label, text, style in rows:
-        room = max(LEAST_WIDTH, width or 0) - LABEL_WIDTH
-        parts = [talk.clean(text)] if width is None else textwrap.wrap(
-            talk.clean(text), room, break_on_hyphens=False) or [""]
+        cleaned = talk.clean(text.expandtabs(4))
+        parts = [cleaned] if width is None else fold(cleaned, max(LEAST_WIDTH, width) - LABEL_WIDTH)
         for number, part in enumerate(parts):
             head = f"{label if number == 0 else '':<{LABEL_WIDTH}}"
-            found.append(f"{styled(head, 'dim') if head.strip() else head}{styled(part, style)}" if colour else (
-                f"{head}{part}".rstrip()))
+            found.append(f"{styled(head, 'dim') if head.strip() else head}{styled(part, style)}"
+                         if colour and part else f"{head}{part}".rstrip())
     return found
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Lines of at most `width` letters; the indentation of code is kept, and that of a list's point."""
+    body = text.lstrip(" ")
+    lead = text[:len(text) - len(body)]
+    if len(lead) > width // 2:
+        lead = ""
+    more = lead + "  " if body.startswith("- ") else lead
+    return textwrap.wrap(body, width, initial_indent=lead, subsequent_indent=more, break_on_hyphens=False) or [""]
+
+
+def echo(rows: Iterable[Row], most_width: int | None = None) -> None:
+    """Print rows: folded and coloured on a terminal, whole for a pipe."""
+    is_for_person = talk.is_for_person()
+    columns = min(width(), most_width or width()) if is_for_person else None
+    click.echo("\n".join(lines(rows, columns, is_for_person and has_colour())))
 
 
 def width() -> int:

@@ -16,13 +16,16 @@ from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
 from safelaunch.core.endings import GOOD_ENDS
 from safelaunch.core.folding import HANDED_OVER
+from safelaunch.core.hangs.present import Present
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
+from safelaunch.core.status import costs, silence
 from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import runs, talk, whyevidence, whypresent
+from safelaunch.views import runs, talk, whyevidence
 from safelaunch.views.eventwords import describe
+from safelaunch.views.livepulse import read_figures, read_log, read_pulse, usual_s
 from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
@@ -63,7 +66,7 @@ def of_run(run: Run, number: int | None) -> Subject:
                            if event.event == "code_changed" and event.data.get("attempt") == chosen.number))
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     is_newest = number in (None, state.attempts[-1].number)
-    present = whypresent.of_run(run, state, journal, time.time()) if is_newest else None
+    present = present_of(run, state, journal, time.time()) if is_newest else None
     if present is not None and present.is_silent and present.attempt == chosen.number:
         follows = IF_STILL
     return Subject(
@@ -156,3 +159,23 @@ def _foreign_job(job: str) -> Subject:
             where = f"it has not started{f' ({facts.reason})' if facts.reason not in ('', 'None') else ''}"
         raise UsageError(f"job {job} is {facts.state or 'known'}; {where}", hint="name its log: safelaunch why FILE…")
     return Subject(paths, evidence, job=job, outside=(f"Slurm: job {job} is {facts.said}",) if facts.said else ())
+
+
+def present_of(run: Run, state: State, journal: Sequence[Event], now: float) -> Present | None:
+    """What is said first of a run that lives: from its heartbeat, its log's end, and the last look at its ranks; None =
+    no attempt lives.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.ended is not None or state.ended is not None:
+        return None
+    pulse = read_pulse(run.dir, state, now)
+    log = read_log(run, state, pulse)
+    step_t = silence.step_t(pulse, log.step, log.grew_t)
+    usual = usual_s(read_figures(run, log.tail), costs.follow(journal, now, log.step, step_t))
+    late = silence.find(state, pulse, log.step, log.grew_t, usual, now)
+    since_t = step_t if late is None else late.since_t
+    look = attemptfacts.read_look(run.dir / runfolder.attempt_folder(attempt.number))
+    is_its = pulse is not None and pulse["attempt"] == attempt.number
+    return Present(attempt.number, log.step, None if since_t is None else now - since_t, usual, late,
+                   look if late is not None and look is not None and look.t > late.since_t else None,
+                   pulse["hang_t"] if pulse is not None and is_its else None)

@@ -69,7 +69,6 @@ class Watcher:
 
     @property
     def has_to_tell(self) -> bool:
-        """Whether people are to be told of something."""
         return any(known.tries_left for known in self.memory.runs.values())
 
     def tell_people(self) -> Generator[float, None, None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from safelaunch.core.config.keys import NOTIFY_DEFAULT, NOTIFY_WHEN
 from safelaunch.core.folding import fold
 from safelaunch.core.notify.message import compose
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, MOST_WAITING, Notice, Notices
-from safelaunch.core.notify.when import DEFAULT, NAMES
 from safelaunch.core.notify.words import WORDS, due
 from tests.core.test_folding import Pen, end_attempt, started
 from tests.tables import each
@@ -27,7 +27,7 @@ EVENTS: list[tuple[str, dict[str, object], str]] = [
 
 
 def test_the_table_of_keys_knows_all_words() -> None:
-    assert tuple(WORDS) == NAMES
+    assert tuple(WORDS) == NOTIFY_WHEN
 
 
 def words(pen: Pen, when: tuple[str, ...] = ALL) -> list[str]:
@@ -47,7 +47,7 @@ def test_an_event_is_told_under_its_word_and_only_once(event: str, data: dict[st
 
 def test_every_word_has_an_event_in_the_table_or_is_a_restart() -> None:
     assert {word for _, _, word in EVENTS} | {"restarted"} == set(WORDS)
-    assert set(DEFAULT) < set(WORDS)
+    assert set(NOTIFY_DEFAULT) < set(WORDS)
 
 
 def restart(pen: Pen, number: int, category: str) -> Pen:

@@ -185,7 +185,6 @@ class _Feed:
 
     @property
     def end(self) -> int:
-        """How much was read."""
         return self._start + len(self._held)
 
     def __call__(self, offset: int, size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # What can follow a failure (`restart.policy`). A number behind a word is its budget: failures of the category without a
 # new verified checkpoint.

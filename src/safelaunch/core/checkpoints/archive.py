@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints.model import CheckpointTree
-from safelaunch.core.records import NamedTuple
 
 MAGIC = b"PK\x03\x04"
 END = b"PK\x05\x06"

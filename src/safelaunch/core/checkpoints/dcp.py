@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints import archive, names, torchfile, tree
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
-from safelaunch.core.records import NamedTuple
 
 METADATA = ".metadata"
 # Deep enough for checkpoints/step-100/model.

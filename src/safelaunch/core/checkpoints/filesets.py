@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints import names, steps, tree, words
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.steps import NumberedName
-from safelaunch.core.records import NamedTuple
 
 # Deep enough for lightning_logs/version_0/checkpoints, and for global_step_N/actor/huggingface below it.
 _DEEPEST = 3

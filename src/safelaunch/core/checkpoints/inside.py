@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, partial
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints import archive, steps, tree, words
 from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Allowance, Atom, LongPickle, PickleFile, TornPickle
-from safelaunch.core.records import NamedTuple
 
 STEP_KEYS = frozenset((
     "step", "steps", "global_step", "globalstep", "iteration", "iterations", "iter", "iters", "n_iter", "iter_num",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from safelaunch.core.checkpoints.pickled import Allowance
-from safelaunch.core.records import NamedTuple
 
 
 class CheckpointTree(Protocol):

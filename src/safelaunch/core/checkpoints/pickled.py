@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 Read = Callable[[int, int], bytes]  # (start, length) -> bytes
 Recalls = Callable[[str], bool]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.checkpoints.words import (
     BATCH_WORDS,
@@ -24,7 +25,6 @@ from safelaunch.core.checkpoints.words import (
     is_copy,
     words_of,
 )
-from safelaunch.core.records import NamedTuple
 
 STEP, EPOCH = "step", "epoch"
 # Of one checkpoint: these are numbered, and so are the values that it is named after. Taken out of a name.

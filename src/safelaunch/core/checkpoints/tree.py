@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.checkpoints import names
 from safelaunch.core.checkpoints.model import CheckpointTree, join
-from safelaunch.core.records import NamedTuple
 
 # What holds checkpoints: a search may begin far above them, beside data sets of a million folders.
 _HOLDER = re.compile(r"checkpoints?|ckpts?|weights|lightning_logs|version_\d+", re.IGNORECASE)
@@ -28,12 +27,10 @@ class FolderNames(NamedTuple):
 
     @property
     def base(self) -> str:
-        """Its own name; "" for the folder that is searched."""
         return self.path.rpartition("/")[2]
 
     @property
     def parent(self) -> str:
-        """The folder that it is in."""
         return self.path.rpartition("/")[0]
 
 

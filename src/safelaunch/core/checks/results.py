@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.checks.clocks import ClockBounds
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 OK, FAILED, SKIPPED, UNKNOWN = "ok", "failed", "skipped", "unknown"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core.config.kinds import Schema, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, Node, Scalar
-from safelaunch.core.records import NamedTuple
 
 
 class ArgumentList(NamedTuple):
@@ -12,7 +13,6 @@ class ArgumentList(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """Anything that YAML writes as one value."""
         return {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
 
     def read(self, node: Node) -> list[str]:

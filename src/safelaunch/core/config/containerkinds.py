@@ -18,7 +18,6 @@ class Mounts(TextLines):
 
     @property
     def schema(self) -> Schema:
-        """A list of such texts."""
         item = {"type": "string", "pattern": f"^({_MOUNT})$"}
         return {"type": "array", "items": {"anyOf": [item, REFERENCE]}}
 

@@ -8,8 +8,7 @@ set without being asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 
 class DebugVariable(NamedTuple):

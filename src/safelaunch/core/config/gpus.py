@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from safelaunch.core.records import NamedTuple
+from typing import Any, NamedTuple
 
 
 class AskedGpus(NamedTuple):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.jobnumbers import tasks_per_node
 from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.core.launchers import CUSTOM, LAUNCHERS
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 RANKS, STEPS, RAY, JOBS = "ranks of this node", "steps of the job", "nodes of Ray", "jobs of their own"

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.launchers import LAUNCHERS
-from safelaunch.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from safelaunch.core.config.yamlnodes import Origin

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core import containers, launchers, via
 from safelaunch.core.checks.names import CHECK_NAMES
 from safelaunch.core.config import containerkinds, notifykinds
@@ -28,12 +30,14 @@ from safelaunch.core.config.kinds import (
     ZeroOrOne,
 )
 from safelaunch.core.config.sweeps import SweepTable
-from safelaunch.core.notify import when
 from safelaunch.core.plugins import BUILT_IN_FORMATS
-from safelaunch.core.records import NamedTuple
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+# The words of core.notify.words.WORDS, which is more than a submission needs.
+NOTIFY_WHEN = ("gave_up", "completed", "stopped", "hang", "suspect_node", "restarted", "took_over", "lost_progress",
+               "preserved", "held")
+NOTIFY_DEFAULT = ("gave_up", "hang", "suspect_node", "completed", "held")
 
 
 def _categories() -> tuple[str, ...]:
@@ -309,7 +313,7 @@ KEYS: dict[str, Key] = {
         notifykinds.Program(), (), "A program that gets each message on its standard input, such as [/path/prog, arg]."
     ),
     "notify.when": Key(
-        TextLines(when.NAMES), when.DEFAULT, "What to tell of: " + ", ".join(when.NAMES) + "."
+        TextLines(NOTIFY_WHEN), NOTIFY_DEFAULT, "What to tell of: " + ", ".join(NOTIFY_WHEN) + "."
     ),
     "notify.smtp": Key(
         Text("host:port of a mail server", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[0-9]{1,5}"), None,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from safelaunch.core.config.handed import MAX_VALUE_BYTES, SCRIPT_MAX_BYTES, unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
 from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
 from safelaunch.core.plugins import NAME_PATTERN
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
@@ -36,7 +35,7 @@ class ValueKind(Protocol):
     """Reads one node as the value that the resolved config holds; raises WrongValue."""
 
     @property
-    def schema(self) -> Schema: ...  # noqa: D102
+    def schema(self) -> Schema: ...
 
     def read(self, node: Node) -> Any: ...  # noqa: D102
 
@@ -125,7 +124,6 @@ class OneOf(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The words."""
         return {"enum": list(self.words)}
 
     def read(self, node: Node) -> str:
@@ -140,7 +138,6 @@ class NameOf(OneOf):
 
     @property
     def schema(self) -> Schema:
-        """The words, or a name."""
         return {"anyOf": [super().schema, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}]}
 
     def read(self, node: Node) -> str:
@@ -158,7 +155,6 @@ class Integer(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The bounds."""
         return {"type": "integer", "minimum": self.min, "maximum": self.max}
 
     def read(self, node: Node) -> int:
@@ -181,7 +177,6 @@ class Duration(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """A number within bounds, or its text."""
         duration = {"type": _TEXT, "minimum": 0, "maximum": DURATION_MAX_S, "pattern": f"^({DURATION_PATTERN})$"}
         return {"anyOf": [{"const": "auto"}, duration]} if self.may_be_auto else duration
 
@@ -207,7 +202,6 @@ class TextLines(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """A list of what one item can be."""
         return {"type": "array", "items": {"anyOf": [self._item.schema, REFERENCE]}}
 
     @property

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.core.config.handed import BASHS_OWN
 from safelaunch.core.config.jobnumbers import settle_numbers
 from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS, Key
 from safelaunch.core.config.kinds import WrongValue, expected, handed
 from safelaunch.core.config.layers import (
-    COMMAND_LINE,
-    default_layer,
-    merge_layers,
-    name_from_file,
-    parse_overrides,
-    put,
+        COMMAND_LINE,
+        default_layer,
+        merge_layers,
+        name_from_file,
+        parse_overrides,
+        put,
 )
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
@@ -35,7 +35,6 @@ from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Origin, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_json
 from safelaunch.core.plugins import no_plugins
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 MAGIC = "#SBATCH"
 

@@ -6,9 +6,7 @@ manual pages since. An option that is missing here still passes: see core/config
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from safelaunch.core.records import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:   # the supervisor reads this table, and no config
     from safelaunch.core.config.yamlnodes import Origin

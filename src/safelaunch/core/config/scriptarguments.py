@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.shelllines import Unclosed, split_statements
 from safelaunch.core.config.slurmkeys import split_arguments
-from safelaunch.core.records import NamedTuple
 
 _SECTIONS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
 _NEAR = 0.9   # spare_node=1 is a slip of the keys, lr=3 an argument

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from safelaunch.core.config.layers import COMMAND_LINE
 from safelaunch.core.config.sbatchoptions import GivenOption
@@ -10,7 +11,6 @@ from safelaunch.core.config.sbatchvariables import ENVIRONMENT, kept_for_script,
 from safelaunch.core.config.scriptlayer import ReadScript, take_options
 from safelaunch.core.config.slurmkeys import literal, split_flags
 from safelaunch.core.config.yamlnodes import MappingNode, Origin
-from safelaunch.core.records import NamedTuple
 
 
 class Above(NamedTuple):

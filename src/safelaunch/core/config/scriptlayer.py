@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from safelaunch.core.config.kinds import SignalName
 from safelaunch.core.config.layers import name_from_file
@@ -22,7 +23,6 @@ from safelaunch.core.config.wrapperlines import read_wrapper_lines
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
 from safelaunch.core.outputname import default_pattern, line_that_names
 from safelaunch.core.ownscript import OwnScript
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 # What of a script's options safelaunch does itself: no reason to refuse it, but said.

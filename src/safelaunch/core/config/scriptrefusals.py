@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_lines
 from safelaunch.core.config.shelllines import MOST_SEARCHED
-from safelaunch.core.records import NamedTuple
 from safelaunch.errors import Problem
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 _HERE = re.compile(r"<<-?[ \t]*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z0-9_.]+))")
 _PIECE = re.compile(r"""\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|\\\n[ \t]*|\\.""", re.DOTALL)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from safelaunch.core.config.kinds import Schema, WrongValue, expected, handed
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, is_null
-from safelaunch.core.records import NamedTuple
 
 ARRAY_JOB = "SLURM_ARRAY_JOB_ID"
 ARRAY_TASK = "SLURM_ARRAY_TASK_ID"   # of a user's own script; "task" in names of runs
@@ -37,7 +36,6 @@ class SweepPoint(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What is varied: names and texts."""
         return {name: value.text for name, value in self.values}
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from safelaunch.core.config.sbatchlines import split_lines, split_words
 from safelaunch.core.config.sbatchoptions import GivenOption
 from safelaunch.core.config.yamlnodes import Origin
-from safelaunch.core.records import NamedTuple
 
 _PBS = {"-A": "account", "-a": "begin", "-e": "error", "-J": "array", "-M": "mail-user", "-N": "job-name",
         "-o": "output", "-p": "nice", "-q": "partition", "-t": "array"}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Union
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple, Union
 
 DEPTH_MAX = 32
 SURROGATE = "[\ud800-\udfff]"

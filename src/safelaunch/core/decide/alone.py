@@ -42,7 +42,6 @@ class LeftOut(NamedTuple):
 
     @property
     def why(self) -> str:
-        """One sentence for people."""
         numbers = " and ".join(str(one.number) for one in self.failures[-2:])
         many = len(self.failures) > 1
         return (f"{'attempts' if many else 'attempt'} {numbers} failed{' alike' if many else ''} on {self.node} alone"

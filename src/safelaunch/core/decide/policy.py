@@ -23,7 +23,6 @@ class Response(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As train.yaml has it."""
         return self.then if self.budget is None else f"{self.then} {self.budget}"
 
 

@@ -7,10 +7,10 @@ And the code of a script names no rank: the node of its shell would be blamed fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from safelaunch.core.decide.fence import GUARDED
 from safelaunch.core.model import Exit
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmoutput import parse_task_ends
 
 _SIGNALS = 128   # above it a shell tells of a signal

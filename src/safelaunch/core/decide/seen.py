@@ -35,7 +35,6 @@ class Live:
 
     @property
     def failed(self) -> bool:
-        """Some task ended badly."""
         return any(exit.code for exit in self.exits) or bool(self.srun_code)
 
     @property
@@ -87,7 +86,6 @@ class Observation:
 
     @property
     def attempt(self) -> Live:
-        """The live attempt; there must be one."""
         assert self.live is not None
         return self.live
 

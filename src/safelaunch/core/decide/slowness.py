@@ -43,7 +43,6 @@ class Price(NamedTuple):
 
     @property
     def text(self) -> str:
-        """One sentence for each side."""
         starts = "not known" if self.starts_s is None else span(self.starts_s)
         wins = "not known, as the log names no last step" if self.win_s is None else f"about {span(self.win_s)}"
         queue = "" if self.has_spare else ", and without a spare the time in the queue for a job without the slow node"

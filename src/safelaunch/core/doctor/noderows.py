@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import JudgedNodes, NodeState
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
-from safelaunch.core.sitefolder import CAUTION, CLOCK_S, NOT_SAFE, UNKNOWN, SiteRow
+from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, UNKNOWN, SiteRow
 from safelaunch.core.sitefolder import OK as FINE
 
 NO_PYTHON = "no Python 3.9 on this node"   # adapters.noderound, for a node whose Pythons are older
@@ -17,14 +17,11 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class NodeAnswers:
-    """What nodes said. `silent`: who gave no answer, and why. `met`: what two said of a connection between them.
-    `offsets_s`: how far their clocks are at least off this host's.
-    """
+    """What nodes said. `silent`: who gave no answer, and why. `met`: what two said of a connection between them."""
 
     reports: tuple[CheckReport, ...]
     silent: Mapping[str, str]
     met: tuple[CheckReport, ...] = ()
-    offsets_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ MEANINGS: dict[str, NodeMeaning] = {
 def judge_nodes(answers: NodeAnswers) -> tuple[SiteRow, ...]:
     """A row for each look, over all nodes; the worst of them first in it."""
     rows = [row for name, meaning in MEANINGS.items() if (row := _over_all(name, meaning, answers.reports))]
-    return (*_silent(answers), *rows, *_met(answers.met), *_clocks(answers))
+    return (*_silent(answers), *rows, *_met(answers.met))
 
 
 def _over_all(name: str, meaning: NodeMeaning, reports: Sequence[CheckReport]) -> SiteRow | None:
@@ -121,18 +118,6 @@ def _met(met: Sequence[CheckReport]) -> list[SiteRow]:
     return [SiteRow("nodes: ports", FINE, _told(well), "guards and ranks reach each other")] if well else []
 
 
-def _clocks(answers: NodeAnswers) -> list[SiteRow]:
-    if not answers.offsets_s:
-        return []
-    node, off_s = max(answers.offsets_s.items(), key=lambda one: abs(one[1]))
-    if abs(off_s) <= CLOCK_S:
-        return [SiteRow("nodes: clocks", FINE, f"within {CLOCK_S:.0f} s of this host's", "times of logs can be held "
-                                                                                      "against each other")]
-    side = "ahead of" if off_s > 0 else "behind"
-    return [SiteRow("nodes: clocks", CAUTION, f"{node} is at least {abs(off_s):.0f} s {side} this host",
-                    "no decision depends on it; times in logs and journal look wrong", "ask for a time service")]
-
-
 def judge_team(team: TeamAccess) -> SiteRow:
     """The row of a group's way to the folder."""
     if team.trouble:
@@ -149,10 +134,14 @@ def judge_team(team: TeamAccess) -> SiteRow:
 
 
 def judge_checks(judged: JudgedNodes) -> tuple[SiteRow, ...]:
-    """A row of the nodes' own checks (`safelaunch nodes check`): those that failed, else that none did."""
+    """Rows of the nodes' own checks (`safelaunch nodes check`): those that failed, else that none did; and what differs
+    between the nodes, such as their clocks.
+    """
     bad = [one for one in judged.nodes if one.state is not NodeState.GOOD]
-    if not bad:
+    ties = tuple(SiteRow("nodes: checks", CAUTION, tie, "the nodes differ, and which is right is not known")
+                 for tie in judged.ties[:MOST_SHOWN])
+    if not bad and not ties:
         return (SiteRow("nodes: checks", FINE, f"{len(judged.nodes)} nodes passed", "a training can start there"),)
     return tuple(SiteRow("nodes: checks", CAUTION, f"{one.node}: {one.state.value}: {'; '.join(one.reasons)}",
                          "it says more: safelaunch nodes check " + one.node, "checks: {boot: true}, spare_nodes: 1")
-                 for one in bad[:MOST_SHOWN])
+                 for one in bad[:MOST_SHOWN]) + ties

@@ -71,7 +71,6 @@ class Learned:
 
     @property
     def median_s(self) -> float:
-        """The median of the newest."""
         ordered = sorted(self.newest)
         return ordered[len(ordered) // 2] if ordered else 0.0
 

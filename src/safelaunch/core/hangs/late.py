@@ -8,6 +8,8 @@ longer than the way of a step to the reader of a heartbeat (LATE_S).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core.hangs.hang import (
     SEEN,
     SHARE,
@@ -21,7 +23,6 @@ from safelaunch.core.hangs.hang import (
     phase_of,
     slower,
 )
-from safelaunch.core.records import NamedTuple
 
 LATE_S = 20.0          # the log is read each 5 s, and a heartbeat comes each 15 s
 LATE_START_S = 60.0    # a cold cache, a compilation

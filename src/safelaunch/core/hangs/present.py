@@ -42,7 +42,6 @@ class Present(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether its next step is late, as `status` says."""
         return self.late is not None
 
     def silence(self, span: Say) -> str:

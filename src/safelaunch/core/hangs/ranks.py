@@ -90,12 +90,10 @@ class ObservedRank(NamedTuple):
 
     @property
     def is_stopped(self) -> bool:
-        """It was stopped, by a signal or a debugger."""
         return self.states[-1:] in ("T", "t")
 
     @property
     def name(self) -> str:
-        """For people: its number and node."""
         return f"rank {'?' if self.number is None else self.number} on {self.node}"
 
 

@@ -33,7 +33,6 @@ class Odd(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people: its number and node."""
         return f"rank {'?' if self.number is None else self.number}{f' on {self.node}' if self.node else ''}"
 
 
@@ -68,7 +67,6 @@ class Scene(NamedTuple):
 
     @property
     def ranks(self) -> tuple[ObservedRank, ...]:
-        """All ranks."""
         return tuple(rank for group in self.groups for rank in group.ranks)
 
     @property

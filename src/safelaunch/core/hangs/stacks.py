@@ -43,12 +43,10 @@ class RankGroup(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many ranks."""
         return len(self.ranks)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Their nodes, in order of their ranks."""
         return tuple(dict.fromkeys(rank.node for rank in self.ranks))
 
     @property

@@ -10,8 +10,8 @@ from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.hangs.stacks import UNREADABLE, RankGroup, doing, fold_numbers, label, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
+from safelaunch.core.plaintext import LABEL_WIDTH
 
-LABEL_WIDTH = 11
 MOST_ROWS = 8
 MOST_RAS = 12
 Fold = Callable[[Iterable[str]], str]   # node names → "n[0-3]"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
-from safelaunch.core.logview.parts import PREFIX
+from safelaunch.core.logview.rankfold import PREFIX
 from safelaunch.core.why.read import logstamps
 from safelaunch.core.why.read.logstamps import days_since_epoch
 

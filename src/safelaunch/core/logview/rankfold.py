@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 
 from safelaunch.core import nodefold
-from safelaunch.core.logview.parts import PREFIX
 from safelaunch.core.why.read import logstamps
 
+PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # what our launchers put before a line: "[host:rank]:"
 LINES_A_RANK = 64           # ranks print tracebacks of 30 lines and more one behind the other
 MOST_BYTES = 8 << 20        # of lines that wait for their equals
 LONGEST_BYTES = 16 << 10    # a longer line is shown as it is

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 MOST_WAITING = 200    # of one run: a newer one then takes the place of the oldest
 MOST_KNOWN = 1000     # keys

@@ -8,9 +8,9 @@ is known here.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from safelaunch.core.plugins import NAME_PATTERN
-from safelaunch.core.records import NamedTuple
 
 ENV, FILE, MAILTO, PLUGIN, COMMAND = "env", "file", "mailto", "plugin", "command"
 _PATTERNS = {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import Event
 from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, Notice, Notices
-from safelaunch.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from safelaunch.core.state import State  # submit reads these words, and no state

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # "Epoch [1/5]", "Epoch: [0]" (PyTorch's ImageNet, torchvision), "epoch 003:" (fairseq), "Epoch(train) [1]" (mmengine),
 # "[epoch=1/3]" (composer), "Train Epoch: 1 [" (PyTorch's MNIST), "Train: 3 [" (timm), "[0/5][" (PyTorch's DCGAN),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/core/why/test_patterns.py).
 _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"

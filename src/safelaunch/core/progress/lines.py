@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 from safelaunch.core.progress.epochs import line_at, line_begin
 from safelaunch.core.progress.shapes import has_figure, has_number, is_training
 from safelaunch.core.progress.steps import last_steps
-from safelaunch.core.records import NamedTuple
 
 # What a training says when it does something that takes longer than a step, and when that is over. Only words from the
 # lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own

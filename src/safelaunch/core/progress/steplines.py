@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from safelaunch.core.progress.epochs import line_begin
 from safelaunch.core.progress.figures import grad_norm_in, loss_in, seconds_in
 from safelaunch.core.progress.lines import signs_in
 from safelaunch.core.progress.steps import last_steps
-from safelaunch.core.records import NamedTuple
 
 MOST_LINES = 8   # of one piece of a log, the newest: enough for a look each 5 s, and all that it costs
 

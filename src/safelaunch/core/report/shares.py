@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.endings import GOOD_ENDS, AttemptEnd
 from safelaunch.core.folding import HANDED_OVER
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.state import State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track, last_step_t, when_reached
@@ -48,7 +48,6 @@ class Span(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
         return self.end_t - self.start_t
 
 
@@ -70,7 +69,6 @@ class Account(NamedTuple):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each kind."""
         return totals(self.spans)
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from safelaunch.core.noderates import HALF, upper_gamma
+from safelaunch.core.nodeuse import HALF
 from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.status.costs import Track
 
@@ -35,7 +35,6 @@ class FailureRate:
 
     @property
     def mtbf_days(self) -> float:
-        """Node-days between two failures."""
         return 1 / self.rate
 
 
@@ -44,17 +43,23 @@ def failure_rate(failures: int, node_days: float) -> FailureRate | None:
     if not (math.isfinite(node_days) and node_days > 0):
         return None
     shape = failures + HALF
-    low, high = (gamma_quantile(shape, share) / node_days for share in (LOW, HIGH))
+    low, high = (quantile(failures, share) / node_days for share in (LOW, HIGH))
     return FailureRate(failures, node_days, shape / node_days, low, high)
 
 
-def gamma_quantile(shape: float, share: float) -> float:
-    """The value below which a Gamma of that shape and scale 1 lies with this probability, by bisection."""
-    low, high = 0.0, shape + 10 * math.sqrt(shape) + 20
+def quantile(failures: int, share: float) -> float:
+    """The value below which a Gamma of shape failures + ½ and scale 1 lies with this probability, by bisection."""
+    low, high = 0.0, failures + 10 * math.sqrt(failures + HALF) + 20
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if 1 - upper_gamma(shape, middle) < share else (low, middle)
+        low, high = (middle, high) if 1 - above(failures, middle) < share else (low, middle)
     return (low + high) / 2
+
+
+def above(failures: int, x: float) -> float:
+    """P(G > x) of that Gamma for x > 0 (Abramowitz and Stegun 6.5.17, 6.5.22)."""
+    return math.erfc(math.sqrt(x)) + math.fsum(
+        math.exp((k + HALF) * math.log(x) - x - math.lgamma(k + 1.5)) for k in range(failures))
 
 
 @dataclass(frozen=True)

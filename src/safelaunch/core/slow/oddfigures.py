@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.core.numbers import figure
 from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.progress.steplines import StepLine
-from safelaunch.core.records import NamedTuple
 
 NAN, LOSS, GRAD_NORM = "nan", "loss_spike", "grad_norm"
 LASTING = 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-
-from safelaunch.core.records import NamedTuple
+from typing import NamedTuple
 
 # Step times of an attempt without the slow node, before its speed counts as not come back. The first ten are left out,
 # and a recovery shows within 42 at 1 % of noise (docs/slow.md).
@@ -30,8 +29,6 @@ class SlowSearch(NamedTuple):
     step: int = 0   # since which steps took longer
     has_won: bool | None = None
     begun: tuple[tuple[float, float], ...] = ()   # for which drop rounds of measurements have begun, and when
-    seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
-    seen_why: str = ""                       # and whether one of them differs
 
 
 def begins(search: SlowSearch, drop_t: float, t: float) -> SlowSearch:

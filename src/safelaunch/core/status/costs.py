@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import median
-from safelaunch.core.records import NamedTuple
 
 PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
 TREND_POINTS = 5      # minutes: an evaluation among them moves no median

@@ -23,7 +23,6 @@ STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped":
 FAR_S = 90 * 86400.0   # Slurm's word for a job that it has not planned is a year ahead
 SHOWN_RESTARTS = 3
 SHOWN_ODD = 3
-SHOWN_SEEN = 4     # nodes, those that differ first
 SHOWN_KINDS = 4        # of lost time
 STEADY = 0.05          # a change of pace that is below it says nothing
 # What a screen that is too small goes without, what is wanted least first; of rows of one label the first.
@@ -205,9 +204,6 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
                          f"{figure(slower['from_s'], 4)} s ({longer} longer), seen at {speech.clock(slower['t'])}; "
                          f"{slower['follows']}"), "yellow"
     search = seen["slow_search"]
-    if search is not None and search["seen_why"] and slower is not None:
-        yield "nodes", f"when steps became longer: {search['seen_why']}", ""
-        yield from (("", f"{one['node']}: {one['text']}", "") for one in search["seen"][:SHOWN_SEEN])
     if search is not None and search["measured"]:
         yield "slow node", tell_search(search), "yellow" if search["slow"] else ""
     newest = [one for one in seen["odd_figures"] if one["attempt"] == attempt["number"]][-SHOWN_ODD:]

@@ -5,9 +5,8 @@ pulse and by the log, which is newer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.state import State
 from safelaunch.core.status.speech import duration
 from safelaunch.core.status.states import RUNNING

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from safelaunch.core import jobstates
 from safelaunch.core.numbers import figure
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmtext import QueuedJob
 
 
@@ -26,7 +26,6 @@ class SchedulerAnswer(NamedTuple):
 
     @property
     def pending(self) -> tuple[QueuedJob, ...]:
-        """Those that have not started."""
         return tuple(job for job in self.jobs or () if job.state == jobstates.PENDING)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from safelaunch.core import jobstates
 from safelaunch.core.endings import BY_PERSON, ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plaintext import clean
-from safelaunch.core.records import NamedTuple
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
 from safelaunch.core.status.queuereasons import in_words

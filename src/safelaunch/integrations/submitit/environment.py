@@ -31,7 +31,6 @@ class SafelaunchJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> Sequence[str]:
-        """The attempt's nodes in Slurm's order."""
         from safelaunch.core.nodeset import expand
 
         listed = os.environ.get("SLURM_STEP_NODELIST", "")

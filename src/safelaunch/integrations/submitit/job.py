@@ -27,7 +27,6 @@ class RunPaths(utils.JobPaths):
 
     @property
     def stderr(self) -> Path:
-        """The same file: a run keeps both streams in it."""
         return self.stdout
 
 
@@ -49,7 +48,6 @@ class SafelaunchJob(core.Job[R]):
 
     @property
     def _run_dir(self) -> Path:
-        """Where the executor's link points."""
         return Path(self.paths.submission_file.resolve().parent)
 
     def _register_in_watcher(self) -> None:

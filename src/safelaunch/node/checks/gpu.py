@@ -46,7 +46,6 @@ class SeenGpus:
 
     @property
     def gpus(self) -> Gpus:
-        """Facts of each GPU."""
         return [] if self.told is None else self.told["gpus"]
 
     def why_not(self) -> Optional[dict[str, Any]]:

@@ -32,7 +32,6 @@ class OwnJob:
 
     @property
     def link_ids(self) -> list[str]:
-        """The ids that the script was told for its next links."""
         return [str(link["id"]) for link in self.links]
 
     def real(self) -> str:

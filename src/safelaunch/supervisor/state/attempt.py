@@ -111,17 +111,14 @@ class RunningAttempt:
 
     @property
     def live(self) -> Live | None:
-        """The live attempt, with all exits that have been reported."""
         return self._known.take()
 
     @property
     def number(self) -> int | None:
-        """Of the live attempt."""
         return None if self._known.live is None else self._known.live.number
 
     @property
     def now(self) -> Live:
-        """The live attempt; there must be one."""
         live = self.live
         assert live is not None
         return live

@@ -30,7 +30,6 @@ class HangWatch:
 
     @property
     def rhythm(self) -> Rhythm:
-        """What is known of the attempt that is followed."""
         assert self._rhythm is not None
         return self._rhythm
 

@@ -79,22 +79,18 @@ class LeaderParts:
 
     @property
     def run_dir(self) -> Path:
-        """The run folder."""
         return self.here.run_dir
 
     @property
     def local(self) -> Path:
-        """This job's folder on the node's own disk."""
         return self.here.local
 
     @property
     def job(self) -> Allocation:
-        """The Slurm job in which this leader runs."""
         return self.here.job
 
     @property
     def world(self) -> World:
-        """All that it may use outside its own folder."""
         return self.here.world
 
     @property
@@ -104,57 +100,46 @@ class LeaderParts:
 
     @property
     def shared(self) -> SharedFolder:
-        """The run folder, through children."""
         return self.folder.shared
 
     @property
     def server(self) -> ControlServer:
-        """The guards' server."""
         return self.guard_endpoint.server
 
     @property
     def fencer(self) -> Fencer:
-        """What sees to it that an attempt is over on all nodes."""
         return self.guard_endpoint.fencer
 
     @property
     def token(self) -> str:
-        """What guards and standbys prove themselves by."""
         return self.guard_endpoint.token
 
     @property
     def writer(self) -> journal.Writer:
-        """This leader's own file of the journal."""
         return self.journal.writer
 
     @property
     def live(self) -> Live | None:
-        """The live attempt."""
         return self.running.live
 
     @property
     def process(self) -> AttemptProcess | None:
-        """Its process on this host."""
         return self.running.process
 
     @property
     def ending(self) -> str | None:
-        """Why Slurm ends this job, once that is known."""
         return self.course.ending
 
     @property
     def term_s(self) -> float | None:
-        """When a TERM came, monotonic."""
         return self.course.term_s
 
     @property
     def state(self) -> State:
-        """The fold of the journal."""
         return self.journal.state
 
     @property
     def successor(self) -> Successor:
-        """Slurm's commands for the next job."""
         return self.next.successor
 
     def follow(self, plan: Plan) -> None:
@@ -163,17 +148,14 @@ class LeaderParts:
 
     @property
     def now(self) -> float:
-        """Epoch seconds of this tick."""
         return self.clock.now
 
     @property
     def now_s(self) -> float:
-        """Monotonic seconds of this tick."""
         return self.clock.now_s
 
     @property
     def wants_standby(self) -> bool:
-        """Whether this job is to have a second supervisor."""
         is_possible = not self.job.is_local and self.plan.cluster != HERE
         return self.plan.standby and is_possible and len(self.job.nodes) > 1
 
@@ -204,7 +186,6 @@ class LeaderParts:
 
     @property
     def attempt(self) -> Live:
-        """The live attempt; there must be one."""
         return self.running.now
 
     def seen(self) -> Observation:

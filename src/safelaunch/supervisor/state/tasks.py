@@ -22,7 +22,6 @@ class Work(Enum):
     CHECK_NODES = "check nodes before an attempt"
     BENCH_NODES = "measure nodes before an attempt"
     ASK_NODES = "ask for the nodes that a full set lacks"
-    LOOK_AT_SPEED = "ask nodes what they show, because steps take longer"
     CHECK_SUSPECTS = "check suspects beside an attempt"    # one an attempt
     REMOVE_SPENT = "remove outputs of before_resize that nothing goes on from"
     INSPECT = "inspect the nodes of an attempt"            # one an attempt

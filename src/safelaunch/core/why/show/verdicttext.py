@@ -39,12 +39,11 @@ _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 class VerdictRow(NamedTuple):
-    """One paragraph. A row without a label continues the one above it; `depth` indents it."""
+    """One paragraph. A row without a label continues the one above it."""
 
     label: str
     text: str
     style: str = ""       # bold | red | yellow | green | dim, joined by spaces
-    depth: int = 0
 
 
 BLANK = VerdictRow("", "")
@@ -181,7 +180,7 @@ def rival(verdict: Verdict, log: Log) -> Iterator[VerdictRow]:
     if other is not None and other.category != "none":
         yield VerdictRow("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
         for cited in evidence_of(other)[:1]:
-            yield VerdictRow("", describe(cited, log.clock != CLOCK_ORDER), "dim", 1)
+            yield VerdictRow("", f"  {describe(cited, log.clock != CLOCK_ORDER)}", "dim")
 
 
 def _fits(line: str, verdict: Verdict) -> bool:
@@ -233,8 +232,8 @@ def quote(cited: Cited, whole: bool = False) -> Iterator[VerdictRow]:
     if not whole:
         block = fold_traceback(block)
     for line in block if len(block) > 1 else (cited.text.strip(),):
-        yield VerdictRow("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim",
-                         1)
+        shown = line.rstrip() if whole else shorten(line.rstrip())
+        yield VerdictRow("", f"  {shown}", "" if cited.role == "cause" else "dim")
 
 
 def fold_traceback(block: Sequence[str]) -> tuple[str, ...]:
