@@ -35,7 +35,7 @@ def shapes(rows: Iterable[Mapping[str, Any]]) -> str:
         name = row["name"].removesuffix(f"-{FAULT}")
         shown.setdefault(name, row)
         verdicts.setdefault(name, {})[_column(row)] = row["verdict"]
-    lines = ["| shape that differs | as sbatch | restarts rightly | said by `check` |", "|---|---|---|---|"]
+    lines = ["| shape that differs | as sbatch | said by `check` |", "|---|---|---|"]
     equal = right = 0
     for name in sorted(shown, key=lambda one: (shown[one]["group"], one)):
         row, found = shown[name], verdicts[name]
@@ -44,7 +44,8 @@ def shapes(rows: Iterable[Mapping[str, Any]]) -> str:
         said = {"said": "yes", "refused": "yes", "unsaid": "**no**"}.get(found.get("same", ""), "–")
         equal, right = equal + (same == "yes"), right + (end == "yes")
         if same not in ("yes", "–") or end == "**no**":
-            lines.append(f"| {row['shape'].replace('|', chr(92) + '|')} | {same} | {end} | {said} |")
+            wrong = same if end != "**no**" else "**ends wrong after a fault**"
+            lines.append(f"| {row['shape'].replace('|', chr(92) + '|')} | {wrong} | {said} |")
     return "\n".join([counted(len(shown), equal, right), "", *lines])
 
 

@@ -143,4 +143,6 @@ def test_the_page_counts_both_verdicts_and_has_a_row_for_each_script_that_differ
             {"name": "a-faulted", "group": "g", "shape": "s", "verdict": "right"},
             {"name": "b", "group": "g", "shape": "t", "verdict": "said"}]
     assert shapes(rows).splitlines()[0] == counted(2, 1, 1)
-    assert shapes(rows).splitlines()[4:] == ["| t | no | – | yes |"]
+    assert shapes(rows).splitlines()[4:] == ["| t | no | yes |"]
+    wrong = {"name": "c-faulted", "group": "g", "shape": "u", "verdict": "wrong"}
+    assert shapes([*rows, wrong]).splitlines()[5:] == ["| u | **ends wrong after a fault** | – |"]
