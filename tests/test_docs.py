@@ -178,12 +178,13 @@ def test_each_drawing_is_drawn_from_its_source_and_shown_on_a_page() -> None:
 
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
-NAMED = sorted({name for name in names(re.sub("(?s)```.*?```", "", CONTRIBUTING))
+WHERE = (ROOT / "docs" / "where.md").read_text()
+NAMED = sorted({name for name in names(re.sub("(?s)```.*?```", "", CONTRIBUTING) + WHERE)
                 if re.fullmatch(r"[\w./-]+(?:/|\.(?:py|md|sbatch|toml|txt))(?:::\w+)?", name)} - {"control/"})
 
 
 def place(path: str) -> Path:
-    """Where a path of CONTRIBUTING.md is: below the checkout, or below src/safelaunch."""
+    """Where a path of CONTRIBUTING.md or docs/where.md is: below the checkout, or below src/safelaunch."""
     return ROOT / path if (ROOT / path).exists() else SRC / path
 
 
@@ -200,14 +201,14 @@ def defined(path: Path) -> set[str]:
 
 
 @each("named", NAMED)
-def test_where_one_changes_what_is_where_contributing_says(named: str) -> None:
+def test_where_one_changes_what_is_where_the_page_says(named: str) -> None:
     path, _, symbol = named.partition("::")
     assert place(path).exists()
     assert not symbol or symbol in defined(place(path))
 
 
 def test_each_row_of_where_to_change_what_begins_at_a_place_that_is_checked() -> None:
-    rows = CONTRIBUTING.partition("| you want | begin at | then |\n")[2].splitlines()[1:]
+    rows = WHERE.partition("| you want | begin at | then |\n")[2].splitlines()[1:]
     begins = {row.split("|")[2].strip(): [name for name in names(row) if name in NAMED] for row in rows}
     assert len(begins) == len(rows) >= 16 and all(begins.values()), begins
 

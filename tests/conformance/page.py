@@ -1,4 +1,4 @@
-"""The table of docs/conformance.md: shape × (as sbatch, restarts rightly, said by `check`), from a file of results."""
+"""The table of docs/conformance.md, from a file of results: how many scripts run as under sbatch, and which differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def between(text: str, marks: tuple[str, str], new: str) -> str:
 
 
 def shapes(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A line for each script, and its groups in order."""
+    """How many there are, and a line for each script that differs from sbatch, its groups in order."""
     verdicts: dict[str, dict[str, str]] = {}
     shown: dict[str, Mapping[str, Any]] = {}
     for row in rows:
@@ -35,14 +35,23 @@ def shapes(rows: Iterable[Mapping[str, Any]]) -> str:
         name = row["name"].removesuffix(f"-{FAULT}")
         shown.setdefault(name, row)
         verdicts.setdefault(name, {})[_column(row)] = row["verdict"]
-    lines = ["| shape | as sbatch | restarts rightly | said by `check` |", "|---|---|---|---|"]
+    lines = ["| shape that differs | as sbatch | said by `check` |", "|---|---|---|"]
+    equal = right = 0
     for name in sorted(shown, key=lambda one: (shown[one]["group"], one)):
         row, found = shown[name], verdicts[name]
         same = {"equal": "yes", "said": "no", "refused": "refused", "unsaid": "**no**"}.get(found.get("same", ""), "–")
         end = {"right": "yes", "wrong": "**no**"}.get(found.get("end", ""), "–")
         said = {"said": "yes", "refused": "yes", "unsaid": "**no**"}.get(found.get("same", ""), "–")
-        lines.append(f"| {row['shape'].replace('|', chr(92) + '|')} | {same} | {end} | {said} |")
-    return "\n".join(lines)
+        equal, right = equal + (same == "yes"), right + (end == "yes")
+        if same not in ("yes", "–") or end == "**no**":
+            wrong = same if end != "**no**" else "**ends wrong after a fault**"
+            lines.append(f"| {row['shape'].replace('|', chr(92) + '|')} | {wrong} | {said} |")
+    return "\n".join([counted(len(shown), equal, right), "", *lines])
+
+
+def counted(scripts: int, equal: int, right: int) -> str:
+    """The line above the table."""
+    return f"{scripts} scripts: {equal} come to the same as under sbatch, {right} restart rightly after a fault."
 
 
 def _column(row: Mapping[str, Any]) -> str:

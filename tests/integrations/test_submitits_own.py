@@ -19,7 +19,6 @@ from safelaunch.integrations.submitit.executor import SafelaunchExecutor
 from safelaunch.integrations.submitit.job import SafelaunchJob
 from tests.integrations.submitits import executor as executor
 from tests.integrations.submitits import own_home as own_home
-from tests.localruns import ROOT
 
 TAKEN = {
     "local.test_local": (
@@ -109,18 +108,3 @@ def test_every_other_test_of_submitit_is_left_out_for_a_reason(module: str) -> N
              if name.startswith("test_") and inspect.isfunction(value) and value.__module__ == f"submitit.{module}"}
     assert there == set(TAKEN.get(module, ())) | set(LEFT_OUT[module])
     assert not set(TAKEN.get(module, ())) & set(LEFT_OUT[module])
-
-
-def rows() -> list[str]:
-    """The table of docs/python.md: a row for each reason of a module."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for module, tests in LEFT_OUT.items():
-        for name, why in tests.items():
-            found.setdefault((module, why), []).append(f"`{name.removeprefix('test_')}`")
-    return [f"| `{module}` | {', '.join(names)} | {why} |" for (module, why), names in found.items()]
-
-
-def test_the_page_lists_what_is_left_out_and_why() -> None:
-    page = (ROOT / "docs" / "python.md").read_text()
-    _, _, rest = page.partition("| module | tests, without `test_` | why |\n|---|---|---|\n")
-    assert rest.partition("\n\n")[0].splitlines() == rows()
