@@ -120,8 +120,8 @@ class LocalRun:
 
     def leader(self) -> int:
         """The leader's pid: it waits on children of the same command line, so the oldest is it."""
-        self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 60, "no leader lives")
-        return by_age(self.pids("from safelaunch.loop import main", "-S"))[0]
+        self.wait_for(lambda: self.pids("injob.py", "-S"), 60, "no leader lives")
+        return by_age(self.pids("injob.py", "-S"))[0]
 
     @contextmanager
     def leader_dies(self) -> Iterator[None]:

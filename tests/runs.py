@@ -265,7 +265,8 @@ class Drill:
 
     def leader(self) -> int | None:
         """The leader's pid."""
-        found = self.pids("from safelaunch.loop import main", str(self.run_dir))
+        old = "from safelaunch.loop import main"   # in a job script of an earlier release
+        found = self.pids("injob.py", str(self.run_dir)) or self.pids(old, str(self.run_dir))
         found = [pid for pid in found if _is_python(pid)
                  and _parent_name(pid) == "slurm_script"]
         return found[0] if found else None

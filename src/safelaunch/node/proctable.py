@@ -231,7 +231,8 @@ def may_be_rank(process: Process) -> bool:
         return False
     if any(_RAYS_OWN.search(word) for word in process.words[:4]):
         return False
-    return not any("safelaunch.loop" in word or word.endswith("/node/pump.py") for word in process.words[:8])
+    return not any("safelaunch.loop" in word or word.endswith(("/safelaunch/injob.py", "/node/pump.py"))
+                   for word in process.words[:8])
 
 
 def _ancestors(table: Mapping[int, Process], pid: int) -> Iterable[int]:
