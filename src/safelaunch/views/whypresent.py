@@ -10,7 +10,7 @@ from safelaunch.core.hangs.present import Present
 from safelaunch.core.model import Event
 from safelaunch.core.state import State
 from safelaunch.core.status import costs, silence
-from safelaunch.views.livepulse import read_figures, read_log, read_pulse, usual_s
+from safelaunch.views.livepulse import read_figures, read_heartbeat, read_log, usual_s
 
 
 def of_run(run: Run, state: State, journal: Sequence[Event], now: float) -> Present | None:
@@ -18,7 +18,7 @@ def of_run(run: Run, state: State, journal: Sequence[Event], now: float) -> Pres
     attempt = state.attempt
     if attempt is None or attempt.ended is not None or state.ended is not None:
         return None
-    pulse = read_pulse(run.dir, state, now)
+    pulse = read_heartbeat(run.dir, state, now)
     log = read_log(run, state, pulse)
     step_t = silence.step_t(pulse, log.step, log.grew_t)
     usual = usual_s(read_figures(run, log.tail), costs.follow(journal, now, log.step, step_t))
