@@ -484,20 +484,47 @@ def test_a_folder_that_is_gone_takes_nothing_and_holds_nobody_until_it_is_there_
 
 
 def test_what_may_take_long_is_asked_beside_the_caller(tmp_path: Path) -> None:
-    folder = SharedFolder(tmp_path / "run", tmp_path / "spool")
     waits: list[float] = []
 
     def wait() -> None:
         waits.append(time.monotonic())
         time.sleep(0.01)
 
+    folder = SharedFolder(tmp_path / "run", tmp_path / "spool", wait)
     try:
-        answer = folder.ask_beside(lambda: time.sleep(0.3) or [1], DEADLINE_S, wait)   # type: ignore[func-returns-value]
+        answer = folder.ask(lambda: time.sleep(0.3) or [1], DEADLINE_S)   # type: ignore[func-returns-value]
         assert answer.value == [1] and len(waits) > 2
-        refused = folder.ask_beside(lambda: (tmp_path / "none").read_text(), DEADLINE_S, wait)
+        waits.clear()
+        assert folder.ask(lambda: [1]).value == [1] and not waits   # a folder that works costs no turn
+        refused = folder.ask(lambda: (tmp_path / "none").read_text())
         assert not refused.is_ok and refused.errno == errno.ENOENT
-        late = folder.ask_beside(lambda: time.sleep(60), 0.05, wait)
-        assert late.late
+        late = folder.ask(lambda: time.sleep(60), 0.2)
+        assert late.late and waits
         assert is_so_within(lambda: not stuck_children(), 10, 0.01)
     finally:
         folder.close(0.0)
+
+
+@pytest.mark.root
+def test_whoever_waits_for_a_frozen_folder_does_something_else_meanwhile(
+    freezable: LoopMount | FuseMount, spool_dir: Path,
+) -> None:
+    turns: list[float] = []
+
+    def beside() -> None:
+        turns.append(time.monotonic())
+        time.sleep(0.01)
+
+    folder = SharedFolder(freezable.path, spool_dir, beside)
+    freezable.freeze()
+    try:
+        waits: list[Callable[[], bool]] = [
+            lambda: folder.ask(lambda: (freezable.path / "x").write_text("x"), 0.4).late,
+            lambda: folder.publish("claims/1", b"mine", 0.4) is None,
+            lambda: not folder.append(JOURNAL, record(0), 0.4)]
+        for wait in waits:
+            turns.clear()
+            assert wait() and len(turns) > 2
+    finally:
+        freezable.thaw()
+        folder.close()

@@ -64,9 +64,9 @@ def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(r
 
 
 @each("words", [
-    ["/venv/bin/python", "-I", "-S", "/tmp/safelaunch-7/x/lib/safelaunch/injob.py", "lead", "/runs/a", "/tmp/x", "leader"],
+    ["/venv/bin/python", "-I", "-S", "/tmp/x/lib/safelaunch/injob.py", "lead", "/runs/a", "/tmp/x", "leader"],
     ["python3", "-I", "-S", "-c", "…; from safelaunch.loop import main; main(sys.argv[2:])"],   # before 0.2
-    ["python3", "-I", "-S", "/tmp/safelaunch-7/x/lib/safelaunch/node/pump.py", "--spool", "x"]], ids=["now", "old", "pump"])
+    ["python3", "-I", "-S", "/tmp/x/lib/safelaunch/node/pump.py", "--spool", "x"]], ids=["now", "old", "pump"])
 def test_a_supervisor_is_no_rank(words: list[str]) -> None:
     assert not may_be_rank(process(words))
 

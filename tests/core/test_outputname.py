@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.outputname import JobNames, default_pattern, expand, line_that_names
+from safelaunch.core.outputname import JobNames, default_pattern, expand, lines_that_name, what_a_link_meets
 from tests.tables import each
 
 ALONE = JobNames("24004", "na me.x", "sl-alice", "n0")
@@ -46,4 +46,17 @@ def test_a_task_of_an_array_has_both_numbers() -> None:
     ("srun python a.py", "%j", False),
 ])
 def test_a_script_that_reads_its_own_output_is_known(code: str, pattern: str, is_named: bool) -> None:
-    assert bool(line_that_names(code, [pattern])) == is_named
+    assert bool(lines_that_name(code, [pattern])) == is_named
+
+
+@each(("line", "said"), [
+    ("gzip slurm-$SLURM_JOB_ID.out", "gzip refuses a link: write gzip -f"),
+    ("srun a && xz -9 slurm-1.out", "xz refuses a link: write xz -f"),
+    ("tar -czf logs.tgz slurm-$SLURM_JOB_ID.out", "tar packs the link alone: write tar -h"),
+    ("rsync -a slurm-1.out login:", "rsync copies the link alone: write rsync -L"),
+    ("gzip -9f slurm-1.out", ""), ("gzip --force slurm-1.out", ""), ("gzip <slurm-1.out >x.gz", ""),
+    ("tar chzf logs.tgz slurm-1.out", ""), ("tar -czhf logs.tgz slurm-1.out", ""), ("rsync -aL slurm-1.out login:", ""),
+    ("cp slurm-1.out results/", ""), ("mv slurm-1.out gzip", ""), ("zcat slurm-1.out", ""),
+])
+def test_what_takes_a_link_for_something_else_than_its_file_is_said(line: str, said: str) -> None:
+    assert what_a_link_meets(line).endswith(said) and bool(what_a_link_meets(line)) == bool(said)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,9 +82,9 @@ def test_an_answer_that_was_there_in_time_is_not_late_where_the_parent_stood_sti
 ) -> None:
     read = probe._read_until
 
-    def stand_still(reader: int, until_s: float) -> bytes | None:
+    def stand_still(reader: int, until_s: float, beside: Callable[[], None] | None) -> bytes | None:
         time.sleep(1.0)
-        return read(reader, until_s)
+        return read(reader, until_s, beside)
 
     monkeypatch.setattr(probe, "_read_until", stand_still)
     answer = run_in_child(lambda: 3, deadline_s=0.5)

@@ -18,7 +18,7 @@ from unittest import mock
 
 from safelaunch.adapters import shared
 from safelaunch.adapters.outbox import APPEND, PUT
-from safelaunch.adapters.probe import ChildAnswer
+from safelaunch.adapters.probe import ALONE_S, ChildAnswer
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from tests.simulation.clients import Client
 from tests.simulation.clock import Clock, Process
@@ -109,8 +109,10 @@ class Mount:
 class SimFolder(SharedFolder):
     """adapters.shared.SharedFolder under virtual time: the same promises, a courier that outlives its leader."""
 
-    def __init__(self, process: Process, mount: Mount, root: Path) -> None:   # no super(): it would fork
+    def __init__(self, process: Process, mount: Mount, root: Path, beside: Callable[[], None] | None = None) -> None:
+        # no super(): it would fork
         self.root = root
+        self.beside = beside
         self.trouble = ""
         self.courier_pid = 1
         self._process, self._mount, self._clock = process, mount, mount.clock
@@ -127,9 +129,7 @@ class SimFolder(SharedFolder):
     def _write(self, kind: bytes, name: str, data: bytes, deadline_s: float) -> bool:
         was_frozen = self.is_frozen
         ticket = self.enqueue(kind, name, data)
-        until_t = self._clock.t + (0.0 if was_frozen else deadline_s)
-        while not self.is_durable(ticket) and self._clock.t < until_t:
-            self._process.sleep(until_t - self._clock.t)
+        self._nap(0.0 if was_frozen else deadline_s, lambda: self.is_durable(ticket))
         return self.is_durable(ticket)
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
@@ -201,7 +201,7 @@ class SimFolder(SharedFolder):
         if mount.is_frozen:
             if mount.rng.random() < 0.3:   # a child in D state ends its link() after the thaw, killed or not
                 mount.when_thawed(lambda: self._publish_late(path, data))
-            self._process.sleep(deadline_s)
+            self._nap(deadline_s)
             return None
         self._nap(mount.delay_s())
         if mount.refuses or not self.root.exists() or (mount.flaky and mount.fails()):
@@ -212,7 +212,7 @@ class SimFolder(SharedFolder):
         mount.client.changed(path)
         if mount.loses_links:
             mount.loses_links -= 1
-            self._process.sleep(deadline_s)
+            self._nap(deadline_s)
             return None
         return won
 
@@ -220,9 +220,6 @@ class SimFolder(SharedFolder):
         won = shared._publish(self.root, path, data)
         self._mount.client.changed(path)
         return won
-
-    def ask_beside(self, fn: Callable[[], T], deadline_s: float, wait: Callable[[], None]) -> ChildAnswer[T]:
-        return self.ask(fn, deadline_s)
 
     def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> ChildAnswer[T]:
         """As the real one: the answer goes through JSON."""
@@ -234,7 +231,7 @@ class SimFolder(SharedFolder):
         if mount.is_frozen or delay_s > deadline_s:
             self._stuck += 1
             mount.when_thawed(self._unstick)
-            self._process.sleep(deadline_s)
+            self._nap(deadline_s)
             return ChildAnswer(late=True, took_s=deadline_s)
         self._nap(delay_s)
         if number := mount.fails():
@@ -249,11 +246,14 @@ class SimFolder(SharedFolder):
     def _unstick(self) -> None:
         self._stuck -= 1
 
-    def _nap(self, delay_s: float) -> None:
-        if delay_s:
-            until_t = self._clock.t + delay_s
-            while self._clock.t < until_t:
-                self._process.sleep(until_t - self._clock.t)
+    def _nap(self, delay_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait as the real one does: alone at first, then beside what its owner listens to."""
+        until_t, alone_t = self._clock.t + delay_s, self._clock.t + ALONE_S
+        while self._clock.t < until_t and not is_over():
+            if self.beside is not None and self._clock.t >= alone_t:
+                self.beside()
+            else:
+                self._process.sleep(min(until_t, until_t if self.beside is None else alone_t) - self._clock.t)
 
     def poll(self, now_s: float) -> None:
         """The courier speaks by itself."""

@@ -291,16 +291,16 @@ class SimWorld(World):
                 take(number, now_s)
         self._selector.register(signals, 1, on_readable)
 
-    def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
+    def share(self, run_dir: Path, spool_dir: Path, beside: Callable[[], None] | None = None) -> SharedFolder:
         """This host's view of the run folder."""
-        folder = SimFolder(self._me.process, self._host.mount, run_dir)
+        folder = SimFolder(self._me.process, self._host.mount, run_dir, beside)
         folder.on_outside = partial(self._sim.outside, self._me)
         self._me.folders.append(folder)
         if self._sim.is_verbose:
             folder.on_append = lambda data: self._sim.trace(self._host.name, f"  {data.decode().strip()[:400]}")
         return folder
 
-    def leave_line(self, path: str, line: str) -> bool:
+    def leave_line(self, path: str, line: str, beside: Callable[[], None] | None = None) -> bool:
         """What stands in the job's output in the folder of the submission."""
         self._sim.left.append((self._sim.clock.t, line))
         return True
@@ -369,7 +369,7 @@ class SimWorld(World):
                       and attempt.number == number and attempt.local == local.name), None)
         return None if found is None else SimProcess(found, local, is_child=False)
 
-    def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> dict[str, Any]:
+    def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any, beside: Any = None) -> dict[str, Any]:
         """What the real judge says of the log's end."""
         return verdictjson.to_public(judge_log(read_text(process.tail().decode(errors="replace")), evidence))
 

@@ -91,10 +91,10 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                      Fault("worker_silent", 146.33, 231.2, 7), Fault("leader_pauses", 166.43, 1.1, 4),
                      Fault("wall_jump", 167.99, 0.0, 57))), "completed", 7),
     "a cancel that a watch could look at once is no person's word": (
-        Scenario(seed=94058589, spare_nodes=1, pool=5, steps=104, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5,
+        Scenario(seed=94058598, spare_nodes=1, pool=5, steps=104, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5,
                  limit_min=20, slurmd_timeout_s=30.0, fs_late_s=10.0, net_latency_s=0.01, standby=False, words="26.05",
                  checks=(("n0", "fails_once"),), has_checks=True, faults=(
-                     Fault("gpu_dies", 7.92, 0.0, 43), Fault("scancel", 10.85, 0.0, 79),
+                     Fault("gpu_dies", 7.92, 0.0, 43), Fault("scancel", 10.6, 0.0, 79),
                      Fault("leader_pauses", 30.07, 3.8, 36), Fault("gpu_dies", 34.42, 0.0, 67),
                      Fault("away", 37.97, 540.2, 91), Fault("gpu_dies", 39.45, 0.0, 46))), "completed", 2),
     "a stop that only a dead leader's signal has told is no completion": (
@@ -245,7 +245,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, seed=70002120, pool=5, steps=86, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0,
                 limit_min=8, slurmd_timeout_s=60.0, fs_latency_s=0.02, fs_late_s=10.0, net_latency_s=0.01,
                 standby=True, watchers=2, words="26.05", handles_signal=True, notify="hangs", faults=(
-                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 85.92, 0.0, 38))), "completed", 2),
+                    Fault("worker_silent", 59.55, 117.8, 18), Fault("scancel", 85.36, 0.0, 38))), "completed", 2),
     "a cancel that a supervisor has found is not lost with it": (
         replace(_PLAIN, seed=40006672, nodes=3, spare_nodes=1, pool=6, steps=74, step_s=2.0, save_every=50, load_s=0.5,
                 limit_min=8, slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=2, via="watch",
@@ -404,7 +404,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                                              Fault("hold", 126.79, 36.8))), "completed", 3),
     "a cancel of a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks": (
         replace(_PLAIN, seed=3, steps=60, faults=(
-            Fault("preempt", 20.0), Fault("scancel", 22.9), Fault("slurm_gone", 23.8, 600.0))), "stopped", 1),
+            Fault("preempt", 20.0), Fault("scancel", 23.2), Fault("slurm_gone", 23.8, 600.0))), "stopped", 1),
     "a cancel that a watch has noted stays a person's although a node guard cancels that job once more": (
         Scenario(seed=381, nodes=3, pool=5, steps=107, step_s=0.5, save_every=50, limit_min=4, slurmd_timeout_s=30.0,
                  net_latency_s=0.0002, handles_signal=False, faults=(
@@ -456,7 +456,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
             Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),
     "a job whose supervisor died as it handed over is ended by the next one": (
-        Scenario(seed=413618, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
+        Scenario(seed=413620, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
                  watchers=0, site="no_dependency", has_sacct=False, faults=(
                      Fault("manners", 11.6, 0.0, 19, ("times_out_done", "times_out_undone", "refused")),
                      Fault("batch_cut", 11.8, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),
@@ -531,7 +531,8 @@ def test_pulse_names_the_next_job_as_soon_as_there_is_one() -> None:
     """A guard that ends an orphaned job frees the next one by that number, else it waits for a dead node (drill)."""
     calls = run(_PLAIN).outside_calls
     queued = next(number for number, call in enumerate(calls) if call.startswith("sbatch"))
-    assert "write pulse.json" in calls[queued:calls.index("ask", queued)], "before the leader looks at the folder again"
+    told = calls.index("write slurm-101.out", queued)   # that it waits in the queue
+    assert "write pulse.json" in calls[told:calls.index("ask", told)], "before the leader looks at the folder again"
 
 
 def test_leader_that_only_stood_still_costs_no_node_however_slow_the_guards_call() -> None:

@@ -292,8 +292,9 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         replace(_NAN, nan="once"), [(nanback, "cut_off", lambda cut, found: cut)], "weights that are no numbers"),
     "a NaN that comes back ends nothing": (
         _NAN, [(nanback, "MOST_SAME", 99), (nanback, "last_good_step", lambda *_, **__: 20)], "again and again"),
-    "silence alone ends ranks": (
-        _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
+    "silence alone ends ranks": (   # between two pings: the leader has not given the node up yet
+        replace(_CUT, faults=(Fault("worker_cut", 14.6, 120.0),)),
+        [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
     "a record that has moved on ends ranks within their lease": (
         _golden("the batch host dies"), [(TaskFence, "_judge", _judge_at_once)], "its lease is 10 s"),
     "the record is looked at once": (

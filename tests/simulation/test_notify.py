@@ -12,8 +12,7 @@ from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault
 
-# The last one's second restart waits for a pause of random length.
-OTHERS = ("nothing goes wrong", "the time limit comes", "a node on which the program fails later, with a spare")
+OTHERS = ("nothing goes wrong", "the time limit comes")
 RESTARTS = [name for name in GOLDEN if name not in OTHERS]
 
 
@@ -24,8 +23,8 @@ def test_no_launch_comes_later_because_people_are_told(name: str) -> None:
         outcome = run(replace(GOLDEN[name], notify=notify))
         assert (outcome.how, outcome.violations) == (without.how, []), notify
         late_s = [with_t - t for with_t, t in zip(outcome.launched_t, without.launched_t, strict=True)]
-        # The loop's turns fall otherwise; a message takes 0.3 s, or hangs for 20 s.
-        assert max(late_s) < 0.05, (notify, late_s)
+        # The loop's turns, a tenth of a second beside a command, fall otherwise; a message takes 0.3 s, or 20 s.
+        assert max(late_s) < 0.1, (notify, late_s)
 
 
 @pytest.mark.parametrize(("name", "told"), [

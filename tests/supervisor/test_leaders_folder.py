@@ -40,7 +40,7 @@ def leader(made: Made, tmp_path: Path) -> Any:
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
         shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),
-        next=NextJob(), patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
+        next=NextJob(), patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None), listen=lambda: None)
 
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:

@@ -6,7 +6,7 @@ restart waits for these 150 ms and 7 MB. A fork starts with all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,14 +39,15 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
 
 
 def diagnose(log: Path, evidence: OutsideEvidence, layout: Layout | None = None, more: Sequence[Path] = (),
-             ready: Ready | None = None, kept: Mapping[str, str] = NO_NAMES) -> dict[str, Any] | None:
+             ready: Ready | None = None, kept: Mapping[str, str] = NO_NAMES,
+             beside: Callable[[], None] | None = None) -> dict[str, Any] | None:
     """The verdict as `why --json` prints it; None where there was no time for it.
 
     In a child: no log can slow the supervisor down or kill it. It also reads what the pump has left of the log.
     `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs beside it. `kept`: what the
-    verdict calls these files, which nobody finds on another node.
+    verdict calls these files, which nobody finds on another node. `beside`: as run_in_child has it.
     """
-    answer = run_in_child(lambda: _judge(log, evidence, layout, more, ready or make_ready()), DEADLINE_S)
+    answer = run_in_child(lambda: _judge(log, evidence, layout, more, ready or make_ready()), DEADLINE_S, beside)
     return _renamed(answer.value, kept) if answer.is_ok else None
 
 

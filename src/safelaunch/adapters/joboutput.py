@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 from safelaunch.adapters.probe import ChildAnswer, run_in_child
 
@@ -14,9 +15,9 @@ WRITE_S = 2.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def leave_line(path: str, line: str) -> bool:
+def leave_line(path: str, line: str, beside: Callable[[], None] | None = None) -> bool:
     """Whether the line is there now; never in another user's file, nor behind a link."""
-    answer: ChildAnswer[bool] = run_in_child(lambda: _append(path, line.encode()), WRITE_S)
+    answer: ChildAnswer[bool] = run_in_child(lambda: _append(path, line.encode()), WRITE_S, beside)
     return answer.value is True
 
 

@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 
+ALONE_S = 0.1   # a healthy folder answers within milliseconds; whoever listens to others waits for no more than this
 # From the end of the answer to the end of the child: 0.2 ms, but closing a file on a stopped FUSE hangs.
 REAP_WITHIN_S = 0.05
 # The child must not run the parent's handlers: a scancel reaches every process of the step.
@@ -50,11 +51,12 @@ class ChildAnswer(Generic[T]):
         return not self.late and not self.error
 
 
-def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
+def run_in_child(fn: Callable[[], T], deadline_s: float, beside: Callable[[], None] | None = None) -> ChildAnswer[T]:
     """The value of `fn()`, computed in a forked child; at the latest after `deadline_s` + `REAP_WITHIN_S`.
 
     The value goes through JSON (a tuple comes back as a list). The child has none of the parent's open files, so that a
-    stuck one keeps no socket of a dead leader open. A fork that fails is the error.
+    stuck one keeps no socket of a dead leader open. A fork that fails is the error. `beside`: what is called again and
+    again from ALONE_S on, and waits a moment itself.
     """
     reap_children()
     start_s = time.monotonic()
@@ -72,7 +74,7 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
     finally:
         os.close(writer)
     try:
-        answer = _read_until(reader, start_s + deadline_s)
+        answer = _read_until(reader, start_s + deadline_s, beside)
     finally:
         os.close(reader)
     return _judge(pid, answer, start_s)
@@ -197,7 +199,7 @@ def _send(writer: int, data: bytes) -> None:
         view = view[os.write(writer, view):]
 
 
-def _read_until(reader: int, until_s: float) -> bytes | None:
+def _read_until(reader: int, until_s: float, beside: Callable[[], None] | None) -> bytes | None:
     """All bytes up to the end of the pipe; None where the end did not come in time. What is there counts, however late
     this process itself comes to look.
     """
@@ -205,9 +207,15 @@ def _read_until(reader: int, until_s: float) -> bytes | None:
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     parts: list[bytes] = []
+    alone_until_s = until_s if beside is None else min(until_s, time.monotonic() + ALONE_S)
     while True:
-        if not poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
-            return None
+        now_s = time.monotonic()
+        if beside is not None and alone_until_s <= now_s < until_s:
+            beside()
+        if not poll.poll(max(0.0, alone_until_s - now_s) * 1000):
+            if now_s >= until_s:
+                return None
+            continue
         part = os.read(reader, 1 << 16)
         if not part:
             return b"".join(parts)

@@ -24,8 +24,8 @@ from safelaunch.adapters import durable
 from safelaunch.adapters.courier import UMASK, Courier, make_folder
 from safelaunch.adapters.outbox import APPEND, PUT, Outbox
 from safelaunch.adapters.probe import (
+    ALONE_S,
     REAP_WITHIN_S,
-    BackgroundChild,
     ChildAnswer,
     is_gone_within,
     run_in_child,
@@ -43,10 +43,14 @@ RESTART_AFTER_S = 0.2  # a courier that dies at once (no memory) must not cause 
 
 
 class SharedFolder:
-    """The run folder `root`, with an outbox in `spool_dir`. Make it early: the courier is a fork of this process."""
+    """The run folder `root`, with an outbox in `spool_dir`. Make it early: the courier is a fork of this process.
 
-    def __init__(self, root: Path, spool_dir: Path) -> None:
+    `beside`: what whoever waits longer than ALONE_S calls again and again; it waits a moment itself.
+    """
+
+    def __init__(self, root: Path, spool_dir: Path, beside: Callable[[], None] | None = None) -> None:
         self.root = root
+        self.beside = beside
         self.trouble = ""
         try:
             spool_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,20 +95,7 @@ class SharedFolder:
         """What `fn` returns, from a child of its own; late at once while MAX_STUCK of them hang."""
         if stuck_children() >= MAX_STUCK:
             return ChildAnswer(late=True)
-        return run_in_child(fn, deadline_s)
-
-    def ask_beside(self, fn: Callable[[], T], deadline_s: float, wait: Callable[[], None]) -> ChildAnswer[T]:
-        """The same for what may take long: the caller does something else, `wait` by `wait`, until the answer is there.
-        """
-        if stuck_children() >= MAX_STUCK:
-            return ChildAnswer(late=True)
-        try:
-            child = BackgroundChild(fn, deadline_s)
-        except OSError as error:
-            return ChildAnswer(error=f"cannot fork a probe: {error.strerror}", errno=error.errno or 0)
-        while (answer := child.poll()) is None:
-            wait()
-        return answer
+        return run_in_child(fn, deadline_s, self.beside)
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
         """A ticket for a write (APPEND, PUT); it waits for the local disk only."""
@@ -197,12 +188,16 @@ class SharedFolder:
     def _wait(self, ticket: int, until_s: float) -> bool:
         poll = select.poll()
         poll.register(self._answers[0], select.POLLIN)
+        alone_until_s = time.monotonic() + ALONE_S
         while True:
             now_s = time.monotonic()
             self.poll(now_s)
             if self.is_durable(ticket) or now_s >= until_s:
                 return self.is_durable(ticket)
-            poll.poll(min(until_s - now_s, RESTART_AFTER_S) * 1000)  # wakes now and then to check on the courier
+            if self.beside is not None and now_s >= alone_until_s:
+                self.beside()
+            else:   # it wakes now and then to check on the courier
+                poll.poll(min(until_s - now_s, ALONE_S) * 1000)
 
     def _start_courier(self, now_s: float) -> None:
         self._courier_from_s = now_s

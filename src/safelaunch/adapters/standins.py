@@ -17,10 +17,14 @@ from safelaunch.node.standin.ownjob import FACTS, NAMES
 
 TEXT = "slurm_script.next"   # the script as it is by now
 MAIN = Path(__file__).parent.parent / "node" / "standin" / "main.py"
-# A shell's start is a fifth of Python's, and where Python cannot start the real command still runs.
+# A shell's start is a fifth of Python's, and where Python cannot start the real command still runs. So it does for
+# `scontrol show hostnames`, which most scripts call and which is about no job.
 _STUB = """#!/bin/sh
 here=${{0%/*}}
-[ -x {python} ] && [ -r {main} ] && exec {python} -I -S {main} "$here" {name} "$@"
+case {name}:$1:$2 in
+scontrol:show:host*) ;;
+*) [ -x {python} ] && [ -r {main} ] && exec {python} -I -S {main} "$here" {name} "$@" ;;
+esac
 PATH=$(printf %s ":$PATH:" | sed "s|:$here:|:|g")
 exec {name} "$@"
 """

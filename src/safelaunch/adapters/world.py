@@ -99,9 +99,9 @@ class World:
 
         self.selector.register(reader, selectors.EVENT_READ, on_readable)
 
-    def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
-        """The run folder, with an outbox on this node's own disk."""
-        return SharedFolder(run_dir, spool_dir)
+    def share(self, run_dir: Path, spool_dir: Path, beside: Callable[[], None] | None = None) -> SharedFolder:
+        """The run folder, with an outbox on this node's own disk; `beside` as SharedFolder has it."""
+        return SharedFolder(run_dir, spool_dir, beside)
 
     def serve(self, token: str, port: int, host: str) -> ControlServer:
         """The guards' server, on `port` where that is free; `host` as ControlServer has it."""
@@ -139,7 +139,7 @@ class World:
         return AttemptProcess.adopt(local, number)
 
     def diagnose(self, process: AttemptProcess, evidence: OutsideEvidence, layout: Layout | None,
-                 more: Sequence[Path]) -> dict[str, Any] | None:
+                 more: Sequence[Path], beside: Callable[[], None] | None = None) -> dict[str, Any] | None:
         """What an ended attempt's log says of its cause (adapters.diagnosis); None = no time for it.
 
         `layout`: whose ranks are ranks of a node in it; `more` are logs beside it.
@@ -148,7 +148,7 @@ class World:
 
         folder = attempt_folder(process.number)
         kept = {str(path): f"{folder}/system/{path.name}" for path in more} | {str(process.spool): f"{folder}/main.log"}
-        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready(), kept)
+        return diagnosis.diagnose(process.spool, evidence, layout, more, self.make_ready(), kept, beside)
 
     def make_ready(self) -> Ready:
         """The rules, imported and compiled while a training runs: no start and no restart waits for them."""
@@ -188,11 +188,11 @@ class World:
         """A message to people on its way (adapters.notify); poll it."""
         return Delivery(targets, message, smtp, env)
 
-    def leave_line(self, path: str, line: str) -> bool:
+    def leave_line(self, path: str, line: str, beside: Callable[[], None] | None = None) -> bool:
         """Whether the line stands at the end of that file now."""
         from safelaunch.adapters import joboutput  # few lose their run folder
 
-        return joboutput.leave_line(path, line)
+        return joboutput.leave_line(path, line, beside)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 NO_TASK = "4294967294"   # %a of a job that is no array: NO_VAL
 _SIGN = re.compile(r"%(\d*)(.?)", re.DOTALL)
 _MOST_DIGITS = 10
+_BY_LINK = re.compile(r"(?:^|[\s;&|(])(gzip|pigz|bzip2|xz|zstd|tar|rsync)\s")
 _SHORTEST = 4   # letters of a name by which a script's text may mean its own output
 
 
@@ -51,11 +52,36 @@ def expand(pattern: str, names: JobNames) -> str:
     return _SIGN.sub(sign, pattern)
 
 
-def line_that_names(text: str, patterns: Iterable[str]) -> int:
-    """The first line of a script's code that may read its own output, 0 where none does: it has a piece of the name, or
-    asks Slurm for it.
+def lines_that_name(text: str, patterns: Iterable[str]) -> list[tuple[int, str]]:
+    """The lines of a script's code that may read its own output, with their numbers: they have a piece of the name, or
+    ask Slurm for it.
     """
     pieces = {piece for pattern in patterns for piece in _SIGN.split(pattern.rpartition("/")[2])
               if piece and len(piece) >= _SHORTEST}
-    return next((number for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")
-                 and any(word in line for word in ("StdOut", "slurm-", *pieces))), 0)
+    words = ("StdOut", "slurm-", *pieces)
+    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if any(word in line for word in words)
+            and not line.lstrip().startswith("#")]
+
+
+class LinkUse(NamedTuple):
+    """What a command does with a link, the option by which it follows one, and the pattern of such options."""
+
+    does: str
+    option: str
+    follows: str
+
+
+_PACKER = LinkUse("refuses a link", "-f", r"\s-(?:-force|-stdout|\w*[fc]\w*)(?=\s|$)|<")
+_LINK_USES = {"tar": LinkUse("packs the link alone", "-h", r"\s(?:--dereference|-?[a-zA-Z]*h[a-zA-Z]*)(?=\s|$)"),
+              "rsync": LinkUse("copies the link alone", "-L", r"\s-(?:-copy-links|\w*[Lk]\w*)(?=\s|$)")}
+
+
+def what_a_link_meets(line: str) -> str:
+    """What a command of the line does with a link, where sbatch makes a file: "" for those that follow it."""
+    found = _BY_LINK.search(line)
+    if found is None:
+        return ""
+    use = _LINK_USES.get(found[1], _PACKER)
+    return "" if re.compile(use.follows).search(line, found.end() - 1) else (
+        f"the script's own output is a link to the attempt's log, and {found[1]} {use.does}: write {found[1]} "
+        f"{use.option}")

@@ -77,7 +77,7 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Outsi
     if read is None or (read.attempt, read.size, read.evidence) != (live.number, size, evidence):
         per_node = lead.plan.launch.local_ranks
         layout = (live.nodes, per_node) if per_node else None
-        found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
+        found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process), lead.listen)
         read = ReadLog(live.number, size, evidence, found)
         lead.running.note_read(read)
     return read.found

@@ -13,7 +13,7 @@ from safelaunch.adapters import journal, laterjobs, ownership, runfolder, shared
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
-from safelaunch.adapters.probe import ChildAnswer
+from safelaunch.adapters.probe import ALONE_S, ChildAnswer
 from safelaunch.adapters.shared import DEADLINE_S
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
@@ -21,7 +21,7 @@ from safelaunch.core.decide import silence
 from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
 from safelaunch.core.secretmask import mask
-from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
+from safelaunch.core.timing import LEASE_S, PATIENT_S, STALL_S, ping_every_s
 from safelaunch.node import fresh
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.folder import PATIENCE
@@ -29,6 +29,7 @@ from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
+LISTEN_S = 0.02        # between two looks at a shared folder that takes its time
 NO_TIME_S = 0.001       # a rest of a sleep shorter than this is not slept
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
 BUSY_FOR_S = 2.0        # what lasts longer needs no such hurry: a lease, a rank that ignores TERM
@@ -59,6 +60,7 @@ class Leader(LeaderParts):
         """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
         awaited is durable no later than the next events that are.
         """
+        self._catch_up()
         self.journal.record(events, noted, DEADLINE_S if is_awaited else 0.0)
 
     announce = record   # either way the line is on disk before the next step
@@ -73,12 +75,24 @@ class Leader(LeaderParts):
         Answers to pings alone end no sleep, unless a standby may suspect this leader: each would cost a round of the
         loop.
         """
-        self.clock.forget_news()
+        timeout_s = 0.0 if self.clock.has_news else timeout_s   # it came while a folder was waited for
         until_s = self.world.now_s() + timeout_s
         self._receive(timeout_s)
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
             self._receive(max(NO_TIME_S, until_s - self.now_s))
+        self.clock.forget_news()
         self.server.tick(self.now_s, self.ping_every_s)
+
+    def listen(self) -> None:
+        """A moment of listening while somebody waits for a shared folder; its news ends the next sleep."""
+        self._receive(LISTEN_S)
+        self.server.tick(self.now_s, self.ping_every_s)
+
+    def _catch_up(self) -> None:
+        """Take in what has come, where the last time is long ago: short waits for the folder in a row add up."""
+        if self.world.now_s() - self.now_s > ALONE_S:
+            self._receive(0.0)
+            self.server.tick(self.now_s, self.ping_every_s)
 
     def _receive(self, timeout_s: float) -> None:
         """Sleep until a socket or a signal has something; serve the sockets, and read the clocks."""
@@ -160,16 +174,12 @@ class Leader(LeaderParts):
         return True
 
     def between_pings(self, wait: Callable[[], T]) -> T:
-        """What `wait` returns, with pings right before it and right after a long one. A standby suspects a leader that
-        is silent for two seconds; without the second ping it was 2.07 s (measured).
+        """What `wait` returns, with pings right before it: a standby suspects a leader that is silent for two seconds.
+        A wait that is long listens, and pings, itself.
         """
-        from_s = self.world.now_s()
-        self.server.ping_standbys(from_s)
-        answer = wait()
-        to_s = self.world.now_s()
-        if to_s - from_s > PING_S / 2:
-            self.server.ping_standbys(to_s)
-        return answer
+        self._catch_up()
+        self.server.ping_standbys(self.world.now_s())
+        return wait()
 
     def patiently(self, ask: Callable[[], T]) -> Any:
         """The answer of the run folder, however long it is frozen; the guards are served meanwhile."""
@@ -250,7 +260,8 @@ class Leader(LeaderParts):
 
     def say_there(self, lines: str) -> None:
         """Lines in the folder of the submission, where sbatch's own output would lie: the run folder is gone."""
-        self.world.leave_line(f"{self.job.cwd}/{'job' if self.job.is_local else f'slurm-{self.job.id}'}.out", lines)
+        name = "job.out" if self.job.is_local else f"slurm-{self.job.id}.out"
+        self.world.leave_line(f"{self.job.cwd}/{name}", lines, self.listen)
 
     def lose(self, node: str, why: str) -> None:
         """Count a node as lost."""

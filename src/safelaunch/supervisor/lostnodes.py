@@ -22,7 +22,7 @@ def find_lost(lead: Leader) -> None:
     """Nodes whose guards are silent; tasks whose guard has gone without a message."""
     assert lead.live is not None
     reported = {(exit.node, exit.task) for exit in lead.live.exits}
-    for guard in lead.server.guards.values():
+    for guard in tuple(lead.server.guards.values()):   # others may connect while a loss is journalled
         if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
             continue
         heard = _heard(lead, lead.live, guard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from functools import partial
 from typing import Any
@@ -61,6 +62,7 @@ CLOSING_S = 60.0        # repeat the message now and then where a script opens a
 LIMIT_S = 3600.0        # between two checks of the time limit, which people may extend
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
+LATE_WORDS_S = 1.0      # ... and later on a busy node; srun itself ends within 1 s of its last task
 SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decides what that means
 
 
@@ -314,7 +316,19 @@ def wakes_in_s(lead: Leader) -> float:
 
 
 def _quiet_until_s(lead: Leader, live: Live) -> float:
-    return max(lead.running.grew_s, lead.running.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
+    quiet_s = SRUN_ENDS_S if not live.failed else LATE_WORDS_S if _may_say_more(lead, live) else LAST_WORDS_S
+    return max(lead.running.grew_s, lead.running.exit_s) + quiet_s
+
+
+def _may_say_more(lead: Leader, live: Live) -> bool:
+    """Whether its log names no cause so far, and its srun is about to end. On a busy node a traceback came after the
+    message of its task's end, and the verdict was without it.
+    """
+    read = lead.running.read
+    if read is None or read.found is None or (read.attempt, read.size) != (live.number, lead.running.size):
+        return False
+    has_words = any(exit.signal != signal.SIGKILL for exit in live.exits if exit.code)
+    return has_words and read.found.get("category") == "unknown" and not lead.lost_of_live()
 
 
 def heartbeat_every_s(lead: Leader) -> float:

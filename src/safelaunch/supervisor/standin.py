@@ -12,7 +12,7 @@ from safelaunch.adapters import standins
 from safelaunch.core import jobstates, nodefold
 from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS
 from safelaunch.core.decide import links
-from safelaunch.core.outputname import JobNames, default_pattern, expand, line_that_names
+from safelaunch.core.outputname import JobNames, default_pattern, expand, lines_that_name
 from safelaunch.supervisor.leader import Leader
 
 # Of the job around the script, which under sbatch would be the script's own.
@@ -59,7 +59,7 @@ class ScriptJob:
                     "SLURM_SUBMIT_DIR": self.link.get("cwd") or self.cwd}
         if (depth := self.lead.job.env.get("SHLVL", "")).isdigit() and int(depth) > 0:
             env["SHLVL"] = str(int(depth) - 1)   # a shell of ours stands between
-        if line_that_names(self.lead.plan.command, filter(None, self.patterns)):
+        if lines_that_name(self.lead.plan.command, filter(None, self.patterns)):
             env["SAFELAUNCH_OWN_LOG"] = "yes"
         return env
 

@@ -16,13 +16,13 @@ from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, need
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.nodeuse import NodeUse
+from safelaunch.core.script import quote_bash
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
 USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
-LISTEN_S = 0.05      # between two looks whether the ledger is judged
 JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
@@ -97,16 +97,26 @@ def recall(lead: Leader, may_wait: bool) -> None:
     evidence = of_cluster(dict.fromkeys(own), cluster)
     folder, now = _folder(lead), lead.now
     if folder is not None and not lead.job.is_local:
-        answer = lead.shared.ask_beside(lambda: folder_of_ledger.read_judged(folder, own, cluster, now),
-                                        JUDGED_WITHIN_S, lambda: lead.wait(LISTEN_S))
+        answer = lead.between_pings(lambda: lead.shared.ask(
+            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
+        else:
+            lead.tell("ledger_left_out", tell_left_out(str(folder), answer.error))
     lead.nodes.recall(evidence)
     command = _sinfo(lead)
     if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
         _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
     _record_changes(lead)
+
+
+def tell_left_out(folder: str, error: str) -> str:
+    """Why the ledger does not count in this job, what follows, and what to do."""
+    why = f"cannot be read: {error}" if error else (
+        f"was not read and judged within {JUDGED_WITHIN_S:.0f} s: it does not answer, or somebody has filled it")
+    return (f"the ledger of suspects in {folder} {why}. In this job only this run's own evidence excludes nodes; the "
+            f"next job reads it again. Look for large files there: ls -lS {quote_bash(folder)}")
 
 
 def _record_changes(lead: Leader) -> None:

@@ -48,7 +48,7 @@ HEARTBEATS_A_GENERATION = 1_000_000
 def boot(lead: Leader) -> None:
     """Open the guards' endpoint first (their lease runs), then read the journal."""
     open_control(lead)
-    lead.folder.attach(lead.world.share(lead.run_dir, lead.local / "spool"))
+    lead.folder.attach(lead.world.share(lead.run_dir, lead.local / "spool", lead.listen))
     # Each question is a child process, and a next job's training waits for all of them.
     meta, env, claims, reason, places = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),

@@ -74,7 +74,7 @@ def _is_seen(run: Run, name: str, within_s: float) -> bool:
 
 def _heartbeat_age_s(run: Run) -> float | None:
     """How old the heartbeat of a supervisor is that lives as far as that shows; None = there is none."""
-    from safelaunch.views.livepulse import read_pulse  # most stops are confirmed without it
+    from safelaunch.views.livepulse import read_heartbeat  # most stops are confirmed without it
 
-    pulse = read_pulse(run.dir, run.state(), time.time())
+    pulse = read_heartbeat(run.dir, run.state(), time.time())
     return None if pulse is None or pulse["is_stale"] else float(pulse["age_s"])

@@ -36,7 +36,7 @@ class LogEnd(NamedTuple):
     grew_t: float | None = None
 
 
-def read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
+def read_heartbeat(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
     """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
     alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
     no alarm.

@@ -28,7 +28,7 @@ from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import judge
 from safelaunch.views import livecheckpoint, runs, talk
-from safelaunch.views.livepulse import read_figures, read_log, read_log_briefly, read_pulse, usual_s
+from safelaunch.views.livepulse import read_figures, read_heartbeat, read_log, read_log_briefly, usual_s
 
 VERSION = 1
 LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
@@ -52,7 +52,7 @@ def overview(
     """
     read = journal.read(run.dir, LAST_STEPS, with_course=True, partly=True)
     state, since_t = _fold_since(read.events)
-    pulse = read_pulse(run.dir, state, now)
+    pulse = read_heartbeat(run.dir, state, now)
     requests = runs.requests(run)
     judged = judge(state, word, _speech(now), now, requests, run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail, grew_t = read_log(run, state, pulse)
@@ -113,7 +113,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
     events = journal.read(run.dir, LAST_STEPS, partly=True).events
     state, since_t = _fold_since(events)
-    pulse, job = read_pulse(run.dir, state, now), _job(state, word, now)
+    pulse, job = read_heartbeat(run.dir, state, now), _job(state, word, now)
     judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail, grew_t = read_log_briefly(run, state, pulse, now)

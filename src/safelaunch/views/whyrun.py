@@ -25,7 +25,7 @@ from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk, whyevidence
 from safelaunch.views.eventwords import describe
-from safelaunch.views.livepulse import read_figures, read_log, read_pulse, usual_s
+from safelaunch.views.livepulse import read_figures, read_heartbeat, read_log, usual_s
 from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
@@ -168,7 +168,7 @@ def present_of(run: Run, state: State, journal: Sequence[Event], now: float) -> 
     attempt = state.attempt
     if attempt is None or attempt.ended is not None or state.ended is not None:
         return None
-    pulse = read_pulse(run.dir, state, now)
+    pulse = read_heartbeat(run.dir, state, now)
     log = read_log(run, state, pulse)
     step_t = silence.step_t(pulse, log.step, log.grew_t)
     usual = usual_s(read_figures(run, log.tail), costs.follow(journal, now, log.step, step_t))

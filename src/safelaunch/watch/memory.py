@@ -30,7 +30,7 @@ class Known:
     job_name: str = ""
     ended: bool = False
     sign: list[int] | None = None         # of pulse.json: inode, mtime, size; [] = there is none
-    pulse: Heartbeat | None = None
+    heartbeat: Heartbeat | None = None
     moved_s: float | None = None          # when the heartbeat was last seen to be another one
     claim: int = 0
     claim_s: float | None = None
@@ -112,15 +112,15 @@ def _render(known: Known) -> dict[str, Any]:
     """An ended run is kept as such and no more: once people are told it is never looked at again."""
     if known.ended and not known.tries_left:
         return {"job_name": known.job_name, "ended": True}
-    written = None if known.pulse is None else heartbeat.to_json(known.pulse)
-    return {**asdict(known), "pulse": written}
+    fields = asdict(known)
+    del fields["heartbeat"]
+    return {**fields, "pulse": None if known.heartbeat is None else heartbeat.to_json(known.heartbeat)}
 
 
 def _parse(raw: dict[str, Any]) -> Known:
     """Raises TypeError for keys of another version."""
-    known = Known(**raw)
-    known.pulse = heartbeat.parse(raw["pulse"]) if raw.get("pulse") else None
-    return known
+    fields = {name: value for name, value in raw.items() if name != "pulse"}
+    return Known(**fields, heartbeat=heartbeat.parse(raw["pulse"]) if raw.get("pulse") else None)
 
 
 def _boot() -> str:

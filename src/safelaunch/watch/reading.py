@@ -226,7 +226,7 @@ def _examine(question: RunQuestion) -> dict[str, Any]:
     # What this Slurm has shown is true, whatever a cluster was called when the run was submitted.
     elsewhere = of if of and question.cluster not in ("", of) and not known.seen else ""
     watched = Watched(
-        plan, state, known.pulse, known.silent_s(question.now_s),
+        plan, state, known.heartbeat, known.silent_s(question.now_s),
         question.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
         _scancelled(dir, state), notes, ownership.why_not_own_run(dir) is None,

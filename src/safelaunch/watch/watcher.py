@@ -118,9 +118,9 @@ class Watcher:
                 known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
             pulse = None if told is None else parse_heartbeat(told)
-            if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
+            if known.heartbeat is None or pulse is None or pulse.beat != known.heartbeat.beat:
                 known.moved_s = now_s
-            known.pulse = pulse
+            known.heartbeat = pulse
         for dir, known in runs.items():
             if known.moved_s is None or dir in blind:
                 known.moved_s = now_s   # an unread heartbeat is not known to stand still
@@ -137,7 +137,7 @@ class Watcher:
         if now_s - memory.asked_s < SOON_S:
             return False
         return any(not known.row or (known.row == "running" and (
-            known.silent_s(now_s) >= watch.STALE_S or (known.pulse is not None and known.pulse.over)))
+            known.silent_s(now_s) >= watch.STALE_S or (known.heartbeat is not None and known.heartbeat.over)))
                    for known in runs.values())
 
     def _ask_and_judge(self, runs: Mapping[str, Known], now_s: float) -> Asking:
@@ -207,7 +207,7 @@ class Watcher:
 
     def _note_well(self, dir: str, known: Known, slurm_answer: SlurmAnswer, now_s: float) -> bool:
         """Whether heartbeat and Slurm agree that all is well; then the journal is not even read."""
-        pulse, jobs = known.pulse, slurm_answer.jobs or ()
+        pulse, jobs = known.heartbeat, slurm_answer.jobs or ()
         if pulse is None or pulse.over:
             return False   # there is no leader, or it leaves
         states = {job.number: job.state for job in jobs}
@@ -339,7 +339,8 @@ class Watcher:
         elapsed_s, start, nodelist = known.running
         job = KnownJob("", jobstates.RUNNING, elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
         since_s = now_s - (self.memory.asked_s if self.memory.asked_s is not None else now_s)
-        return watchfacts.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
+        step = known.heartbeat.step if known.heartbeat is not None else None
+        return watchfacts.describe(job, max(0.0, since_s), step)
 
     def _tell_blind_to(self, dirs: Sequence[str]) -> None:
         """Say once of each folder that it does not answer."""

@@ -23,6 +23,10 @@ REFUSED = [
     ("#!/bin/bash\nagain() {\n  scontrol -v requeuehold \"$SLURM_JOB_ID\"\n}\n", [3]),
     ("#!/bin/bash\nsrun -n3 --multi-prog a.conf\n", [2]),
     ("#!/bin/bash\nx=$(/opt/slurm/bin/srun hostname)\n", [2]),
+    ("#!/bin/bash\n\"$SLURM_HOME/bin/srun\" hostname\n${SLURM_HOME}/bin/srun hostname\n", [2, 3]),
+    ('#!/bin/bash\nsrun --comment="a;b|c" --het-group=0 a\n', [2]),
+    (f"#!/bin/bash\n{'export A=b; ' * 9000}srun --het-group=0 a\n", [2]),   # behind 100,000 characters
+    ("#!/bin/bash\nx=a \\\n" + "  y=b \\\n" * 2000 + "  srun -n1 --multi-prog a.conf\n", [2]),
 ]
 SUBMITS = [
     ("trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun a\n", "job.slurm:2: scontrol requeue ends the script"),
@@ -31,11 +35,15 @@ SUBMITS = [
     ("exec sbatch ${BASH_SOURCE[0]}\n", "job.slurm:2: submits itself"),
     ("ssh login01 sbatch job.slurm\n", "job.slurm:2: sbatch on another host"),
     ("/usr/bin/sbatch \"$ME\"\n", "job.slurm:2: sbatch by its path"),
+    ("srun -n1 bash -c 'train; sbatch job.slurm'\n", "job.slurm:2: sbatch in a task is Slurm's own"),
+    ("ssh login01 'cd /w; sbatch job.slurm'\n", "job.slurm:2: sbatch on another host"),
+    (f"{'a=b; ' * 9000}sbatch \"$0\"\n", "job.slurm:2: submits itself"),
 ]
 LEFT = [
     "#!/bin/bash\n##SBATCH hetjob\n #SBATCH hetjob\nsrun a\n#SBATCH hetjob\n",
     "#!/bin/bash\n# scontrol requeue $SLURM_JOB_ID would do it\nsrun a  # or sbatch $0\n",
     "#!/bin/bash\nscontrol show hostnames $SLURM_JOB_NODELIST\nsbatch evaluate.slurm\nsrun python requeue.py\n",
+    "#!/bin/bash\nsrun a; python b --multi-prog\nsrun a --my-multi-prog | b --het-group\n",
 ]
 
 

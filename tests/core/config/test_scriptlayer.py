@@ -113,6 +113,7 @@ def test_variables_of_export_are_set() -> None:
      "${USER} (line 3) stay as written"),
     ("#SBATCH -o a.out -e a.err\n", ":2: --error=a.err: that file and the one of --output are links to one log"),
     ("#SBATCH -o loss.out\nsrun true\ngrep -c loss loss.out\n", ":4: the script's own output: a file that only you"),
+    ("srun true\ngrep a slurm-1.out\ngzip slurm-*.out\n", ":4: the script's own output is a link"),
     ("##SBATCH -N 2\n", "is a comment"), ("## SBATCH --time=5\n", "is a comment"), ("## SBATCH lines\n", None),
     ("#COBALT -n 2\n", "Cobalt"), ("#@ node = 2\n", "LoadLeveler"), ("#@author me\n", None),
     ("#SBATCH -o ~/logs/%j.out\n", "does not expand ~"), ("#SBATCH --error=~me/e\n", "does not expand ~"),

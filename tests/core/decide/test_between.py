@@ -176,10 +176,19 @@ def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(fai
     state, plan = history(*["failed"] * failures), PLAN._replace(restart=RestartPlan(30, 99, 60.0))
     assert state.attempt is not None
     assert state.attempt.ended_t is not None
-    assert action(state, seen(), plan) == Wait(
-        state.attempt.ended_t + pause_s, f"a pause before the next attempt, after {failures} failures in a row without "
-        "progress")
-    assert isinstance(action(state, replace(seen(), now=state.attempt.ended_t + pause_s), plan), Launch)
+    wait = action(state, seen(), plan)
+    assert isinstance(wait, Wait)
+    assert wait.why == f"a pause before the next attempt, after {failures} failures in a row without progress"
+    assert pause_s <= wait.until - state.attempt.ended_t <= 1.1 * pause_s
+    later = replace(seen(), now=wait.until - 0.1)
+    assert action(state, later, plan) == wait   # the time that people were told
+    assert isinstance(action(state, replace(seen(), now=wait.until), plan), Launch)
+
+
+def test_runs_that_fail_together_do_not_start_together() -> None:
+    state = history("failed", "failed")
+    waits = [action(state, seen(), PLAN._replace(run_id=f"r{number}")) for number in range(20)]
+    assert len({wait.until for wait in waits if isinstance(wait, Wait)}) == 20
 
 
 def test_a_clock_that_was_set_back_makes_no_pause_longer_than_it_is() -> None:

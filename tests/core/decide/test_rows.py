@@ -68,7 +68,7 @@ SEEN = st.builds(
     requests=st.lists(st.sampled_from([KILL, KILL_NOW, RELEASE]), max_size=2).map(tuple),
     ending=st.none() | st.sampled_from(["cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown"]),
     limit_near=st.booleans(), lost=st.sampled_from([(), LOST]), frozen=st.booleans(), suspended=st.booleans(),
-    resume=st.none() | st.just(Checkpoint("/c", 5, "torch")), jitter=st.floats(0, 1),
+    resume=st.none() | st.just(Checkpoint("/c", 5, "torch")),
 )
 SAID: Said = [
     ("submitted", {"job": "1"}), ("job_started", {"job": "1", "nodes": NODES}),

@@ -140,9 +140,9 @@ def test_nothing_is_done(watched: Watched, slurm: SlurmAnswer, row: str) -> None
     (run(ALONE, silent_s=400.0), asked(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
     (run(silent_s=400.0, requests=(KILL,)), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
     (run(silent_s=400.0, notes=Notes(cancelled=("13",))), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
-    (run(pulse=replace(HEARTBEAT, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
+    (run(heartbeat=replace(HEARTBEAT, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
      Cancel("12", "13", ("n0",), "", ("n0",))),
-    (run(pulse=None, silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(heartbeat=None, silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
     (run(silent_s=400.0), asked(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
     (run(ALONE, silent_s=400.0), asked(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
     (run(), word(waiting("DependencyNeverSatisfied")), Free("13", (), "")),
@@ -233,8 +233,8 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
 @each(("watched", "slurm"), [
     (run(silent_s=400.0), word(running(state="CANCELLED"), absences=1)),
     (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
-    (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
-    (run(pulse=replace(HEARTBEAT, over=True)), word(running(state="CANCELLED"), absences=1)),
+    (run(state(SUBMITTED), heartbeat=None), word(running(state="CANCELLED"), absences=1)),
+    (run(heartbeat=replace(HEARTBEAT, over=True)), word(running(state="CANCELLED"), absences=1)),
     (run(), word(running(state="CANCELLED"), absences=1)),
     (run(silent_s=400.0, quiet_s=0.0), word(running(state="CANCELLED"), absences=2)),
 ], ids=["no other job", "the next one waits", "it had never started", "its leader has just left",
@@ -340,7 +340,7 @@ def test_another_requeued_job_waits(known: State, requests: tuple[Request, ...])
 
 
 def test_a_leader_that_asked_for_a_next_job_is_the_second_witness() -> None:
-    watched = run(ALONE, pulse=replace(HEARTBEAT, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
+    watched = run(ALONE, heartbeat=replace(HEARTBEAT, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
     act = judge(watched, word(absences=1, accounts={}, nodes=UP), NOW).act
     assert isinstance(act, Queue) and act.exclude == ("n1",)
 
@@ -377,7 +377,7 @@ def test_history_is_asked_before_a_vanished_run_goes_on() -> None:
 
 
 def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
-    judged = judge(run(pulse=replace(HEARTBEAT, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
+    judged = judge(run(heartbeat=replace(HEARTBEAT, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
     assert (judged.row, judged.act) == ("limbo", None)
 
 
@@ -486,7 +486,7 @@ def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, s
 @each("reason", ["JobHeldUser", "Priority"])
 def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> None:
     ended = fold(events(("completed", {"why": "done"})), RAN)
-    left = run(ended, pulse=replace(HEARTBEAT, over=True))
+    left = run(ended, heartbeat=replace(HEARTBEAT, over=True))
     act = judge(left, word(waiting(reason)), NOW).act
     assert isinstance(act, Cancel)
     assert (act.job, act.successor) == ("13", None)
@@ -550,7 +550,7 @@ def test_a_pulse_of_another_form_is_none(raw: object) -> None:
 def test_the_pulse_says_since_when_where_and_which_step() -> None:
     job = running(elapsed_s=113_253.0, nodelist="n[01-34]")
     text = "is running for 1-07:27:33 since 2026-11-21T20:51:56 on n[01-34] (step 1234)"
-    assert judge(run(pulse=replace(HEARTBEAT, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
+    assert judge(run(heartbeat=replace(HEARTBEAT, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
     assert judge(run(), word(waiting("Resources")), NOW).text == "is waiting to be scheduled (Resources)"
 
 

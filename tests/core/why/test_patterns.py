@@ -42,8 +42,7 @@ CUT = {
     "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
     "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
     "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,
-    **dict.fromkeys((f"safelaunch.core.config.{name}" for name in (
-        "scripthints.HINTS", "scriptrefusals.REFUSALS", "scriptrefusals.NOTES")), MOST_SEARCHED),
+    "safelaunch.core.config.scripthints.HINTS": MOST_SEARCHED,
     **{f"safelaunch.core.config.scriptfolders.{name}": MOST_SEARCHED for name in (
         "_OPTION", "_CALL", "_ASSIGNED", "_FRESH")},
     **{f"safelaunch.core.config.guessfolder.{name}": MOST_SEARCHED for name in (

@@ -214,3 +214,8 @@ def test_the_log_is_whole_before_a_script_is_told_its_name(script: Script) -> No
 def test_facts_are_written_anew_for_each_attempt(script: Script) -> None:
     standins.put(script.here, {**script.facts, "job": "9"})
     assert json.loads((script.bin / "own.json").read_text())["job"] == "9"
+
+
+def test_what_is_about_no_job_is_the_real_commands_without_a_look_at_the_attempt(script: Script) -> None:
+    (script.bin / "own.json").unlink()   # a look would tell that on stderr
+    assert script.call("scontrol", "show", "hostnames", "n[1-2]").real == ["show", "hostnames", "n[1-2]"]

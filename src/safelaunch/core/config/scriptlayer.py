@@ -21,7 +21,7 @@ from safelaunch.core.config.scriptwarnings import find_warnings
 from safelaunch.core.config.slurmkeys import UNKNOWN, key_of, literal, node_of, split_flags
 from safelaunch.core.config.wrapperlines import read_wrapper_lines
 from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
-from safelaunch.core.outputname import default_pattern, line_that_names
+from safelaunch.core.outputname import default_pattern, lines_that_name, what_a_link_meets
 from safelaunch.core.ownscript import OwnScript
 from safelaunch.errors import Problem
 
@@ -97,8 +97,9 @@ def read_script(text: str, layer: str, file: str, later: Iterable[GivenOption] =
     tree = MappingNode(entries, place, {key: node.origin for key, node in entries.items()})
     own |= taken.own
     patterns = [own.get("output") or default_pattern("array" in slurm.entries), own.get("error", "")]
-    if line := line_that_names(text, filter(None, patterns)):
-        notes.append(f"{file}:{line}: {_OWN_LOG}")
+    named = lines_that_name(text, filter(None, patterns))
+    notes += [f"{file}:{number}: {_OWN_LOG}" for number, _ in named[:1]]
+    notes += [f"{file}:{number}: {met}" for number, line in named if (met := what_a_link_meets(line))]
     return ReadScript(tree, [*problems, *taken.problems], [*taken.notes, *notes], own)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from safelaunch.core import nodefold, via
 from safelaunch.core.decide import advance, after, alone, checks, endless, resize, slowness
 from safelaunch.core.decide.actions import (
@@ -205,12 +207,19 @@ def _back_off(state: State, facts: Observation, plan: Plan) -> Action | None:
     wait_at_once = last.has_failed and response(plan, last.category).then == "wait"
     if failures < 2 and not wait_at_once:
         return None
-    pause_s = plan.restart.backoff_s * 2 ** min(max(failures - 2, 0), 4) * (1 + 0.1 * facts.jitter)
+    pause_s = plan.restart.backoff_s * 2 ** min(max(failures - 2, 0), 4) * (1 + 0.1 * _spread(plan.run_id, last.number))
     until = last.ended_t + pause_s
     # (simulated: test_found "a clock that is set back by two hours during a pause costs the run no two hours")
     is_due = not facts.now < until < facts.now + pause_s + SKEW_S
     return None if is_due else Wait(until, "a pause before the next attempt" + (
         f", after {failures} failures in a row without progress" if failures > 1 else ""))
+
+
+def _spread(run_id: str, attempt: int) -> float:
+    """0..1, another number for each run and attempt, so that runs that failed together do not start together. The same
+    one at each decision: with a new one a start came seconds before the time that people were told.
+    """
+    return zlib.crc32(f"{run_id} {attempt}".encode()) / 2**32
 
 
 def _unfenced(state: State, facts: Observation, plan: Plan) -> Action | None:

@@ -82,7 +82,6 @@ class Observation:
     measuring: bool = False                    # the nodes are being measured, for the next attempt
     ran_s: float = 0.0                         # the live attempt, as long as this supervisor has known it
     before: tuple[RunBefore, ...] | None = None   # the runs that this one waits for; None = not known yet
-    jitter: float = 0.0                        # 0..1, drawn by the loop
 
     @property
     def attempt(self) -> Live:

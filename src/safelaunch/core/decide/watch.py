@@ -89,7 +89,7 @@ def _ended(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | N
         return None
     text = f"has ended: {ended.how}: {ended.why}"
     left = waiting_job(slurm_answer)
-    if left is None or not run.mine or _is_led(run, run.pulse.job if run.pulse is not None else ""):
+    if left is None or not run.mine or _is_led(run, run.heartbeat.job if run.heartbeat is not None else ""):
         return Judgement("ended", text)
     why = f"job {left.id} waits to go on with a run that {text}"
     return Judgement("ended", why, Cancel(left.id, None, (), why))
@@ -191,7 +191,7 @@ def _limbo(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgement | N
         return None
     lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
     lost += f"{render_elapsed(run.silent_s)}"
-    hosts = (run.state.standby, run.pulse.host if run.pulse is not None and run.pulse.job == job.number else None)
+    hosts = (run.state.standby, told.host if (told := run.heartbeat) is not None and told.job == job.number else None)
     alive = [host for host in hosts if host in nodes]
     if alive and run.silent_s < STALE_STANDBY_S:
         return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
@@ -215,10 +215,10 @@ def _running_row(run: Watched, slurm_answer: SlurmAnswer, now: float) -> Judgeme
         return None
     if job.state != jobstates.RUNNING:
         return Judgement("running", f"is {job.state} on {job.nodelist or '?'}")
-    text = describe(job, 0.0, run.pulse.step if run.pulse is not None and run.pulse.job == job.id else None)
+    text = describe(job, 0.0, run.heartbeat.step if run.heartbeat is not None and run.heartbeat.job == job.id else None)
     if run.silent_s < STALE_S:
         return Judgement("running", text)
-    where = f" on {run.pulse.host}" if run.pulse is not None else ""
+    where = f" on {run.heartbeat.host}" if run.heartbeat is not None else ""
     return Judgement("silent", f"{text}; its supervisor{where} has given no pulse for {render_elapsed(run.silent_s)}")
 
 
@@ -381,7 +381,7 @@ _ROWS: tuple[Row, ...] = (
 
 def _is_led(run: Watched, job: str) -> bool:
     """Whether a supervisor in that job has given a heartbeat just now: it knows better."""
-    return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
+    return run.silent_s < LIVES_S and run.heartbeat is not None and run.heartbeat.job == job and not run.heartbeat.over
 
 
 def _unless_announced(run: Watched, row: str, act: Queue | Relax | MakeSmaller | Free | Cancel) -> Judgement:

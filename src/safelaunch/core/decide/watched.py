@@ -39,7 +39,7 @@ class Watched(NamedTuple):
 
     plan: Plan
     state: State
-    pulse: Heartbeat | None = None
+    heartbeat: Heartbeat | None = None
     silent_s: float = 0.0
     quiet_s: float = 0.0
     requests: tuple[Request, ...] = ()

@@ -24,8 +24,8 @@ class LateStep(NamedTuple):
     phase: str
 
 
-class Pulsed(NamedTuple):
-    """What a pulse says of the last step of its attempt, and when the next one is late."""
+class HeartbeatStep(NamedTuple):
+    """What a heartbeat says of the last step of its attempt, and when the next one is late."""
 
     step: int | None
     step_t: float | None
@@ -33,7 +33,9 @@ class Pulsed(NamedTuple):
     phase: str = ""
 
 
-def judge(told: Pulsed, named: int | None, grew_t: float | None, usual_s: float | None, now: float) -> LateStep | None:
+def judge(
+    told: HeartbeatStep, named: int | None, grew_t: float | None, usual_s: float | None, now: float
+) -> LateStep | None:
     """The silence at `now`; `named`: the step that the log names by itself, which has last grown at `grew_t`."""
     if told.step_t is None or told.late_t is None:
         return None
@@ -67,7 +69,7 @@ def find(state: State, pulse: Mapping[str, Any] | None, named: int | None, grew_
     attempt = state.attempt if state.name == RUNNING else None
     if attempt is None or pulse is None or pulse["attempt"] != attempt.number:
         return None
-    return judge(Pulsed(*(pulse[key] for key in Pulsed._fields)), named, grew_t, usual_s, now)
+    return judge(HeartbeatStep(*(pulse[key] for key in HeartbeatStep._fields)), named, grew_t, usual_s, now)
 
 
 def step_t(pulse: Mapping[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:

@@ -198,7 +198,6 @@ class LeaderParts:
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
             missing=self.nodes.missing, before=self.next.before, unconfirmed=self.is_unconfirmed,
             measuring=self.tasks.is_running(Work.BENCH_NODES), ran_s=self.now_s - self.running.launched_s,
-            jitter=self.world.chance(),
         )
 
     def enter_phase(self) -> None:

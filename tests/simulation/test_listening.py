@@ -1,0 +1,41 @@
+"""No leader stops listening to its guards for long, whatever its folder does (virtual time, so to the millisecond)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from safelaunch.supervisor.leader import Leader
+from tests.simulation.run import run
+from tests.simulation.scenario import Fault, Scenario
+
+MOST_S = 0.2
+CALM = Scenario(seed=7, nodes=2, spare_nodes=1, pool=4, steps=120, step_s=1.0, save_every=20, fs_latency_s=0.02,
+                net_latency_s=0.001)
+SCENARIOS = {
+    "frozen for all beside an attempt": (Fault("freeze", 30.0, 40.0),),
+    "frozen as a rank dies": (Fault("rank_dies", 30.0), Fault("freeze", 30.02, 20.0)),
+    "frozen for the leader alone": (Fault("freeze_one", 20.0, 30.0, 0),),
+    "refusing": (Fault("refuses", 20.0, 30.0), Fault("rank_dies", 25.0)),
+    "slow answers and lost ones": (Fault("loses_links", 5.0, 0.0, 3), Fault("rank_dies", 25.0)),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_leader_listens_while_its_folder_does_not_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: dict[int, float] = {}
+    gaps: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    receive = Leader._receive
+
+    def timed(self: Leader, timeout_s: float) -> None:
+        now_s = self.world.now_s()
+        gaps[id(self)].append((now_s - left.get(id(self), now_s), now_s - self.clock.born_s))
+        receive(self, timeout_s)
+        left[id(self)] = self.world.now_s()
+
+    monkeypatch.setattr(Leader, "_receive", timed)
+    outcome = run(replace(CALM, faults=SCENARIOS[name]))
+    assert outcome.violations == [] and outcome.how == "completed"
+    assert gaps and max(gap for of_one in gaps.values() for gap in of_one)[0] <= MOST_S
