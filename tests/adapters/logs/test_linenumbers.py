@@ -54,7 +54,7 @@ def test_lines_of_a_big_file_are_counted_whatever_counts_them(
     log.write_bytes(b"a line of the log\n" * 250_000 + b"the last one")
     by_python: list[int] = []
     count = linenumbers.count_lines
-    monkeypatch.setattr(linenumbers, "count_lines", lambda fd, start, end: by_python.append(end) or count(fd, start, end))
+    monkeypatch.setattr(linenumbers, "count_lines", lambda fd, *part: by_python.append(part[1]) or count(fd, *part))
     if way == "pipes refused":
         monkeypatch.setattr(linenumbers.os, "splice", refuse)
     elif way != "wc":
