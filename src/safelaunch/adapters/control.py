@@ -123,7 +123,10 @@ class ControlServer:
             if guard is None:
                 if now_s - connection.born_s > GREETING_S:
                     self._close(connection, now_s)
-            elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
+            elif guard.task == STANDBY_TASK:
+                if now_s - guard.pinged_s >= STANDBY_PING_S:
+                    self._ping(guard, connection, now_s)
+            elif now_s - guard.pinged_s >= ping_every_s and not guard.owes_answer(now_s):
                 self._ping(guard, connection, now_s)
 
     def show_heartbeat(self, count: int, now_s: float) -> None:
@@ -192,6 +195,7 @@ class ControlServer:
         told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
         for guard in told:
             if guard.connection:
+                guard.pinged_s = now_s   # whatever it hears begins its lease anew
                 self._say(guard.connection, text, now_s)
         return len(told)
 

@@ -82,7 +82,7 @@ def _count(fd: int, start: int, end: int, is_late: IsLate) -> int | None:
 
 
 def _count_by_wc(fd: int, start: int, end: int, is_late: IsLate) -> int | None:
-    """The same by `wc -l`, which reads the pages of the file from a pipe. Raises OSError or ValueError where it cannot."""
+    """The same by `wc -l`, to which the file's pages are moved. Raises OSError or ValueError where it cannot."""
     import fcntl  # of a big file only
     import subprocess
 
