@@ -21,6 +21,7 @@ class Guard:
     connection: Connection | None = None
     heard_s: float = 0.0
     pinged_s: float = 0.0           # the last message that it may have heard: its lease counts from here at the latest
+    asked_s: float = 0.0            # the last ping: an order is answered by no pong
     closed_s: float | None = None   # since when it is not connected
     code: int | None = None
     signal: int | None = None
@@ -33,7 +34,7 @@ class Guard:
         """Whether a ping waits for its answer for so long that another one would only begin the lease of a silent node
         anew: the ping that it has not answered wakes it up as well.
         """
-        return self.pinged_s > self.heard_s and now_s - self.heard_s > OWES_S
+        return self.asked_s > self.heard_s and now_s - self.heard_s > OWES_S
 
     @property
     def is_of_step(self) -> bool:

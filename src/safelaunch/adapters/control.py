@@ -141,7 +141,7 @@ class ControlServer:
                 self._ping(guard, guard.connection, now_s)
 
     def _ping(self, guard: Guard, connection: Connection, now_s: float) -> None:
-        guard.pinged_s = now_s
+        guard.pinged_s = guard.asked_s = now_s
         self._say(connection, self._ping_of(guard, now_s), now_s)
 
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
