@@ -147,9 +147,9 @@ def _parse_line(line: bytes) -> Event | None:
         return None
     pop = raw.pop
     t, gen, seq, host, event = pop("t", None), pop("gen", None), pop("seq", None), pop("host", None), pop("event", None)
-    if type(t) is not float and type(t) is not int or type(host) is not str or type(event) is not str:
+    if (type(t) is not float and type(t) is not int) or type(host) is not str or type(event) is not str:
         return None
-    if type(gen) is not int or type(seq) is not int or gen < 0 or seq < 0 or not abs(t) < MAX_T_S:   # NaN is not, either
+    if type(gen) is not int or type(seq) is not int or gen < 0 or seq < 0 or not abs(t) < MAX_T_S:   # nor NaN
         return None
     for value in raw.values():   # `any` takes twice as long, and there are as many as a journal has lines
         if type(value) is int and abs(value) > MAX_INT:
