@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from safelaunch.adapters.logs import linenumbers, logbounds, logfiles
 from safelaunch.adapters.logs.linenumbers import line_numbers, number_verdict
+from safelaunch.adapters.logs.logchunks import count_lines
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.judge.engine import judge_log
 
@@ -53,10 +56,14 @@ def test_lines_of_a_big_file_are_counted_whatever_counts_them(
     log = tmp_path / "big.log"
     log.write_bytes(b"a line of the log\n" * 250_000 + b"the last one")
     by_python: list[int] = []
-    count = linenumbers.count_lines
-    monkeypatch.setattr(linenumbers, "count_lines", lambda fd, *part: by_python.append(part[1]) or count(fd, *part))
+
+    def count(fd: int, start: int, end: int) -> int:
+        by_python.append(end)
+        return count_lines(fd, start, end)
+
+    monkeypatch.setattr(linenumbers, "count_lines", count)
     if way == "pipes refused":
-        monkeypatch.setattr(linenumbers.os, "splice", refuse)
+        monkeypatch.setattr(os, "splice", refuse)
     elif way != "wc":
         monkeypatch.setenv("PATH", str(tmp_path))
         if way != "no wc":
@@ -72,7 +79,7 @@ def test_lines_are_not_counted_for_at_a_pace_that_would_take_too_long(
     with log.open("wb") as stream:
         stream.truncate(1 << 30)
     clock = iter(range(10_000))
-    monkeypatch.setattr(linenumbers.time, "monotonic", lambda: next(clock) / 4)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 4)
     assert line_numbers(log, [3 << 20, 1 << 30], 20.0) == {3 << 20: 1}
     assert next(clock) < 20, "it would have taken 256 s"
 
