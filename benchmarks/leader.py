@@ -93,7 +93,8 @@ def _find(stage: Stage, run_dir: Path) -> dict[str, list[int]]:
     """Pids by part; every node's processes are in its own namespace."""
     on_batch_host = {pid: _words(pid) for pid in stage.sandbox.machine(stage.sandbox.nodes[0]).pids()}
     leaders = [pid for pid, words in on_batch_host.items()
-               if str(run_dir) in words and any("injob.py" in word for word in words)]
+               if str(run_dir) in words and any(
+                   "safelaunch.loop" in word or word.endswith("/injob.py") for word in words)]
     leader = next((pid for pid in leaders if _parent(pid) not in leaders), None)
     pump = next((pid for pid, words in on_batch_host.items()
                  if any(word.endswith("/node/pump.py") for word in words)), None)

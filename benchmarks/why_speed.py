@@ -11,6 +11,7 @@ lengthen times at the wall, and hardly those. Rounds measure each in turn, media
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -45,6 +46,12 @@ verdict = judge_log(read)
 own = next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(read.read_bytes, verdict.category, own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
+# What people search for at once, by `grep -F -c`.
+THIRTY = (b"CUDA error\nTraceback\nuncorrectable ECC\nNCCL error\nout of memory\nWatchdog caught\nSegmentation fault\n"
+          b"Bus error\nNo space left\nStale file handle\nNODE FAILURE\nTIME LIMIT\nPREEMPTION\nXid\nfallen off\n"
+          b"Killed\noom-kill\nEADDRINUSE\nConnection refused\nConnection reset\nunhandled system error\ncore dumped\n"
+          b"PytorchStreamReader\nModuleNotFoundError\nImportError\nGLIBC\nloss is nan\nRead-only file system\n"
+          b"Disk quota\nInput/output error\n")
 WORDS = b"Error\nTraceback\nKilled\nNCCL WARN\nXid\nout of memory\nNo space left\nFAILED\nsignal\ntimed out\n"
 LOOP = """
 import re, sys
@@ -64,7 +71,12 @@ class Run:
 
     cpu_s: float
     wall_s: float
-    words: tuple[str, ...]
+    text: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it printed."""
+        return tuple(self.text.split())
 
 
 def run(argv: Sequence[str]) -> Run:
@@ -77,7 +89,7 @@ def run(argv: Sequence[str]) -> Run:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):   # grep: 1 = nothing found
         raise SystemExit(f"{argv[:3]} failed with {process.returncode}")
-    return Run(usage.ru_utime + usage.ru_stime, time.monotonic() - start_s, tuple(text.split()))
+    return Run(usage.ru_utime + usage.ru_stime, time.monotonic() - start_s, text)
 
 
 def memory_of(done: Run) -> str:
@@ -103,6 +115,8 @@ def main() -> int:
         folder = Path(name)
         figures = measure_speeds(folder, options.mb, options.runs)
         print(render_table("why: reading, GB/s of one core", figures), flush=True)
+        print(render_table(f"why: {options.mb} MB with the line's number, seconds at the wall on all processors",
+                           measure_walls(folder, options.mb, options.runs)), flush=True)
         if options.big_gb:
             print(render_table(f"why: {options.big_gb} GB, 384 ranks, cause in the middle, seconds at the wall",
                                measure_big(folder, options.big_gb)), flush=True)
@@ -151,6 +165,30 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
             Figure("  a Python loop over lines, ten words", "GB/s", tuple(short_loops), "", "why",
                    ratio_of_pairs(short_loops, ours)),
         ]
+        log.unlink()
+    return figures
+
+
+def measure_walls(folder: Path, size_mb: int, runs: int) -> list[Figure]:
+    """Seconds of the verb, its start and the number of the line included, and of grep with thirty words."""
+    words = folder / "thirty"
+    words.write_bytes(THIRTY)
+    figures = []
+    for layout in ("end", "no steps"):
+        log = folder / "log"
+        whylogs.write(log, size_mb << 20, layout)
+        verb = [sys.executable, "-m", "safelaunch", "why", "--json", str(log)]
+        grep = ["env", "LC_ALL=C", "grep", "-a", "-F", "-c", "-f", str(words), str(log)]
+        lines = [line["line_number"] for line in json.loads(run(verb).text)["verdict"]["evidence"]]
+        assert lines and None not in lines, lines
+        ours: list[float] = []
+        greps: list[float] = []
+        for _ in range(runs):
+            ours.append(run(verb).wall_s)
+            greps.append(run(grep).wall_s)
+        figures += [Figure(f"cause at: {layout}", "s", tuple(ours)),
+                    Figure("  grep -F -c with thirty words", "s", tuple(greps), "≥ 3 × why", "why",
+                           ratio_of_pairs(greps, ours))]
         log.unlink()
     return figures
 

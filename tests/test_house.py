@@ -86,6 +86,7 @@ STARTERS = {
     "adapters/shared.py": "the courier, which ends with its leader",
     "adapters/attempt.py": "an attempt and its log pump, which outlive their supervisor",
     "adapters/local.py": "a job of the local cluster, which outlives submit",
+    "adapters/logs/linenumbers.py": "wc, which counts the lines of gigabytes that are moved into its pipe",
     "adapters/logs/logfiles.py": "the workers that search one large log",
     "adapters/sitefolder.py": "writers that race for one file, within a probe",
     "adapters/notify.py": "a program within a probe, whose session ends with it",

@@ -194,6 +194,7 @@ def _run_verb(verb: str, rest: list[str]) -> int:
 
     module = importlib.import_module(VERBS[verb][0])
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)   # by 700, a verb over a long journal looks for garbage a quarter of its time
     gc.enable()
     command: click.Command = module.command
     try:

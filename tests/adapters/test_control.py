@@ -18,6 +18,7 @@ import pytest
 
 from safelaunch.adapters import control
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
+from safelaunch.core.timing import MANY_PING_S, OWES_S
 from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, mac
 
 TOKEN = "a" * 64
@@ -312,6 +313,33 @@ def test_guard_that_asks_whether_somebody_lives_is_answered_at_once_with_its_own
     caller.say(ev="pong", t=12.5)
     assert caller.wait_for_lines(3)[2] == {"do": "ping", "t": 12.5}
     assert leader.server.guards["n0", 0].pinged_s >= before_s, "its lease may begin anew"
+
+
+@pytest.mark.parametrize("ping_s", [PING_S, MANY_PING_S])
+def test_a_silent_guard_gets_no_further_pings_until_it_answers(leader: Leader, ping_s: float) -> None:
+    """They would begin its lease anew, which the fence of a silent node waits for."""
+    caller, guard = greeted(leader), leader.server.guards["n0", 0]
+    heard_s = guard.heard_s
+    for tick in range(200):
+        leader.server.tick(heard_s + 0.1 * tick, ping_s)
+    assert heard_s < guard.pinged_s <= heard_s + OWES_S + 0.2
+    withheld_s = guard.pinged_s
+    leader.server.tell({"do": "signal", "signal": 10}, heard_s + 20.0)
+    assert guard.pinged_s == heard_s + 20.0, "whatever it hears begins its lease anew"
+    leader.ahead_s = 21.0
+    caller.say(ev="pong")
+    leader.serve_until(lambda: guard.heard_s > withheld_s, "the answer")
+    leader.server.tick(guard.heard_s + 4.0, ping_s)
+    assert guard.pinged_s == guard.heard_s + 4.0, "pinged again"
+
+
+def test_a_guard_that_was_told_something_owes_no_answer_to_it(leader: Leader) -> None:
+    """It would never be pinged again, and be called lost."""
+    greeted(leader)
+    guard = leader.server.guards["n0", 0]
+    leader.server.tell({"do": "signal", "signal": 10}, guard.heard_s + 0.5)
+    leader.server.tick(guard.heard_s + 0.5 + MANY_PING_S, MANY_PING_S)
+    assert guard.asked_s == guard.heard_s + 0.5 + MANY_PING_S
 
 
 def test_processes_that_took_a_signal_are_named_with_their_node(leader: Leader) -> None:

@@ -21,6 +21,8 @@ LESS: tuple[tuple[str, float, float], ...] = (
      t.FENCE_MARGIN_S),
     ("the kernel's switch throws before the fence lets the next attempt start", main.SWITCH_MARGIN_S,
      t.FENCE_MARGIN_S),
+    ("a ping is not withheld from a guard that answers each of them", t.PING_S, t.OWES_S),
+    ("a silent node's lease runs before it is called lost", t.OWES_S + t.PING_S, t.SILENT_S),
     ("a lost node's lease is not over before it is called lost", t.LEASE_S - 0.001, t.SILENT_S),
     ("guards have called a new leader before it gives its predecessor's host up", t.CALL_S, t.OLD_HOST_S),
     ("the old host is given up before its lease is over", t.OLD_HOST_S, t.LEASE_S),

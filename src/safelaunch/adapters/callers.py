@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from safelaunch.core.timing import OWES_S
 from safelaunch.node.guard import protocol
 
 
@@ -20,6 +21,7 @@ class Guard:
     connection: Connection | None = None
     heard_s: float = 0.0
     pinged_s: float = 0.0           # the last message that it may have heard: its lease counts from here at the latest
+    asked_s: float = 0.0            # the last ping: an order is answered by no pong
     closed_s: float | None = None   # since when it is not connected
     code: int | None = None
     signal: int | None = None
@@ -27,6 +29,12 @@ class Guard:
     gone: bool = False              # the launcher and all that came of it have left the node
     sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
     kernel: tuple[tuple[float, str], ...] = ()   # kernel lines of its node until its task ended badly: when, text
+
+    def owes_answer(self, now_s: float) -> bool:
+        """Whether a ping waits for its answer for so long that another one would only begin the lease of a silent node
+        anew: the ping that it has not answered wakes it up as well.
+        """
+        return self.asked_s > self.heard_s and now_s - self.heard_s > OWES_S
 
     @property
     def is_of_step(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import re
 import resource
 import selectors
 import socket
@@ -30,6 +31,8 @@ CROWD_MOST_S = 30.0         # a crowd at the door excuses a guard that is not ba
 TICK_SHARE = 32             # of the time between two pings of many guards: so often all of them are gone through
 MOST_SIGNALLED = 4096       # names of processes that took a signal, to show to people
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
+# A guard's question: a line of each guard in three seconds, and a tenth of the leader's time by way of JSON.
+_ASKED = re.compile(rb'\{"ev": "pong", "t": ([0-9]{1,12}\.[0-9]{1,12})\}')
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 
 
@@ -123,7 +126,10 @@ class ControlServer:
             if guard is None:
                 if now_s - connection.born_s > GREETING_S:
                     self._close(connection, now_s)
-            elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
+            elif guard.task == STANDBY_TASK:
+                if now_s - guard.pinged_s >= STANDBY_PING_S:
+                    self._ping(guard, connection, now_s)
+            elif now_s - guard.pinged_s >= ping_every_s and not guard.owes_answer(now_s):
                 self._ping(guard, connection, now_s)
 
     def show_heartbeat(self, count: int, now_s: float) -> None:
@@ -138,7 +144,7 @@ class ControlServer:
                 self._ping(guard, guard.connection, now_s)
 
     def _ping(self, guard: Guard, connection: Connection, now_s: float) -> None:
-        guard.pinged_s = now_s
+        guard.pinged_s = guard.asked_s = now_s
         self._say(connection, self._ping_of(guard, now_s), now_s)
 
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
@@ -192,6 +198,7 @@ class ControlServer:
         told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
         for guard in told:
             if guard.connection:
+                guard.pinged_s = now_s   # whatever it hears begins its lease anew
                 self._say(guard.connection, text, now_s)
         return len(told)
 
@@ -255,6 +262,10 @@ class ControlServer:
         text = session.unseal(line)
         if text == protocol.PONG:
             guard.heard_s = now_s
+            return
+        if (asked := _ASKED.fullmatch(text or b"")) is not None:
+            guard.heard_s = now_s
+            self._answer(guard, connection, asked[1], now_s)
             return
         message = protocol.from_caller(text) if text is not None else None
         if message is not None:
@@ -325,9 +336,7 @@ class ControlServer:
             if isinstance(asked_s, float) and guard.sure_s < asked_s <= now_s + 0.001:
                 guard.sure_s = asked_s
             if guard.connection and isinstance(message.get("t"), float):   # the guard asks for a sign of life
-                guard.pinged_s = now_s
-                answer = {"do": "ping", "t": message["t"]}
-                self._say(guard.connection, json.dumps(answer).encode(), now_s)
+                self._answer(guard, guard.connection, json.dumps(message["t"]).encode(), now_s)
             return
         if kind == "exited" and guard.code is None:
             guard.code, guard.signal, guard.ended_s = message["code"], message.get("signal"), now_s
@@ -341,6 +350,11 @@ class ControlServer:
             room = MOST_SIGNALLED - len(self.signalled)
             self.signalled += [f"{guard.node}: {name}" for name in message["reached"][:room]]
         self.on_report(guard)
+
+    def _answer(self, guard: Guard, connection: Connection, asked: bytes, now_s: float) -> None:
+        """A sign of life, to the guard that asked for one at that time of its clock."""
+        guard.pinged_s = now_s
+        self._say(connection, b'{"do": "ping", "t": %b}' % asked, now_s)
 
     def _say(self, connection: Connection, text: bytes, now_s: float) -> None:
         """Send to a caller that has proved itself."""

@@ -142,19 +142,17 @@ def _parse_line(line: bytes) -> Event | None:
         raw = _read_json(line.decode())   # of bytes, json would guess the encoding first
     except (ValueError, RecursionError):
         return None
-    if not isinstance(raw, dict) or raw.get("v") != VERSION:
+    if type(raw) is not dict or raw.pop("v", None) != VERSION:   # types of JSON have no others below them
         return None
     pop = raw.pop
     t, gen, seq, host, event = pop("t", None), pop("gen", None), pop("seq", None), pop("host", None), pop("event", None)
-    if not isinstance(t, (int, float)) or isinstance(t, bool) or not _is_count(gen) or not _is_count(seq):
+    if (type(t) is not float and type(t) is not int) or type(host) is not str or type(event) is not str:
         return None
-    if not abs(t) < MAX_T_S:   # NaN is not, either
+    if type(gen) is not int or type(seq) is not int or gen < 0 or seq < 0 or not abs(t) < MAX_T_S:   # nor NaN
         return None
-    if not isinstance(host, str) or not isinstance(event, str):
-        return None
-    raw.pop("v")
-    if any(type(value) is int and abs(value) > MAX_INT for value in raw.values()):
-        return None
+    for value in raw.values():   # `any` takes twice as long, and there are as many as a journal has lines
+        if type(value) is int and abs(value) > MAX_INT:
+            return None
     return _make(float(t), gen, seq, host, event, raw)
 
 
@@ -172,7 +170,3 @@ def _read_json(text: str) -> Any:
     except StopIteration:   # it begins with a space, or is no JSON
         return json.loads(text)
     return value if end == len(text) else json.loads(text)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -15,6 +15,7 @@ FENCE_MARGIN_S = 5.0   # after it: a guard's look at the record (1 s), its deadl
 PING_S = 1.0        # a tenth of the lease
 MANY_PING_S = 3.0   # a third of it, which keeps 64 guards within 0.3 % of a core
 MANY_GUARDS = 32
+OWES_S = 3.0        # a guard that was silent for so long, and owes an answer, gets no further ping: its lease runs
 SILENT_S = 10.0     # a guard that misses ten pings in a row, while the log stands still, is lost
 CLOSED_S = 2.0      # a guard that lost its connection is back within 1 s, or gone with its task
 CALL_S = 5.0        # for guards to call a new leader; a dead host's lease runs for longer, and nobody waits for this

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from safelaunch.core.progress import steps as steps_module
+from safelaunch.core.progress.epochs import carry
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.progress.steps import carry_on, cut_lines, latest_of
 from tests.tables import each
@@ -180,6 +182,15 @@ def test_a_log_that_is_read_piece_by_piece_counts_on(name: str, line: Callable[[
         assert steps == sorted(set(steps)), f"in pieces of {size}"   # type: ignore[type-var]
         if size == 1:
             assert steps[20] == second
+
+
+def test_of_a_long_piece_without_epochs_the_same_lines_are_carried_on_as_of_all_its_text() -> None:
+    said = [b"[n%d:0]: saving files 3/7\n" % rank for rank in range(8)]
+    steps = [b"[n%d:0]:step %d loss 2.31 lr 3.0e-04\n" % (number % 8, number) for number in range(2000)]
+    for lines in (steps, [*steps, *said * 200], [*said * 200, *steps[:3]], [steps[0], *said * 800], said * 800,
+                  [*steps, b"Epoch 2/5, step 7/100\n", *steps], [*steps, b"train: 3 [ 100/500 ( 20%)] loss: 1\n", *steps]):
+        text = b"".join(lines)
+        assert carry_on(text, "auto") == carry(text, steps_module._counted(text)), text[:80]
 
 
 def test_a_piece_that_names_nothing_repeats_nothing() -> None:

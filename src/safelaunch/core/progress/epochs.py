@@ -21,7 +21,7 @@ _EPOCH = re.compile(
     rb"['\"]?[ \t]{0,8}[:=#|]?[ \t]{0,8}[\[(]{0,2}[ \t]{0,4}|\btrain: {1,4}(?=\d{1,7} \[)"
     rb"|(?:^|[\]:] ?)(?:\[(?=\d{1,7}/\d{1,7}\]\[)| {3,10}(?=\d{1,7}/\d{1,7} {3})))"
     rb"(?P<epoch>\d{1,7})(?!\d|\.\d)(?:[ \t]{0,4}(?:/|of\b)[ \t]{0,4}(?P<of>\d{1,7})(?!\d|\.\d))?")
-_HINTS = (b"poch", b"POCH", b"rain: ", b"][", b"%|")   # one of them stands where an epoch does
+HINTS = (b"poch", b"POCH", b"rain: ", b"][", b"%|")   # one of them stands where an epoch does
 # Keras: "Epoch 3/10" on a line of its own, above "120/500 [====".
 _HEADER = re.compile(rb"(?im)^(?:\[[^\]\n]{1,60}\]:?\s{0,8}|\d{1,9}: ){0,3}"
                      rb"epoch[: ]{1,2}\d{1,7}(?:/\d{1,7})?:?[ \t\r]{0,8}$")
@@ -84,7 +84,7 @@ class _InEpoch(NamedTuple):
 
 def combine(text: bytes, counts: Sequence[LineCount]) -> list[Named]:
     """The steps that these numbers of a text, in its order, stand for."""
-    if not any(word in text for word in _HINTS):
+    if not any(word in text for word in HINTS):
         return [Named(one.start, one.number) for one in counts]
     beside = _beside(text, counts)
     is_inner = _judge_inner(list(beside.values()))
@@ -117,7 +117,7 @@ def carry(text: bytes, counts: Sequence[LineCount]) -> bytes:
     change = next((pair for pair in reversed(list(pairwise(in_order))) if _changes(*pair)), None)
     begins.update(one.begin for one in change or ())
     begins.update([one.begin for one in in_order if change is None and _is_outside(one)][-1:])
-    header = next(reversed(list(_HEADER.finditer(text))), None)
+    header = next(reversed(list(_HEADER.finditer(text))), None) if b"poch" in text or b"POCH" in text else None
     if header is not None:
         begins.add(line_begin(text, header.start()))
     return b"".join(line_at(text, begin)[:_LINE_BYTES] + b"\n" for begin in sorted(begins))

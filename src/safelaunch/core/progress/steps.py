@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from safelaunch.core.progress import shapes
-from safelaunch.core.progress.epochs import LineCount, Named, carry, combine, line_begin
+from safelaunch.core.progress.epochs import HINTS, LineCount, Named, carry, combine, line_begin
 from safelaunch.core.progress.shapes import BAR_LINE, COUNT, GROUPS, PARTS, count_of
 
 _DIGITS = re.compile(rb"\d{1,12}|" + GROUPS)
@@ -48,10 +48,9 @@ def last_steps(
 
     Bars are told by the whole text: the longest is the training's.
     """
-    start = text.rfind(b"\n", 0, max(0, len(text) - _END_BYTES)) + 1
     found: list[Named] = []
-    if start and pattern == AUTO and b"poch" not in text:   # epochs are told by the whole text, too
-        found = [named for named in combine(text, shapes.words(text, start)) if is_wanted(named)]
+    if pattern == AUTO:
+        found = [named for named in combine(text, _counted_at_end(text)) if is_wanted(named)]
     if len(found) < most:
         found = [named for named in named_steps(text, pattern) if is_wanted(named)]
     return found[-most:]
@@ -59,10 +58,21 @@ def last_steps(
 
 def carry_on(text: bytes, pattern: str) -> bytes:
     """The lines of a piece of a log that the next piece is read behind, so that its steps are read alike."""
-    return carry(text, _counted(text)) if pattern == AUTO else b""
+    if pattern != AUTO:
+        return b""
+    if not any(hint in text for hint in HINTS):   # without epochs the last line that counts is all
+        return carry(text, _counted_at_end(text) or _counted(text))
+    return carry(text, _counted(text))
 
 
 @lru_cache(maxsize=2)   # three readers search each piece of a live log
+def _counted_at_end(text: bytes) -> tuple[LineCount, ...]:
+    """Of its last lines alone; () where the text is short, they name none, or it has epochs, which all of it tells."""
+    start = text.rfind(b"\n", 0, max(0, len(text) - _END_BYTES)) + 1
+    return tuple(shapes.words(text, start)) if start and b"poch" not in text else ()
+
+
+@lru_cache(maxsize=2)
 def _counted(text: bytes) -> tuple[LineCount, ...]:
     return tuple(shapes.words(text) or (b"%" in text and shapes.bars(text)) or shapes.figures(text))
 
