@@ -2,10 +2,10 @@
 
     python -m benchmarks.whymodel --corpus DIR… [--write]
 
-Its texts are the rules' samples, counter-samples and explanations, tests/why/spoken.jsonl, and the lines that the labels
-of the corpora name (benchmarks/why.py), with lines of healthy logs that sound bad. Each set is read by a model that has
-seen neither its lines nor the samples of rules that know one of them. `--write` then trains on all and writes the
-package's file. Needs numpy; the package does not.
+Its texts are the rules' samples, counter-samples and explanations, tests/why/spoken.jsonl, benchmarks/whyphrases.tsv, and
+the lines that the labels of the corpora name (benchmarks/why.py), with lines of healthy logs that sound bad. Each set is
+read by a model that has seen neither its lines nor the samples of rules that know one of them. `--write` then trains on
+all and writes the package's file. Needs numpy; the package does not.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ SPOKEN = Path(__file__).parent.parent / "tests" / "why" / "spoken.jsonl"
 CLASSES = (*(name for name in NAMES if name != "unknown"), *words.NO_FAILURE)
 EPOCHS, RATE, DECAY, SEED = 20, 0.5, 1e-5, 1
 KINDS = {
-    "checkpoint": "x.pt x.pth x.ckpt x.safetensors x.distcp x.nemo checkpoints/x ckpt/meta latest_checkpointed_iteration.txt",
+    "checkpoint": "x.pt x.pth x.ckpt x.safetensors x.distcp x.nemo checkpoints/x ckpt/meta "
+                  "latest_checkpointed_iteration.txt",
     "config": "x.yaml x.yml x.toml x.ini x.cfg x.conf config.json conf/train.yaml hostfile",
-    "data": "x.jsonl x.parquet x.tar x.bin x.idx x.npy x.npz x.h5 x.arrow x.tfrecord x.csv x.tsv x.jpg x.png x.wav x.zst "
-            "data/x datasets/x",
+    "data": "x.jsonl x.parquet x.tar x.bin x.idx x.npy x.npz x.h5 x.arrow x.tfrecord x.csv x.tsv x.jpg x.png "
+            "x.wav x.zst data/x datasets/x",
     "environment": "libx.so.8 libx.so lib/x.so lib64/libx.so.12 x.sif x.sqsh x.whl x.cu x.h bin/x",
 }
 PHRASE_WEIGHT = 0.1
@@ -50,8 +51,8 @@ KINDS_WEIGHT = 8.0   # of all kinds of a category
 FIRST_SHARE = 0.7    # of a text that may be of several categories: the first one's
 HARMLESS_OF_A_LOG = 6
 CLIPPED = 0.9995     # weights beyond are cut, so that the others keep their places in a byte
-EXCEPTION = re.compile(r"^(?:.{0,80}?[\])|:>] ?)?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit))"
-                       r": ?(?P<message>.*)$")
+EXCEPTION = re.compile(r"^(?:.{0,80}?[\])|:>] ?)?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*"
+                       r"(?:Error|Exception|Interrupt|Exit)): ?(?P<message>.*)$")
 
 
 class Text(NamedTuple):
@@ -231,8 +232,8 @@ def report(name: str, logs: Sequence[Labelled]) -> str:
     told = list(without_their_rules(failed))
     right = [said in log.case.categories for (said, _), log in zip(told, failed, strict=True)]
     sure = [one for one, (_, confidence) in zip(right, told, strict=True) if confidence >= 0.8]
-    return (f"| {name} | {len(failed)} | {sum(one in log.case.categories for one, log in zip(lines, failed, strict=True))} "
-            f"| {sum(map(bool, lines))} | {sum(right)} | {sum(said == 'none' for said, _ in told)} "
+    read = sum(one in log.case.categories for one, log in zip(lines, failed, strict=True))
+    return (f"| {name} | {len(failed)} | {read} | {sum(map(bool, lines))} | {sum(right)} | {sum(said == 'none' for said, _ in told)} "
             f"| {len(sure) - sum(sure)} of {len(sure)} |")
 
 

@@ -116,14 +116,6 @@ RULES = (
         counter_sample="loaded the fused_adam op",
     ),
     Rule(
-        "megatron.index", "config", (b"reached the end of the dataset", b"number of samples is", b"global batch size"),
-        b"AssertionError: .{0,300}?(?:global batch size|samples)", "cause", "job", 0.6,
-        summary="sizes of batch and data do not fit", explain="Megatron checks them at start.", source="Megatron-LM",
-        order=1,
-        sample="AssertionError: global batch size (30) is not what the rampup needs",
-        counter_sample="global batch size: 32",
-    ),
-    Rule(
         "tokenizer.missing", "environment",
         (b"Couldn't instantiate the backend tokenizer", b"requires the SentencePiece library",
          b"requires the protobuf library", b"You need to install sentencepiece", b"requires the following packages"),
