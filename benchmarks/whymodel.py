@@ -2,10 +2,10 @@
 
     python -m benchmarks.whymodel --corpus DIR… [--write]
 
-Its texts are the rules' samples, counter-samples and explanations, tests/why/spoken.jsonl, benchmarks/whyphrases.tsv, and
-the lines that the labels of the corpora name (benchmarks/why.py), with lines of healthy logs that sound bad. Each set is
-read by a model that has seen neither its lines nor the samples of rules that know one of them. `--write` then trains on
-all and writes the package's file. Needs numpy; the package does not.
+Its texts are the rules' samples, counter-samples and explanations, Slurm's words and last words of tests, phrases
+(whyphrases.tsv), and the lines that the labels of the corpora name (benchmarks/why.py), with lines of healthy logs that
+sound bad. Each set is read by a model that has seen neither its lines nor the samples of rules that know one of them.
+`--write` then trains on all and writes the package's file. Needs numpy; the package does not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tests.core.why.test_slurm_words import WORDS as SLURM_WORDS
 
 from benchmarks.why import Case, find_corpora, load_corpus
 from safelaunch.adapters.logs.logfiles import read_logs
@@ -155,10 +156,17 @@ def texts_of(logs: Iterable[Labelled]) -> Iterator[Text]:
         yield from (Text(line, ("none",), 0.5) for line in log.harmless)
 
 
+def texts_of_slurm() -> Iterator[Text]:
+    """Slurm's own words: their last line, and those that name no cause are echoes."""
+    for category, text in SLURM_WORDS:
+        yield Text(payload_of(text.splitlines()[-1]), ("echo" if category == "unknown" else category,), 1.0)
+
+
 def all_texts(left_out: frozenset[str], logs: Iterable[Labelled]) -> Iterator[Text]:
     """All that a model learns from, without the rules that are left out."""
     yield from texts_of_rules(left_out)
     yield from texts_of_spoken()
+    yield from texts_of_slurm()
     yield from texts_of_phrases()
     yield from texts_of_kinds()
     yield from texts_of(logs)
@@ -233,8 +241,8 @@ def report(name: str, logs: Sequence[Labelled]) -> str:
     right = [said in log.case.categories for (said, _), log in zip(told, failed, strict=True)]
     sure = [one for one, (_, confidence) in zip(right, told, strict=True) if confidence >= 0.8]
     read = sum(one in log.case.categories for one, log in zip(lines, failed, strict=True))
-    return (f"| {name} | {len(failed)} | {read} | {sum(map(bool, lines))} | {sum(right)} | {sum(said == 'none' for said, _ in told)} "
-            f"| {len(sure) - sum(sure)} of {len(sure)} |")
+    return (f"| {name} | {len(failed)} | {read} | {sum(map(bool, lines))} | {sum(right)} "
+            f"| {sum(said == 'none' for said, _ in told)} | {len(sure) - sum(sure)} of {len(sure)} |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -250,8 +258,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         path.write_bytes(words.pack(model.classes, model.unit, model.weights.tobytes()))
         print(f"{path.name}: {path.stat().st_size} bytes")
         return 0
-    print("| set left out | logs | cause line read right | read at all | log right without its rules | called none "
-          "| wrong and sure |\n|---|---|---|---|---|---|---|")
+    columns = ("set left out", "logs", "cause line right", "of it read", "log right without its rules", "called none",
+               "wrong and sure")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name, logs in sets.items():
         others = [log for other, more in sets.items() if other != name for log in more]
         known = rules_knowing(line for log in logs for line in log.causes)

@@ -28,6 +28,13 @@ def test_plain_words_before_a_fall_give_a_category_that_is_not_sure(words: str, 
     assert verdict.cause is not None and verdict.cause.text == words
 
 
+def test_a_reading_by_words_names_them_and_the_next_reading() -> None:
+    verdict = judge_text(f"{STEPS}\nfabric: transmit timed out, peer unreachable\n{FALL}\n")
+    assert "unreachable" in verdict.changes and verdict.runner_up is not None
+    assert verdict.runner_up.category not in (verdict.category, "none", "unknown", "echo", "teardown")
+    assert verdict.runner_up.confidence <= verdict.confidence
+
+
 def test_a_line_that_a_program_calls_an_error_is_heard() -> None:
     verdict = judge_text(f"{STEPS}\nERROR the manifest of the checkpoint is corrupt\n{FALL}\n")
     assert verdict.category == "checkpoint"

@@ -8,7 +8,7 @@ from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.why.show import verdicttext
 from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
 from safelaunch.core.why.show.verdictjson import to_public
-from safelaunch.core.why.show.verdicttext import VerdictRow, describe, page_rows, tell
+from safelaunch.core.why.show.verdicttext import VerdictRow, describe, explain_rule, page_rows, tell
 from safelaunch.core.why.verdict import Verdict
 from tests.tables import each
 
@@ -187,3 +187,9 @@ def test_a_log_without_a_failure_shows_its_last_line() -> None:
     rows = list(tell(seen, LOG))
     assert rows[0].text == "none: no failure seen (30% sure)" and rows[0].style == "bold yellow"
     assert "last" in labels(rows) and "saving the model" in [row.text for row in rows]
+
+
+def test_the_words_of_a_line_are_explained_and_a_mistyped_rule_is_not() -> None:
+    rows = {row.label: row.text for row in explain_rule("the quota of the volume is used up") or ()}
+    assert rows["read as"].startswith("storage") and "quota" in rows["by"]
+    assert explain_rule("no.such_rule") is None

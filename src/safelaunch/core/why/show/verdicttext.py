@@ -16,6 +16,7 @@ from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.verdict import Verdict
+from safelaunch.core.why.weigh.words import sound_of, spoken
 
 SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3
@@ -307,7 +308,14 @@ def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[VerdictRow] 
     rule = find_rule(name, packs)
     if rule is not None:
         return _rule_rows(rule)
-    return page_rows(name) if name in TABLE else None
+    return page_rows(name) if name in TABLE else _text_rows(name) if " " in name else None
+
+
+def _text_rows(text: str) -> Iterator[VerdictRow]:
+    """What a line's words make of it, where no rule knows it."""
+    category, share = sound_of(text)
+    yield VerdictRow("read as", f"{category} ({share:.0%})" if category else "nothing in particular", "bold")
+    yield VerdictRow("by", ", ".join(spoken(text, category)))
 
 
 def page_rows(category: str) -> Iterator[VerdictRow]:

@@ -8,7 +8,6 @@ launcher's work, a harmless line). Integers are added up, so that the answer is 
 from __future__ import annotations
 
 import math
-import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -57,7 +56,8 @@ def pack(classes: tuple[str, ...], unit: float, weights: bytes) -> bytes:
 @lru_cache(maxsize=1)
 def load() -> Model:
     """The model of the package; read when the first text is weighed."""
-    head, _, weights = (pkgutil.get_data("safelaunch.core.why.weigh", FILE) or b"").partition(b"\n")
+    data: bytes = globals()["__loader__"].get_data(__file__.replace("words.py", FILE))   # as the import system reads
+    head, _, weights = data.partition(b"\n")
     unit, *classes = head.decode().split()
     return Model(tuple(classes), float(unit), memoryview(weights).cast("b"))
 
@@ -121,17 +121,18 @@ def weigh_words(text: str) -> Mapping[str, float]:
     return {name: POINTS * share / whole for name, share in shares.items()}
 
 
-def sound_of(text: str, is_failure: bool = False) -> tuple[str, float]:
+def sound_of(text: str, is_failure: bool = False, but: str = "") -> tuple[str, float]:
     """The category that a line speaks for, and its share; empty where none leads, or where the line states nothing.
-    Where a rule knows that it is a failure, only the category is asked.
+    Where a rule knows that it is a failure, only the category is asked; `but` is known not to be it.
     """
-    shares = {name: share for name, share in shares_of(text).items() if not is_failure or name not in NO_FAILURE}
+    shares = {name: share for name, share in shares_of(text).items()
+              if name != but and not (is_failure and name in NO_FAILURE)}
     for category in filter(None, (category_of_errno(text), read_fields(text).category)):
-        shares[category] = shares.get(category, 0.0) + OWN_WORD
+        shares[category] = shares.get(category, 0.0) + OWN_WORD * (category != but)
     best = max(shares, key=lambda name: shares[name], default="none")
     second = max((share for name, share in shares.items() if name != best), default=0.0)
     least = LEAST_LEAD if is_failure else LEAST
-    if best in NO_FAILURE or shares[best] < least or shares[best] - second < LEAST_LEAD:
+    if best in NO_FAILURE or shares[best] < least or shares[best] - second < LEAST_LEAD * (not but):
         return "", 0.0
     return best, min(1.0, shares[best])
 
@@ -147,5 +148,5 @@ def spoken(text: str, category: str, most: int = 5) -> list[str]:
         row = model.weights[bucket * count:bucket * count + count]
         word = words[at].removeprefix(_MARK)
         worth[word] = worth.get(word, 0.0) + row[column] - sum(row) / count
-    told = [word for word in worth if worth[word] > 0 and not word.isdigit()]
+    told = [word for word in worth if worth[word] > 0 and len(word) > 2]
     return sorted(told, key=lambda word: -worth[word])[:most]
