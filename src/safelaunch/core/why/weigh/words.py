@@ -25,6 +25,7 @@ SHORT = 10         # features that are added to a text's own: few words tell lit
 POINTS = 6.0       # what a certain text is worth beside an exception's type and place
 LEAST = 0.3        # a share below that tells no category: of held-out lines above, 63 of 68 were right
 LEAST_LEAD = 0.1
+LEAST_OTHER = 0.05 # of a second reading
 OWN_WORD = 0.4     # an errno, or the signal by which a process ended: the system's own word
 NO_FAILURE = ("echo", "teardown", "none")   # classes that are no category of a failure
 FILE = "words.bin"
@@ -131,7 +132,7 @@ def sound_of(text: str, is_failure: bool = False, but: str = "") -> tuple[str, f
         shares[category] = shares.get(category, 0.0) + OWN_WORD * (category != but)
     best = max(shares, key=lambda name: shares[name], default="none")
     second = max((share for name, share in shares.items() if name != best), default=0.0)
-    least = LEAST_LEAD if is_failure else LEAST
+    least = LEAST_OTHER if but else LEAST_LEAD if is_failure else LEAST
     if best in NO_FAILURE or shares[best] < least or shares[best] - second < LEAST_LEAD * (not but):
         return "", 0.0
     return best, min(1.0, shares[best])
