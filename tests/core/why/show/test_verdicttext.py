@@ -23,7 +23,7 @@ OTHER = Verdict("native_crash", "a segmentation fault", 0.3, "restart")
 GPU = Verdict("gpu_hardware", "an uncorrectable ECC error", 0.95, "exclude_and_restart", suspects=("n7",), rank=3,
               host="n7", cause=CAUSE, cited=(CONTEXT, CAUSE), symptoms=(ECHO, END), runner_up=OTHER,
               fingerprint="cuda error uncorrectable ecc", changes="an Xid elsewhere")
-LOG = Log(("main.log",), size_bytes=12_345_678, clock=CLOCK_STAMPS)
+LOG = Log(("main.log", "n1.log"), size_bytes=12_345_678, clock=CLOCK_STAMPS)
 
 
 def labels(rows: list[VerdictRow]) -> list[str]:
@@ -193,3 +193,9 @@ def test_the_words_of_a_line_are_explained_and_a_mistyped_rule_is_not() -> None:
     rows = {row.label: row.text for row in explain_rule("the quota of the volume is used up") or ()}
     assert rows["read as"].startswith("storage") and "quota" in rows["by"]
     assert explain_rule("no.such_rule") is None
+
+
+def test_of_one_file_nothing_is_said_of_what_was_read() -> None:
+    alone = replace(LOG, files=("main.log",))
+    assert "read" not in labels(list(tell(GPU, alone)))
+    assert "read" in labels(list(tell(GPU, alone, show_all=True)))

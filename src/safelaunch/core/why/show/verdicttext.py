@@ -147,7 +147,7 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Ver
         kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
         follow = "that follows" if count == 1 else "that follow"
         yield VerdictRow("echoes", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
-    if log.size_bytes:
+    if log.size_bytes and (show_all or len(log.files) > 1):   # of one file it is the same for every log
         order = "sorted by time stamps" if clocked else "in the order of the files: there are no common time stamps"
         yield VerdictRow("read", f"{_many(len(log.files), 'file')}, {_size(log.size_bytes)}; lines {order}", "dim")
 
