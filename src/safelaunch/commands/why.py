@@ -38,7 +38,7 @@ def _complete(context: object, parameter: object, typed: str) -> list[Completion
 @click.option("--attempt", type=click.IntRange(1), help="This attempt of the run (default: the newest that failed).")
 @click.option("--all", "show_all", is_flag=True, help="Every candidate, symptom and line of the traceback.")
 @click.option("--ticket", is_flag=True, help="A text for the site's administrators.")
-@click.option("--explain", metavar="RULE", help="What a rule or a category means, and what to check by hand.")
+@click.option("--explain", metavar="RULE", help="What a rule, a category or the words of a line mean.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/why.md.")
 def command(
     words: tuple[str, ...], attempt: int | None, show_all: bool, ticket: bool, explain: str | None, as_json: bool,

@@ -12,7 +12,6 @@ from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import listen
 from safelaunch.core.progress.steps import MOST_LINE_BYTES, cut_lines, latest_of
 from safelaunch.core.why.read import loglines
-from safelaunch.core.why.weigh.words import MAX_TEXT
 from tests.core.pumps import Pump, pumps_of
 from tests.core.why.patterns_of_package import ANCHORED, Use, all_patterns
 from tests.effort import at_rest_s, seconds_of
@@ -38,7 +37,6 @@ CASES = (
 SHARES = 16            # of the patterns, each a test: workers take them side by side
 # Searched in texts that are cut, or in the name of a file.
 CUT = {
-    "safelaunch.core.categories.TABLE": MAX_TEXT,
     "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
     "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
     "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,

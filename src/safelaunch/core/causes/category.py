@@ -50,9 +50,6 @@ class Category(NamedTuple):
     because: str          # why this follows
     to_do: str            # for a person, where a restart is not enough
     page: Page
-    # (weight, words) that speak for it in an error that no rule knows. 4: hardly said of anything else; 2: mostly;
-    # 1: fits, beside others. A word counts once.
-    words: tuple[tuple[int, str], ...] = ()
     blame: Blame | None = None       # None = no node's fault
     ask_site: str = ""               # what only administrators can mend
     is_bad_node: bool = False        # another node's turn is no repetition: it has budgets of its own

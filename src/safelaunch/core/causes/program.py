@@ -19,11 +19,6 @@ ROWS: dict[str, Category] = {
              "does it come at the first step (sizes), or late (longest sample, evaluation, a leak)?"),
             "Smaller micro batch, activation checkpointing, sharding. A restart helps only when another process held "
             "the memory."),
-        words=(
-            (6, r"(?:cuda|gpu|device|npu|hpu|hip|xpu|vram|hbm)\w{0,12}\b.{0,40}(?:out of memory|alloc\w*|memory)"
-                r"|kv cache|resource_?exhausted|exceed\w* .{0,30}memory|out of resources?"),
-            (2, r"memory|alloc\w*|out of memory")
-        ),
     ),
     "numerical": Category(
         "fix_config", "once", None, "a deterministic NaN comes back; one from a bad GPU does not",
@@ -36,11 +31,6 @@ ROWS: dict[str, Category] = {
              "does it come again from the checkpoint before, at the same samples? Then data or learning rate",
              "only on some nodes: run the node checks, a GPU may compute wrongly"),
             "Go back to a checkpoint before it, skip the samples or lower the learning rate."),
-        words=(
-            (4, r"nans?|infs?|infinit[ey]|diverg\w+|overflow\w*|underflow\w*|loss[_ ]scale|non-?finite|not finite"
-                r"|exploding|exploded|isfinite|isnan|loss spike"),
-            (1, r"gradients?|loss|norm|grad[_ ]norm")
-        ),
     ),
     "native_crash": Category(
         "restart", "exclude", 4, "a bug or a bad GPU: the first to fail is watched, lightly",
@@ -56,12 +46,6 @@ ROWS: dict[str, Category] = {
              "GPU",
              "a new wheel, driver or kernel extension since the last good run?"),
             "Restart once; if it comes back, build matching versions or report it with the stack."),
-        words=(
-            (4, r"seg(?:mentation)?[ -]?fault\w*|sig(?:segv|bus|ill|abrt)|core dumped|stack smashing|double free"
-                r"|free\(\)|malloc\S*|illegal instruction|misaligned|(?:illegal|invalid) (?:memory )?(?:access|address)"
-                r"|bus error|assertion `|heap|null pointer|access violation|terminate called|pure virtual"),
-            (2, r"corruption|abort(?:ed)?|crash(?:ed)?|backtrace|signal \d+|internal error")
-        ),
     ),
     "hang": Category(
         "restart", "exclude", 6, "the odd ranks' nodes are under suspicion, lightly",
@@ -78,10 +62,6 @@ ROWS: dict[str, Category] = {
              "nvidia-smi: waiting ranks show 100 %, the one that is waited for shows 0 %",
              "did all ranks print the same last step? Which did not? Do data loader workers stand in a lock?"),
             "Restart; without the node where the odd ranks are when it comes back there."),
-        words=(
-            (4, r"dead ?lock\w*|hang(?:s|ing)?|stuck|no progress|stall\w*|watchdog|straggler|(?:not|no) respon\w+"),
-            (2, r"timed? ?-?out|collectives?|all_?reduce|all_?gather|broadcast|wait(?:ed|ing)?")
-        ),
     ),
     "preempted": Category(
         "requeue_only", "continue", None, "somebody else needed the nodes", "",
@@ -91,7 +71,6 @@ ROWS: dict[str, Category] = {
             "Slurm preempted the job. Nothing is wrong with it.",
             ("sacct -j JOB --format=JobID,State,Reason", "scontrol show job JOB: Requeue, QOS"),
             "Queue it again; it goes on from its newest checkpoint."),
-        words=((4, r"preempt\w*|spot|evict\w*|reclaim\w*|maintenance|interruption notice"),),
     ),
     "time_limit": Category(
         "requeue_only", "continue", None, "the job was too short, the training did nothing wrong", "",
@@ -101,7 +80,6 @@ ROWS: dict[str, Category] = {
             "Slurm ended it at its limit. Nothing is wrong.",
             ("sacct -j JOB --format=JobID,State,Elapsed,Timelimit",),
             "Queue the next job; safelaunch asks for a checkpoint before the limit and goes on by itself."),
-        words=((4, r"time ?limit|wall[- _]?(?:time|clock)|time is up|out of time"), (1, r"deadline|exceeded")),
     ),
     "cancelled": Category(
         "none", "stop", None, "a person's request is final", "",
@@ -112,8 +90,6 @@ ROWS: dict[str, Category] = {
             ("sacct -j JOB --format=JobID,State: 'CANCELLED by UID' names who; getent passwd UID",
              "SIGHUP: it was started from a login shell; use sbatch, tmux or nohup"),
             "Nothing, unless it was an accident: then submit it again."),
-        words=((4, r"cancell?ed|ctrl-?c|keyboard|sighup|hang ?up|by (?:the )?user"), (2, r"interrupt\w*"
-                r"|terminated")),
     ),
     "user_code": Category(
         "fix_user_code", "once", None, "the same code fails the same way",
@@ -126,13 +102,6 @@ ROWS: dict[str, Category] = {
              "does it come at the same step again? Then data or code; at another one: a race, or a machine",
              "without GPUs: CUDA_VISIBLE_DEVICES= python …; with asynchronous errors: CUDA_LAUNCH_BLOCKING=1"),
             "Fix it. A restart alone repeats it."),
-        words=(
-            (4, r"shape\w*|dtypes?|mat1|broadcastable|autograd|backward|nonetype|unexpected keyword|out of (?:range"
-                r"|bounds)|size mismatch|dimensions?|operands?|serializable|unsupported operand|not defined"
-                r"|not implemented|tracer\w*|graph break|einops|subscriptable|callable|iterable|unpack\w*"),
-            (2, r"expected .{1,60} (?:but )?got|tensors?|sizes?|attribute|index|types?|axis|elements?|float\d*|int\d+"
-                r"|inputs?|outputs?|length")
-        ),
     ),
     "unknown": Category(
         "restart", "exclude", None, "the next failure may say more; weak evidence against the node that failed first",

@@ -22,16 +22,6 @@ ROWS: dict[str, Category] = {
              "ps -eo pid,stat,wchan:32,cmd | awk '$2 ~ /D/': who waits, and in which function of the kernel",
              "dmesg -T for nfs, lustre, gpfs or I/O errors: is it one node or all of them?"),
             "Free space or wait until it answers, then restart. No node is to blame when several report it."),
-        words=(
-            (4, r"no space|quota|read-only file ?system|stale (?:nfs )?(?:file )?handle|(?:input/output|i/o"
-                r"|remote i/o) error|disk (?:is )?full|inodes?|unmounted|not mounted|mount ?point|lustre|gpfs|beegfs"
-                r"|weka(?:fs)?|cephfs?|nfs|unable to lock|lock(?:ing)? file|database (?:disk image|is locked)"),
-            (2, r"(?:file )?write (?:error|failed|failure)|error writing|failed (?:to )?writ(?:e|ing)|can(?:no"
-                r"|')t write|error during write|(?:failed to |error )?(?:flush|fsync)(?:ing)?|file ?system"
-                r"|reduce your request rate|object stor(?:e|age)|blob|bucket|short (?:read|write)|bytes written"
-                r"|read-only"),
-            (1, r"disk|storage|scratch|permission denied|upload|s3|volume")
-        ),
     ),
     "checkpoint": Category(
         "fix_config", "fall_back", None, "the one before it was whole",
@@ -43,15 +33,6 @@ ROWS: dict[str, Category] = {
              "does the model that is built have the sizes of the one that was saved (layers, vocabulary, "
              "parallelism)?"),
             "Go back to the checkpoint before; safelaunch resumes only from complete ones."),
-        words=(
-            (4, r"checkpoints? (?:is )?(?:missing|corrupt\w*|incomplete|not found|shards?)|state[_ ]dict"
-                r"|optimi[sz]er state|safetensors?|(?:no|missing|invalid|incomplete|damaged|load\w*|restor\w*"
-                r"|find) (?:a |the |valid )?checkpoint|resume[_ ]from|not (?:a )?valid checkpoint"),
-            (3, r"checkpoint(?:ed|ing|er)?|ckpt|checksum (?:mismatch|error|failed)"),
-            (2, r"resum(?:e|ing)|restor(?:e|ing)|pre-?trained weights|manifest|checksum|shards?|weights (?:file|not)"
-                r"|param(?:eter)? groups?|truncated|incomplete|corrupt(?:ed|ion)?|digest"),
-            (1, r"weights|model file|snapshot|step \d+ not found|unexpected end")
-        ),
     ),
     "data": Category(
         "fix_user_code", "restart", 3, "a worker killed or a read that failed may go well the next time",
@@ -64,15 +45,6 @@ ROWS: dict[str, Category] = {
              "df -h /dev/shm on the node: loader workers hand over samples through it",
              "with num_workers=0 the loader's own error becomes visible"),
             "Repair or skip the data. A restart repeats it at the same sample."),
-        words=(
-            (4, r"cannot identify image|tfrecord|parquet|corrupt(?:ed)? (?:record|jpeg|image|sample)|moov atom|codec"
-                r"|demux\w*"
-                r"|webdataset|data ?sets?|data ?loaders?|decod(?:e|er|ing)"),
-            (2, r"samples?|jpe?g|png|video|audio|images?|records?|shuffle|tar(?:ball| file)|jsonl?|unicode|utf-8|csv"
-                r"|no (?:training )?(?:files|data) (?:found|left)|corpus|documents?|split|truncated|magic (?:bytes"
-                r"|number)|unexpected end of (?:data|file|stream)|corrupt(?:ed|ion)?|tokens?|annotations?|labels?"),
-            (1, r"rows?|columns?|index file|vocab\w*|input file|batch|stream")
-        ),
     ),
     "config": Category(
         "fix_config", "once", None, "the same values fail the same way",
@@ -84,18 +56,6 @@ ROWS: dict[str, Category] = {
             ("the message names the value; safelaunch config --origin shows where each value comes from",
              "number of ranks against parallel degrees and batch sizes: do they divide each other?"),
             "Change the value. A restart alone repeats it."),
-        words=(
-            (4, r"configs?|configuration|command[- ]line|arguments? --?\w+|unrecogni[sz]ed|mutually exclusive"
-                r"|not (?:evenly )?divisible|divisible by|(?:valid|available|supported|allowed) (?:options|choices"
-                r"|values|ones)|choose from|one of \[|mandatory|hyper-?param\w*|(?:unknown|invalid"
-                r"|unsupported) (?:\w+ )?(?:option|value|name|type|mode|scheduler|optimi[sz]er|backend|architecture|key"
-                r"|field|choice|argument|flag|model)"),
-            (2, r"options?|settings?|flags?|must be (?:set|one|specified|provided|between|a|at|less|greater|smaller"
-                r"|larger)|must not|should be|needs? to be set|is required|are required|(?:was|were) given|yaml|toml"
-                r"|hydra|missing value|cannot be (?:used|combined|set)|only supported|not supported|max_\w+|\w+_size"
-                r"|world[_ ]size|parallel"),
-            (1, r"must|expected|invalid|argument|specif(?:y|ied)|enabled?|keys?|names?|without value|--[a-z][\w-]+")
-        ),
     ),
     "environment": Category(
         "fix_environment", "once", None, "the same packages fail the same way",
@@ -108,15 +68,6 @@ ROWS: dict[str, Category] = {
              "ldd of the library that is named; strings libstdc++.so.6 | grep GLIBCXX",
              "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())' against nvidia-smi"),
             "Install or rebuild it, in the environment that the job uses."),
-        words=(
-            (4, r"not installed|pip install|conda install|shared (?:object|library)|command not found|nvcc|ninja|gcc"
-                r"|g\+\+|symbol lookup|undefined symbol|glibc\w*|container|enroot|pyxis|apptainer|singularity|squash\w*"
-                r"|driver|execve|executable|shared libraries|no module named|lmod|toolchain|linker|cmake"),
-            (2, r"compil(?:e|er|ing|ation)|install(?:ed|ation)?|librar(?:y|ies)|build(?:ing)?|package|import(?:ing|ed)?"
-                r"|plugin"
-                r"|environment|cuda_home|backend .{0,30}not available|toolkit|extension|interpreter"),
-            (1, r"not available|module|kernel image|path")
-        ),
     ),
     "version_mismatch": Category(
         "fix_environment", "once", None, "the same packages fail the same way",
@@ -128,12 +79,6 @@ ROWS: dict[str, Category] = {
             ("pip check; pip list | grep -i NAME for both packages of the traceback",
              "did anything install or upgrade a package since the last good run?"),
             "Pin versions that go together."),
-        words=(
-            (4, r"version mismatch|incompatible version|(?:requires?|needs?) [\w.-]+ ?(?:[<>=~!]=?|version)"
-                r"|[<>=~]=\d+(?:\.\d+)+|(?:has been|was) (?:removed|deprecated|renamed)|different version|newer version"
-                r"|older version|too old|compiled (?:with|against|using)|mismatched versions|upgrade|downgrade"),
-            (2, r"versions?|incompatible|not compatible|deprecated|no longer (?:supported|available)|abi")
-        ),
     ),
     "network": Category(
         "restart", "exclude", 6, "a link flaps and comes back; a node is blamed from its second time on",
@@ -150,17 +95,6 @@ ROWS: dict[str, Category] = {
              "NCCL_DEBUG=INFO says which interface is used; is it the one between the nodes (NCCL_SOCKET_IFNAME)?",
              "a two-node all_reduce between the named node and another one, then between two others"),
             "Restart; without the node when a second failure names it as well."),
-        words=(
-            (4, r"unreachable|no route|(?:connection|connect) (?:reset|refused|lost|aborted|broken|closed|failure"
-                r"|timed out)"
-                r"|queue pair|qps?|rdma|verbs|ibv_\w+|mlx\d\w*|infiniband|efa|libfabric|ofi\w*|cxi\w*|ucx|ucp|hca|roce"
-                r"|hsn\w*"
-                r"|name or service not known|link (?:is )?down|retry (?:count )?exceeded|ib\d|subnet|packets?|nics?"
-                r"|transmit|slingshot|peer (?:closed|is gone)|host ?name"),
-            (2, r"network|connection|socket|transport|endpoint|fabric|port error|peers?|dns|resolve|handshake|tcp"
-                r"|ethernet|broken pipe|retransmi\w+|gid"),
-            (1, r"timed? ?-?out|remote|send|recv|connect(?:ed|ing)?|address")
-        ),
     ),
     "rendezvous": Category(
         "restart", "restart", 5, "a port in use, a store too slow: each attempt has a port of its own",
@@ -174,13 +108,6 @@ ROWS: dict[str, Category] = {
              "getent hosts MASTER_ADDR on another node; may the nodes talk to each other on that port?",
              "did every node start? One that did not leaves the others waiting"),
             "Use a port of the job's own (safelaunch gives each attempt a fresh one), and restart."),
-        words=(
-            (4, r"rendezvous|address already in use|master_(?:addr|port)|coordinat(?:or|ion)|tcp ?store|bind (?:failed"
-                r"|error)|waiting for (?:all |the )?(?:clients|workers|peers|ranks|processes)|(?:not all|some) (?:tasks"
-                r"|workers|ranks)|never (?:started|joined)|failed to join|join the"),
-            (2, r"barrier|store|init_process_group|join|world"),
-            (1, r"deadline|handshake|port")
-        ),
     ),
     "hub_auth": Category(
         "fix_config", "restart", 4, "hubs and trackers have bad minutes",
@@ -195,15 +122,6 @@ ROWS: dict[str, Category] = {
              "many ranks that download the same at once: let one do it first, or use the cache offline "
              "(HF_HUB_OFFLINE=1)"),
             "Download on a login node beforehand, and run offline."),
-        words=(
-            (4, r"unauthori[sz]ed|forbidden|api[_ -]?keys?|log(?:ged)? ?in|credentials?|authenticat\w+|gated"
-                r"|rate limit\w*|too many requests|hugging ?face|wandb|mlflow|comet|neptune|clearml|licen[cs]e"
-                r"|certificate|proxy|ssl|(?:status(?: code)?|error|code|http)[ :]{1,2}(?:401|403|429)(?!\d)"
-                r"|access token|(?:expired|invalid) token|token (?:has )?(?:expired|is (?:invalid|expired)|invalid)"),
-            (2, r"(?:401|403|429)(?!\d)(?= \w)|https?|hub|client error|server error|download\w*|access denied|request"
-                r"|url|repo(?:sitory)?|tracking|account"
-                r"|status code|permission to access")
-        ),
     ),
     "gpu_hardware": Category(
         "exclude_and_restart", "exclude", 10, "one dead GPU of 384 cost a 176B training 7.3 h until somebody looked",
@@ -222,14 +140,6 @@ ROWS: dict[str, Category] = {
              "run the training without the node: the same error elsewhere means software, not this GPU"),
             "Restart without the node (submit with slurm.exclude) and send its administrators the ticket: "
             "safelaunch why --ticket."),
-        words=(
-            (4, r"(?:gpu|device|card|accelerator)s? (?:\S+ )?(?:is |was |has )?(?:lost|unhealthy|failed|fallen|hung"
-                r"|hang|dead|missing|fault|reset)|double[- ]bit|uncorrectable|ecc|row remap\w*|remapp\w+|xid|sxid"
-                r"|nvlink|nvswitch|rma|hbm|hardware (?:error|fault|failure)|ras|gsp|aicore|unhealthy|bad page"
-                r"|hw (?:\w+ )?(?:error|fault)|hard-?reset|hardware heartbeat|page retire\w*"),
-            (2, r"gpus?|npu|hpu|tpu|amdgpu|nvrm|device acquire|reset required|health|devices?|ring (?:gfx|sdma)\S*"
-                r"|thermal")
-        ),
     ),
     "node_failure": Category(
         "exclude_and_restart", "exclude", 10, "the others are fine; Slurm itself needs 5 min and more to notice",
@@ -245,13 +155,6 @@ ROWS: dict[str, Category] = {
              "sacct -j JOB --format=JobID,State,ExitCode,NodeList,Reason",
              "ping and ssh to the node, from another node of the cluster"),
             "Restart without the node; safelaunch does so by itself."),
-        words=(
-            (4, r"node (?:\S+ )?(?:is |has |was )?(?:down|failed|failure|lost|unresponsive|dead|died|drained|unhealthy"
-                r"|gone|rebooted)|heartbeat|lost contact|machine check|kernel panic|reboot\w*|power (?:loss|failure)"
-                r"|(?:host|machine|instance|vm|worker|node) (?:\S+ )?(?:terminated|crashed|disappeared|not responding)"
-                r"|allocation (?:\S+ )?(?:has been )?revoked|allocation"),
-            (2, r"nodes?|prolog|epilog|hosts?|daemon")
-        ),
     ),
     "host_oom": Category(
         "fix_config", "restart", 3, "a leak starts anew with the process",
@@ -267,10 +170,5 @@ ROWS: dict[str, Category] = {
              "memory grows with data loader workers, pinned buffers, checkpoints gathered on one rank, caches in "
              "/dev/shm"),
             "Ask for more memory (slurm.mem), use fewer workers, load and save in shards. The node is not to blame."),
-        words=(
-            (4, r"oom|out[- ]of[- ]memory|cannot allocate memory|memory (?:limit|pressure)|bad_alloc|low on memory"
-                r"|(?:host|system|cpu|node) (?:ran out of )?memory|sigkill"),
-            (2, r"memory|killed|mmap|swap|rss|cgroup")
-        ),
     ),
 }

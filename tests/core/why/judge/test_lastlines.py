@@ -28,6 +28,18 @@ def test_plain_words_before_a_fall_give_a_category_that_is_not_sure(words: str, 
     assert verdict.cause is not None and verdict.cause.text == words
 
 
+def test_a_reading_by_words_names_them() -> None:
+    verdict = judge_text(f"{STEPS}\nfabric: transmit timed out, peer unreachable\n{FALL}\n")
+    assert "unreachable" in verdict.changes
+
+
+def test_an_unsure_reading_of_an_exception_has_another_one_beside_it() -> None:
+    verdict = judge_text("RuntimeError: INTERNAL: load of the module failed on cores 0-2: status=1\n")
+    assert verdict.confidence < 0.5 and verdict.runner_up is not None, verdict
+    assert verdict.runner_up.category not in (verdict.category, "none", "unknown", "echo", "teardown")
+    assert verdict.runner_up.confidence <= verdict.confidence
+
+
 def test_a_line_that_a_program_calls_an_error_is_heard() -> None:
     verdict = judge_text(f"{STEPS}\nERROR the manifest of the checkpoint is corrupt\n{FALL}\n")
     assert verdict.category == "checkpoint"

@@ -8,7 +8,7 @@ from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.why.show import verdicttext
 from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
 from safelaunch.core.why.show.verdictjson import to_public
-from safelaunch.core.why.show.verdicttext import VerdictRow, describe, page_rows, tell
+from safelaunch.core.why.show.verdicttext import VerdictRow, describe, explain_rule, page_rows, tell
 from safelaunch.core.why.verdict import Verdict
 from tests.tables import each
 
@@ -23,7 +23,7 @@ OTHER = Verdict("native_crash", "a segmentation fault", 0.3, "restart")
 GPU = Verdict("gpu_hardware", "an uncorrectable ECC error", 0.95, "exclude_and_restart", suspects=("n7",), rank=3,
               host="n7", cause=CAUSE, cited=(CONTEXT, CAUSE), symptoms=(ECHO, END), runner_up=OTHER,
               fingerprint="cuda error uncorrectable ecc", changes="an Xid elsewhere")
-LOG = Log(("main.log",), size_bytes=12_345_678, clock=CLOCK_STAMPS)
+LOG = Log(("main.log", "n1.log"), size_bytes=12_345_678, clock=CLOCK_STAMPS)
 
 
 def labels(rows: list[VerdictRow]) -> list[str]:
@@ -187,3 +187,15 @@ def test_a_log_without_a_failure_shows_its_last_line() -> None:
     rows = list(tell(seen, LOG))
     assert rows[0].text == "none: no failure seen (30% sure)" and rows[0].style == "bold yellow"
     assert "last" in labels(rows) and "  saving the model" in [row.text for row in rows]
+
+
+def test_the_words_of_a_line_are_explained_and_a_mistyped_rule_is_not() -> None:
+    rows = {row.label: row.text for row in explain_rule("the quota of the volume is used up") or ()}
+    assert rows["read as"].startswith("storage") and "quota" in rows["by"]
+    assert explain_rule("no.such_rule") is None
+
+
+def test_of_one_file_nothing_is_said_of_what_was_read() -> None:
+    alone = replace(LOG, files=("main.log",))
+    assert "read" not in labels(list(tell(GPU, alone)))
+    assert "read" in labels(list(tell(GPU, alone, show_all=True)))

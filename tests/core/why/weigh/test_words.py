@@ -5,7 +5,7 @@ from __future__ import annotations
 from safelaunch.core.categories import NAMES, TABLE
 from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.packages import _ABOUT, _PACKAGES
-from safelaunch.core.why.weigh.words import _KINDS, weigh_words
+from safelaunch.core.why.weigh.words import BUCKETS, NO_FAILURE, load, shares_of, sound_of, spoken, weigh_words
 from tests.tables import each
 
 SAYINGS = {
@@ -28,22 +28,34 @@ def test_words_of_a_category_weigh_most_for_it(category: str) -> None:
     assert max(weights, key=lambda name: weights[name]) == category, weights
 
 
-def test_every_category_of_a_failure_has_words() -> None:
-    assert {name for name, row in TABLE.items() if row.words} == set(SAYINGS) == set(NAMES) - {"unknown"}
+def test_the_model_knows_every_category_of_a_failure_and_no_other_class() -> None:
+    model = load()
+    assert set(model.classes) == {*SAYINGS, *NO_FAILURE} == {*NAMES, *NO_FAILURE} - {"unknown"}
+    assert len(model.weights) == BUCKETS * len(model.classes)
 
 
 def test_tables_name_known_categories_only() -> None:
-    named = {category for category, _ in _PACKAGES.values()} | {row[1] for row in _ABOUT} | {row[1] for row in _KINDS}
+    named = {category for category, _ in _PACKAGES.values()} | {row[1] for row in _ABOUT}
     assert named <= set(TABLE)
 
 
 @each("text", ["", "all went well", "tokenizer", "4012 (before) vs 4011", "informed"])
 def test_a_word_inside_another_says_nothing(text: str) -> None:
-    assert weigh_words(text).keys().isdisjoint({"hub_auth", "numerical", "storage"})
+    assert sound_of(text) == ("", 0.0)
 
 
-def test_a_word_said_twice_counts_once() -> None:
-    assert weigh_words("checkpoint, checkpoint, checkpoint") == weigh_words("checkpoint")
+@each("text", ["step 3 of 10, loss 2.1", "srun: error: n3: task 2: Exited with exit code 1"])
+def test_what_states_nothing_speaks_for_no_category(text: str) -> None:
+    assert sound_of(text) == ("", 0.0)
+
+
+def test_a_text_without_words_has_no_share() -> None:
+    assert shares_of("") == shares_of(" -- ") == {}
+
+
+def test_the_words_that_spoke_are_named() -> None:
+    assert "quota" in spoken("run 7: the quota of /a/b is used up", "storage")
+    assert spoken("x", "unknown") == []
 
 
 @each(
@@ -51,7 +63,8 @@ def test_a_word_said_twice_counts_once() -> None:
     [("/a/step_7/model.safetensors", "checkpoint"), ("/runs/ckpt/meta", "checkpoint"), ("conf/train.yaml", "config"),
      ("/a/b/0001.tar", "data"), ("/usr/lib/libfoo.so.8", "environment")])
 def test_the_kind_of_a_named_file_speaks(path: str, category: str) -> None:
-    assert weigh_words(f"No such file: '{path}'").get(category, 0) >= 2
+    weights = weigh_words(f"No such file: '{path}'")
+    assert max(weights, key=lambda name: weights[name]) == category, weights
 
 
 @each(

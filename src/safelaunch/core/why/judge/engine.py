@@ -23,6 +23,7 @@ from safelaunch.core.why.rules.generic import EXCEPTION, LINE
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weigh.counterevidence import ECHO_BYTES, doubt, is_past, trace_course
 from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, WHAT, FindingGroup, cite, gather, moment, place_of
+from safelaunch.core.why.weigh.words import sound_of, spoken
 
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
@@ -145,8 +146,16 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
                    evidence=(line.text,), host=line.host or named.host,
                    rank=named.rank if line.rank is None else line.rank, cause=cited if words.category else None,
                    fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
-                   changes="a person finds another line: no rule knows this one"
-                   if words.category else "")
+                   changes=f"a person finds another line: no rule knows this one, its words spoke: "
+                   f"{', '.join(spoken(line.text, category))}" if words.category else "",
+                   runner_up=_read_otherwise(line.text, category, words.weight) if words.category else None)
+
+
+def _read_otherwise(text: str, category: str, weight: float) -> Verdict | None:
+    """The next likely reading of the same words; None = there is none to speak of."""
+    second, share = sound_of(text, is_failure=True, but=category)
+    sure = min(weight, round(share, 2))
+    return Verdict(second, "the same line, read otherwise", sure, advice(second)) if second else None
 
 
 def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Sequence[FindingGroup], episode: Episode,
@@ -172,7 +181,8 @@ def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Se
         evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
         symptoms=symptoms,
         candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
-        runner_up=_as_runner_up(runner, log) if runner else None,
+        runner_up=_as_runner_up(runner, log) if runner else _read_otherwise(
+            chosen.first.text, chosen.category, chosen.weight) if chosen.rule.id in (EXCEPTION, LINE) else None,
         fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
         changes=_what_would_change(chosen, runner), place=place_of(raised or chosen),
     )

@@ -12,9 +12,11 @@ from safelaunch.core.why.order.episodes import Episode
 from safelaunch.core.why.weigh.words import sound_of
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
-STATEMENT_POINTS = 5.0  # of an unknown line that is to stand before an echo
+STATEMENT_SHARE = 0.4   # of an unknown line that is to stand before an echo
 UNKNOWN_WEIGHT = 0.15
+LEAST_WEIGHT = 0.2
 MOST_WEIGHT = 0.6
+SHARE_WEIGHT = 0.6      # what the whole share adds to the least weight
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
                        r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
@@ -35,7 +37,7 @@ _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed
 LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
 _SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
 FALLING = 5             # times in a row that the loss scale fell, and never rose
-SCALE_SURE = 0.5
+SCALE_SHARE = 0.5
 
 
 class LastLines(NamedTuple):
@@ -43,7 +45,14 @@ class LastLines(NamedTuple):
 
     line: Line
     category: str
-    weight: float
+    share: float     # how likely its words are of the category
+
+    @property
+    def weight(self) -> float:
+        """How sure the line is about its category: of held-out lines with a share of 0.5, 98 of 100 were right, but the
+        line itself may be another one.
+        """
+        return round(min(MOST_WEIGHT, LEAST_WEIGHT + SHARE_WEIGHT * self.share), 2) if self.category else UNKNOWN_WEIGHT
 
 
 def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: OutsideEvidence) -> LastLines | None:
@@ -52,33 +61,31 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     Without a failed rank only the very last lines count: the program still runs or has ended well. Lines behind the
     moment at which safelaunch itself ended the ranks tell of that.
     """
-    best: tuple[float, Line, str] | None = None
+    best: LastLines | None = None
     latest: Line | None = None
     if (fallen_to := _falling_scale(log)) is not None:
-        return LastLines(fallen_to, "numerical", SCALE_SURE)
+        return LastLines(fallen_to, "numerical", SCALE_SHARE)
     for line, is_last in _suspicious(episode, log):
         if known.is_own_end(line.file, line.offset, line.host):
             continue
-        category, points = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
-        if category and (best is None or points > best[0]):
-            best = points, line, category
+        category, share = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
+        if category and (best is None or share > best.share):
+            best = LastLines(line, category, share)
         if is_last:
             latest = line
-    if best is not None:
-        return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2))
-    return LastLines(latest, "", UNKNOWN_WEIGHT) if latest is not None else None
+    return best or (LastLines(latest, "", 0.0) if latest is not None else None)
 
 
 def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvidence) -> LastLines | None:
     """What a line that no rule knows states before an echo in the same file; None = nothing, or nothing clear."""
-    best: tuple[float, Line, str] | None = None
+    best: LastLines | None = None
     for line, _ in _suspicious(episode, log):
         if line.file != echo.file or line.offset >= echo.offset or known.is_own_end(line.file, line.offset, line.host):
             continue
-        category, points = sound_of(line.text)
-        if points >= STATEMENT_POINTS and (best is None or points > best[0]):
-            best = points, line, category
-    return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2)) if best is not None else None
+        category, share = sound_of(line.text)
+        if share >= STATEMENT_SHARE and (best is None or share > best.share):
+            best = LastLines(line, category, share)
+    return best
 
 
 def _falling_scale(log: Log) -> Line | None:

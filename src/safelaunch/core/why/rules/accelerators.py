@@ -44,15 +44,6 @@ RULES = (
         counter_sample="device 4 heartbeat is normal",
     ),
     Rule(
-        "accel.ascend_core", "native_crash", (b"aicore exception", b"aicpu exception", b"vector core exception"),
-        rb"(?:aicore|aicpu|vector core) exception", "cause", "rank", 0.66,
-        summary="a kernel of the NPU ended with an exception",
-        explain="An operator read outside of its memory, or the card is at fault: the lines around tell its name.",
-        source=_ASCEND,
-        sample="rtStreamSynchronize execute failed, reason=[aicore exception]",
-        counter_sample="rtStreamSynchronize executed, aicore utilization is 97 %",
-    ),
-    Rule(
         "accel.ascend_memory", "cuda_oom", (b"EL0004",),
         rb"EL0004: .{0,60}?allocate memory", "cause", "rank", 0.85,
         summary="the NPU's memory is full", explain="The card could not allocate memory.", source=_ASCEND,

@@ -33,17 +33,6 @@ RULES = (
         counter_sample="OCI runtime is runc",
     ),
     Rule(
-        "env.conda_shell", "environment",
-        (b"CommandNotFoundError", b"is not a supported wheel"),
-        rb"CommandNotFoundError: |is not a supported wheel on this platform",
-        "cause", "job", 0.66,
-        summary="the environment could not be set up",
-        explain="conda's hook is not loaded in the batch shell, or a wheel is for another system.",
-        source="conda; pip", order=2,
-        sample="CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
-        counter_sample="conda: your shell has been configured to use 'conda activate'",
-    ),
-    Rule(
         "env.pmix", "environment",
         (b"could not load libpmix", b"cannot create mpi context", b"plugin name for mpi/", b"_load_pmix"),
         rb"could not load libpmix|cannot create mpi context|Couldn't find the specified plugin name for mpi/",

@@ -203,15 +203,6 @@ RULES = (
         counter_sample="/data/train.bin exists",
     ),
     Rule(
-        "config.shell_no_file", "config", (b"No such file or directory",),
-        rb"(?:line \d+: (?P<path>\S+)|^(?:ls|cat|cp|mv|cd|source|bash"
-        rb"|rm): (?:cannot \w+ )?(?P<path2>\S+)): No such file or directory", "cause", "job", 0.4, action="fix_config",
-        summary="{path}{path2} does not exist", explain="The batch script names a file that is not there.",
-        do="Correct the path.", source="bash",
-        sample="run.sh: line 4: env.sh: No such file or directory",
-        counter_sample="No such file or directory is ignored",
-    ),
-    Rule(
         "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),
         b"ImagePullBackOff|ErrImagePull|CreateContainerConfigError", "cause", "job", 0.72,
         summary="the container could not be started", explain="The image does not exist or may not be pulled.",

@@ -179,18 +179,6 @@ RULES = (
         counter_sample="CastError is raised for other columns",
     ),
     Rule(
-        "data.samples", "data",
-        (b"bad sample", b"cannot reshape array of size", b"dataset exhausted", b"DataLoader ran out"),
-        rb"(?i:bad sample|corrupt(?:ed)? (?:sample|shard|record)) .{0,60}?(?:shard|tar|file|record)|cannot "
-        rb"reshape array of size \d+ into shape|dataset exhausted|webdataset\.\w+.{0,40}?Error",
-        "cause", "job", 0.5,
-        summary="a sample is not as its loader expects",
-        explain="It is cut short, or of another size.",
-        source="webdataset; numpy", order=1,
-        sample="ValueError: cannot reshape array of size 811 into shape (3,224,224)",
-        counter_sample="reshaped an array of size 150528 into shape (3,224,224)",
-    ),
-    Rule(
         "data.tokenizer_file", "data",
         (b"sentencepiece_processor", b"untagged enum", b"Error #2"),
         rb"sentencepiece_processor\.cc\(\d+\) \[|Not found: \"[^\"]+\": No such file or directory Error #2|did "

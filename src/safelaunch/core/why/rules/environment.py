@@ -240,16 +240,6 @@ RULES = (
         counter_sample="libgomp: creation of 8 threads took 3 ms",
     ),
     Rule(
-        "env.mpi_builds", "environment",
-        (b"OPAL ERROR", b"It looks like opal_init failed", b"It looks like MPI_INIT failed", b"PMI2_Init failed",
-         b"was not built with SLURM's PMI support"),
-        b"OPAL ERROR|opal_init failed|MPI_INIT failed|PMI2_Init failed|not built with SLURM's PMI support", "cause",
-        "job", 0.65, summary="MPI could not start", explain="The MPI library and the launcher's PMI do not fit.",
-        do="srun --mpi=list; use the MPI of the site's module.", source="Open MPI; MPICH",
-        sample="[n3:4242] OPAL ERROR: Unreachable in file ext3x_client.c at line 111",
-        counter_sample="[n3:4242] OPAL is initialized, unreachable peers: 0",
-    ),
-    Rule(
         "env.flash_attention", "environment",
         (b"FlashAttention only supports", b"FlashAttention2 has been toggled on", b"requires compute capability",
          b"is only supported on GPUs with compute capability"),

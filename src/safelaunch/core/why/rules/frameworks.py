@@ -82,16 +82,6 @@ RULES = (
         counter_sample="CUDA is initialized in the parent, no forked subprocess uses it",
     ),
     Rule(
-        "torch.compile", "user_code",
-        (b"torch._dynamo.exc", b"torch._inductor.exc", b"BackendCompilerFailed", b"InductorError",
-         b"LoweringException"),
-        rb"torch\._(?:dynamo|inductor)\.exc\.\w+|BackendCompilerFailed|InductorError|LoweringException", "cause", "job",
-        0.55, summary="torch.compile failed", explain="A graph that the compiler cannot take, or a fault of it.",
-        do="Try without torch.compile; TORCH_LOGS=+dynamo.", source="PyTorch, torch.compile", order=1,
-        sample="torch._dynamo.exc.Unsupported: call_function BuiltinVariable(print)",
-        counter_sample="torch._dynamo: call_function BuiltinVariable(print) is supported",
-    ),
-    Rule(
         "triton.compile", "environment",
         (b"triton.compiler", b"CompilationError", b"OutOfResources", b"PTXASError", b"out of resource: shared memory"),
         rb"triton\.\S{0,80}(?:CompilationError|PTXASError)|OutOfResources|out of resource: shared memory",
@@ -114,14 +104,6 @@ RULES = (
         sample="RuntimeError: Unable to JIT load the fused_adam op due to it not being compatible due to "
                "hardware/software issue.",
         counter_sample="loaded the fused_adam op",
-    ),
-    Rule(
-        "megatron.index", "config", (b"reached the end of the dataset", b"number of samples is", b"global batch size"),
-        b"AssertionError: .{0,300}?(?:global batch size|samples)", "cause", "job", 0.6,
-        summary="sizes of batch and data do not fit", explain="Megatron checks them at start.", source="Megatron-LM",
-        order=1,
-        sample="AssertionError: global batch size (30) is not what the rampup needs",
-        counter_sample="global batch size: 32",
     ),
     Rule(
         "tokenizer.missing", "environment",

@@ -314,26 +314,6 @@ RULES = (
         counter_sample="CUBLAS_STATUS_SUCCESS when calling `cublasCreate(handle)`",
     ),
     Rule(
-        "gpu.cublas", "native_crash",
-        (b"CUBLAS_STATUS_EXECUTION_FAILED", b"CUBLAS_STATUS_INTERNAL_ERROR", b"CUDNN_STATUS_EXECUTION_FAILED",
-         b"CUDNN_STATUS_INTERNAL_ERROR", b"CUSOLVER_STATUS_EXECUTION_FAILED", b"CUDNN_STATUS_MAPPING_ERROR"),
-        b"CU(?:BLAS|DNN|SOLVER)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)", "cause", "rank", 0.5,
-        summary="a CUDA library failed inside",
-        explain="Often the echo of an earlier fault of the card's context: a wrong index, memory, or a library "
-                "that does not fit the driver.", do="Repeat with CUDA_LAUNCH_BLOCKING=1.", source="cuBLAS, cuDNN",
-        order=1,
-        sample="RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(...)`",
-        counter_sample="CUBLAS_STATUS_SUCCESS when calling `cublasGemmEx(...)`",
-    ),
-    Rule(
-        "gpu.cublas_init", "cuda_oom", (b"CUBLAS_STATUS_NOT_INITIALIZED", b"CUDNN_STATUS_NOT_INITIALIZED"),
-        b"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED", "cause", "rank", 0.45, summary="a CUDA library could not start",
-        explain="Most often no GPU memory is left for its handle; sometimes the library does not fit the driver.",
-        do="Look at nvidia-smi; check library and driver versions.", source="cuBLAS, cuDNN", order=1,
-        sample="RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
-        counter_sample="CUDNN_STATUS_SUCCESS: cuDNN is initialized",
-    ),
-    Rule(
         "gpu.ecc_page_context", "gpu_hardware", (b"pending page retirement", b"Remapped Rows", b"remapping pending"),
         b"[Pp]ending page retirement|[Rr]emapping pending", "context", "node", 0.4,
         summary="a GPU has memory waiting to be retired", explain="The card has asked for a reset.",

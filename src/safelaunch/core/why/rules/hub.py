@@ -66,16 +66,6 @@ RULES = (
         counter_sample="docker: daemon: authentication succeeded",
     ),
     Rule(
-        "hub.git", "hub_auth",
-        (b"fatal: unable to access 'http", b"fatal: Authentication failed", b"could not read Username",
-         b"Permission denied (publickey"),
-        b"fatal: (?:unable to access 'http|Authentication failed|could not read Username)", "cause", "job", 0.66,
-        action="fix_config", summary="git was refused", explain="No key or token on the node, or no way out.",
-        source="git", order=2,
-        sample="fatal: unable to access 'https://git.example.org/x/': Could not connect",
-        counter_sample="git access to 'https://git.example.org/x/' took 3 s to connect",
-    ),
-    Rule(
         "hub.http_error", "hub_auth",
         (b"AuthenticationError", b"Error code: 401", b"HTTP Error 4", b"HTTP Error 5", b"Client Error: ",
          b"Server Error: ", b"HTTPStatusError", b"HfHubHTTPError", b"status code 403", b"status code 401",

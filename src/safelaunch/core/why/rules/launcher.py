@@ -108,15 +108,6 @@ RULES = (
         counter_sample="MPI_Finalize was invoked on rank 3 in communicator MPI_COMM_WORLD",
     ),
     Rule(
-        "launcher.orte_start", "node_failure",
-        (b"unable to reliably start one or more daemons", b"ORTE daemon has unexpectedly failed"),
-        b"unable to reliably start one or more daemons|ORTE daemon has unexpectedly failed", "cause", "job", 0.5,
-        summary="mpirun could not start its daemons on a node",
-        explain="A node does not answer, ssh is refused, or MPI is not found there.",
-        do="Try ssh to each node, and `which orted` there.", source="Open MPI, ORTE",
-        sample="ORTE was unable to reliably start one or more daemons.", counter_sample="ORTE started its daemons",
-    ),
-    Rule(
         "launcher.slots", "config", (b"not enough slots available",), b"not enough slots available", "cause", "job",
         0.85, summary="mpirun was asked for more processes than there are slots",
         explain="The allocation is smaller than -np.", do="Make -np fit --ntasks, or add --oversubscribe.",

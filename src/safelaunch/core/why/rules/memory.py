@@ -175,14 +175,6 @@ RULES = (
         counter_sample="systemd reaped process 4242 (python), now anon-rss:0kB",
     ),
     Rule(
-        "memory.pinned", "host_oom", (b"cudaHostAlloc", b"pinned memory", b"cudaHostRegister"),
-        b"(?:cudaHostAlloc|cudaHostRegister|pinned memory).{0,300}?(?:failed|out of memory|cannot|unable)", "cause",
-        "rank", 0.5, summary="pinned host memory could not be had",
-        explain="Page-locked memory is limited (ulimit -l) or used up.", do="Raise memlock, or pin less.",
-        source="CUDA runtime",
-        sample="cudaHostAlloc of 2147483648 bytes failed", counter_sample="pinned memory: 2 GB",
-    ),
-    Rule(
         "gpu.alloc_failed", "cuda_oom",
         (b"Failed to CUDA ", b"Failed to Cuda", b"cudaMallocAsync failed", b"cudaMalloc failed", b"hipMalloc failed",
          b"cuMemCreate", b"allocate GPU memory"),

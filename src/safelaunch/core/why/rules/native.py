@@ -147,28 +147,12 @@ RULES = (
         counter_sample="what() is virtual",
     ),
     Rule(
-        "native.check_failed", "native_crash", (b"Check failed: ", b"CHECK failed"),
-        rb"^F\d{4} .{0,300}?Check failed: (?P<what>.*)|FATAL.{0,300}?Check failed: (?P<what2>.*)", "cause", "rank",
-        0.55, summary="a check in native code failed: {what}{what2}",
-        explain="glog's or absl's CHECK ends the process.", source="glog; absl",
-        sample="F0102 03:04:05.678901 4242 solver.cpp:80] Check failed: error == cudaSuccess (77 vs. 0)",
-        counter_sample="all checks passed, none Check failed",
-    ),
-    Rule(
         "native.assert", "native_crash", (b"Assertion `", b"Assertion '"),
         rb"\.(?:c|cc|cpp|cxx|cu|h|hh|hpp):\d+: .{0,300}?Assertion [`'](?P<what>.{0,200}?)' failed", "cause", "rank",
         0.62, summary="an assertion in native code failed: {what}", explain="assert() of C ends the process.",
         do=_DUMP, source="glibc, assert.c",
         sample="python: ../src/queue.c:811: push: Assertion `q->size < q->capacity' failed.",
         counter_sample="all 12 assertions of `q->size < q->capacity' hold",
-    ),
-    Rule(
-        "native.internal_assert", "native_crash", (b"INTERNAL ASSERT FAILED",),
-        rb"INTERNAL ASSERT FAILED at (?P<where>\S+)", "cause", "rank", 0.5,
-        summary="PyTorch's own assertion failed at {where}",
-        explain="A bug in PyTorch, or a use that it does not expect.", source="PyTorch, c10/util/Exception.h", order=-1,
-        sample='RuntimeError: r INTERNAL ASSERT FAILED at "../aten/src/ATen/x.cpp":80, please report a bug to PyTorch.',
-        counter_sample="INTERNAL ASSERT is on",
     ),
     Rule(
         "native.aborted", "native_crash", (b"Aborted",), rb"(?:^|line \d+: +\d+ )Aborted(?:$| {2,}| +\(core dumped\))",

@@ -30,15 +30,6 @@ RULES = (
         sample="OSError: [Errno 116] Stale file handle: '/data/x'", counter_sample="the file handle is fresh",
     ),
     Rule(
-        "storage.short_write", "storage", (b"rite incomplete", b"short write", b"ncomplete write"),
-        rb"\bWrite incomplete|\b(?:[Ss]hort|[Ii]ncomplete) write\b", "cause", "job", 0.66,
-        summary="a file was written only in part", explain="The file system or the quota is full, or it fails.",
-        do="df and the quota, from the node.", source="dmlc-core; coreutils", order=2,
-        sample="[16:24:41] src/io/local_filesys.cc:39: Check failed: std::fwrite(ptr, 1, size, fp_) == size "
-               "FileStream.Write incomplete",
-        counter_sample="src/io/local_filesys.cc:39: Check: fwrite wrote size bytes to the FileStream",
-    ),
-    Rule(
         "storage.io_error", "storage",
         (b"Input/output error", b"Buffer I/O error", b"blk_update_request", b"critical medium error",
          b"Remote I/O error"),

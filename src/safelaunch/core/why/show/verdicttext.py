@@ -16,6 +16,7 @@ from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.verdict import Verdict
+from safelaunch.core.why.weigh.words import sound_of, spoken
 
 SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3
@@ -145,7 +146,7 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Ver
         kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
         follow = "that follows" if count == 1 else "that follow"
         yield VerdictRow("echoes", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
-    if log.size_bytes:
+    if log.size_bytes and (show_all or len(log.files) > 1):   # of one file it is the same for every log
         order = "sorted by time stamps" if clocked else "in the order of the files: there are no common time stamps"
         yield VerdictRow("read", f"{_many(len(log.files), 'file')}, {_size(log.size_bytes)}; lines {order}", "dim")
 
@@ -306,7 +307,14 @@ def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[VerdictRow] 
     rule = find_rule(name, packs)
     if rule is not None:
         return _rule_rows(rule)
-    return page_rows(name) if name in TABLE else None
+    return page_rows(name) if name in TABLE else _text_rows(name) if " " in name else None
+
+
+def _text_rows(text: str) -> Iterator[VerdictRow]:
+    """What a line's words make of it, where no rule knows it."""
+    category, share = sound_of(text)
+    yield VerdictRow("read as", f"{category} ({share:.0%})" if category else "nothing in particular", "bold")
+    yield VerdictRow("by", ", ".join(spoken(text, category)))
 
 
 def page_rows(category: str) -> Iterator[VerdictRow]:

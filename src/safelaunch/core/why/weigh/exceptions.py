@@ -17,9 +17,9 @@ from safelaunch.core.why.weigh.words import weigh_words
 
 MOST_WEIGHT = 0.74       # of a reading by words and places: never sure (0.8)
 LEAST_WEIGHT = 0.48      # above what a clear cause needs
-POINT_WEIGHT = 0.03      # what a point ahead of the next category adds
+POINT_WEIGHT = 0.04      # what a point ahead of the next category adds
 FIRM_WEIGHT = 0.7        # a type that holds so often is taken at its word
-PRIOR_POINTS = 4.0       # what a type's own weight of 1 would be worth in points
+PRIOR_POINTS = 2.0       # what a type's own weight of 1 would be worth in points
 ERRNO_POINTS = 5.0       # the system's own word
 WRAPPER_COST = 0.15      # "Caught … in DataLoader worker": the one that it wraps stands below it, with the reason
 _WRAPPER = re.compile(r"Caught \w+ in |(?:The )?(?:worker|task|actor|process|child)\b.{0,40}(?:raised|died|failed)")

@@ -114,7 +114,7 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     elif role == "cause" and read_fields(first.text).signal == ABORT:
         role, weight = "symptom", min(weight, ABORTED)   # it follows a statement, which stands above
     elif "why" in first.groups and rule.summary.endswith("{why}") and weight <= UNSURE:
-        category = sound_of(first.groups["why"])[0] or category
+        category = sound_of(first.groups["why"], is_failure=True)[0] or category
         action = action if category == rule.category else ""
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
     group = FindingGroup(rule, category, role, weight, action or advice(category), first, items[-1],
