@@ -13,6 +13,8 @@ import safelaunch
 ROOT = Path(__file__).parents[2]
 SRC = Path(safelaunch.__file__).parent
 Node = TypeVar("Node", bound=ast.AST)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Sequence = ast.List | ast.Tuple | ast.Set
 
 
 class Module:
@@ -34,10 +36,20 @@ class Module:
             found.setdefault(type(node), []).append(node)
         return found
 
-    def all(self, *kinds: type[Node]) -> Iterator[Node]:
-        """Its nodes of these kinds, kind by kind, each kind in the order of `ast.walk`."""
-        for kind in kinds:
-            yield from cast("list[Node]", self._by_kind.get(kind, []))
+    def all(self, kind: type[Node]) -> list[Node]:
+        """Its nodes of this kind, in the order of `ast.walk`."""
+        return cast("list[Node]", self._by_kind.get(kind, []))
+
+    def functions(self) -> Iterator[Function]:
+        """All functions, those inside of functions included."""
+        yield from self.all(ast.FunctionDef)
+        yield from self.all(ast.AsyncFunctionDef)
+
+    def sequences(self) -> Iterator[Sequence]:
+        """All tuples, lists and sets that it writes out."""
+        yield from self.all(ast.List)
+        yield from self.all(ast.Tuple)
+        yield from self.all(ast.Set)
 
 
 @cache   # not when a test's module is imported: each worker collects all tests

@@ -15,7 +15,7 @@ MANY = 4   # so many of their names in one literal are a table of categories
 def literals(module: Module) -> Iterator[list[str]]:
     """Strings of each tuple, list or set, and each dict's keys."""
     parts = [[key for key in node.keys if key is not None] for node in module.all(ast.Dict)]
-    parts += [node.elts for kind in (ast.List, ast.Tuple, ast.Set) for node in module.all(kind)]
+    parts += [node.elts for node in module.sequences()]
     for one in parts:
         yield [str(part.value) for part in one if isinstance(part, ast.Constant)]
 

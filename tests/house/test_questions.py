@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tests.house.source import trees
+from tests.house.source import Function, trees
 
 QUESTION = ("is_", "has_", "was_", "may_", "can_", "are_")
 CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Home(NamedTuple):

@@ -23,7 +23,7 @@ def test_slurms_commands_are_made_in_one_module() -> None:
     """But for the sandbox, which is an administrator, and for node programs, which import nothing."""
     made = {f"{module.name}:{node.lineno}" for module in modules()
             if module.path != "adapters/slurm.py" and not module.path.startswith(("sandbox", "node"))
-            for kind in (ast.List, ast.Tuple) for node in module.all(kind) if is_slurm_command(node)}
+            for node in module.sequences() if is_slurm_command(node)}
     assert made == set()
 
 
