@@ -15,6 +15,8 @@ SRC = Path(safelaunch.__file__).parent
 Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Sequence = ast.List | ast.Tuple | ast.Set
+# Methods by which a list, set or dict is changed.
+CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
 
 class Module:

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tests.house.source import Function, trees
+from tests.house.source import CHANGING, Function, trees
 
 QUESTION = ("is_", "has_", "was_", "may_", "can_", "are_")
-CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
 
 class Home(NamedTuple):
