@@ -16,11 +16,11 @@ DOCS_VENV := .venv-docs
 LINT_VENV := $(if $(wildcard $(TEST_VENV)/installed),$(TEST_VENV),$(UNIT_VENV))
 
 # Tests that need no root, no Slurm and no PyTorch, and wait for no process; but those that try every pattern on long lines (2 min).
-UNIT ?= tests/core tests/checkpoints tests/why/test_spoken.py
+UNIT ?= tests/house tests/core tests/checkpoints tests/why/test_spoken.py
 UNIT_WITHOUT := --ignore=tests/core/why/test_patterns.py --ignore=tests/core/why/test_rule_costs.py
 
-# Simulated runs beside the tests; 0: none. `make simulation` has three times as many.
-SEEDS ?= 500
+# Simulated runs beside the tests; 0: none. `make simulation` has five times as many.
+SEEDS ?= 300
 # Tests that failed beside others and may be run once more, alone: docs/drills.md says which, and why.
 AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 from tests import deadlines, ramdisk
 
 # These machines are shared: how long an example takes says nothing of the code. The same examples in each run: others
-# are for those who look for faults (SAFELAUNCH_LONG=1), and not for those who land their work.
-settings.register_profile("shared", deadline=None, derandomize=os.environ.get("SAFELAUNCH_LONG") != "1",
+# are for those who look for faults (SAFELAUNCH_LONG=1), and not for those who land their work. So are more examples.
+IS_LONG = os.environ.get("SAFELAUNCH_LONG") == "1"
+settings.register_profile("shared", deadline=None, derandomize=not IS_LONG, max_examples=200 if IS_LONG else 40,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 

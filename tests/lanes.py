@@ -21,8 +21,9 @@ WAITING = ("drills/test_phases", "drills/test_watch", "drills/test_hangs", "dril
            "drills/test_clusters", "conformance/test_conformance", "drills/test_handover", "drills/test_via",
            "drills/test_examples", "drills",
            "sandbox")
-COMPUTING = ("test_package", "examples", "adapters", "templates", "commands", "odd", "node", "supervisor", "simulation",
-             "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
+COMPUTING = ("house", "test_package", "examples", "adapters", "templates", "commands", "odd", "node", "supervisor",
+             "simulation", "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
+TOGETHER = "house"   # rules that read one syntax tree of the whole source: one worker takes them all
 COMPUTE = 3    # one worker of so many
 STEP_BACK = 10   # nice
 
@@ -45,12 +46,19 @@ def choose(pending: Sequence[int], names: Sequence[str], is_computing: bool) -> 
     return next((place for place, index in enumerate(pending) if not is_waiting(names[index])), 0)
 
 
+def together(pending: Sequence[int], names: Sequence[str]) -> int:
+    """How many tests from the first one on belong together; 0 = it is one by itself."""
+    alone = (place for place, index in enumerate(pending) if not names[index].startswith(f"{TESTS.name}/{TOGETHER}/"))
+    return next(alone, len(pending))
+
+
 class Lanes(LoadScheduling):
     """`--dist load`, with two lanes."""
 
     def _send_tests(self, node: Any, num: int) -> None:
         computing = max(1, len(self.nodes) // COMPUTE) if len(self.nodes) > 1 else 0
         first = choose(self.pending, self.collection or (), self.nodes.index(node) < computing)
+        num = max(num, together(self.pending[first:], self.collection or ()))
         self.pending[:] = self.pending[first:first + num] + self.pending[:first] + self.pending[first + num:]
         super()._send_tests(node, num)
 

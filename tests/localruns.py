@@ -23,7 +23,8 @@ import pytest
 
 from safelaunch.core.model import Event
 from safelaunch.core.state import Ended, State
-from tests.runs import by_age, events_of, has_each_rank, is_so_within, journal_files, parent_of, plan_of, state_of
+from tests.patience import is_so_within
+from tests.runs import by_age, events_of, has_each_rank, journal_files, parent_of, plan_of, state_of
 
 ROOT = Path(__file__).parent.parent
 TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"

@@ -7,9 +7,12 @@ loop counts as MOST_S at most, however long it was.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 MOST_S = 3.0    # a look at Slurm, or at all processes, beside many others
 TURN_S = 0.02
+MOST_REST_S = 0.5
+RESTS = 9       # of ten parts of the time that a wait takes: seven tests wait at once
 
 
 class Patience:
@@ -25,6 +28,20 @@ class Patience:
         self._left_s -= min(now_s - self._looked_s, MOST_S)
         self._looked_s = now_s
         return self._left_s < 0
+
+
+def is_so_within(what: Callable[[], object], timeout_s: float, every_s: float) -> bool:
+    """Whether `what()` is true within a time. It is asked the less often, the longer it takes: a squeue or a search of
+    all of /proc, 20 times a second, would take most of a core.
+    """
+    patience = Patience(timeout_s)
+    while True:
+        begun_s = time.monotonic()
+        if what():
+            return True
+        if patience.is_over():
+            return False
+        time.sleep(min(max(every_s, RESTS * (time.monotonic() - begun_s)), MOST_REST_S))
 
 
 def stand(seconds: float) -> tuple[float, float]:

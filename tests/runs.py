@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,12 +30,11 @@ from safelaunch.core.state import State
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.cluster import Sandbox
 from tests import ramdisk
-from tests.patience import Patience
+from tests.patience import is_so_within
 from tests.sandboxes import make_workdir
 
 ROOT = Path(__file__).parent.parent
 ALICE = "sl-alice"
-MOST_REST_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -136,20 +134,6 @@ def state_of(run_dir: Path, files: tuple[tuple[str, int, int], ...]) -> State:
 def plan_of(run_dir: Path) -> Plan:
     """The run's plan, which stays as it was submitted."""
     return runfolder.load(run_dir).plan
-
-
-def is_so_within(what: Callable[[], object], timeout_s: float, every_s: float) -> bool:
-    """Whether `what()` is true within a time. It is asked the less often, the longer it takes: a squeue or a search of
-    all of /proc, 20 times a second, would take most of a core.
-    """
-    patience = Patience(timeout_s)
-    while True:
-        begun = time.monotonic()
-        if what():
-            return True
-        if patience.is_over():
-            return False
-        time.sleep(min(max(every_s, 4 * (time.monotonic() - begun)), MOST_REST_S))
 
 
 @dataclass

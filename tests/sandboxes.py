@@ -34,7 +34,7 @@ from safelaunch.sandbox import cgroups, daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 from tests import ramdisk
-from tests.patience import Patience
+from tests.patience import Patience, is_so_within
 
 RESET_TIMEOUT_S = 20.0      # it takes less than one; a new sandbox takes four
 SOON_IDLE_S = 3.0           # without jobs; a node that is drained never is
@@ -222,10 +222,7 @@ def take_job_ids() -> int:
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float, complaint: str, every_s: float = 0.02) -> None:
     """Return as soon as `is_so` is true; AssertionError with the complaint when it does not become so in time."""
-    patience = Patience(timeout_s)
-    while not is_so():
-        assert not patience.is_over(), f"{complaint} within {timeout_s:.0f} s"
-        time.sleep(every_s)
+    assert is_so_within(is_so, timeout_s, every_s), f"{complaint} within {timeout_s:.0f} s"
 
 
 def reset(sandbox: Sandbox) -> None:

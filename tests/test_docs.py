@@ -18,6 +18,7 @@ from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.folding import _STEPS
 from safelaunch.views.eventwords import SENTENCES
 from tests import promtext
+from tests.house.source import modules
 from tests.localruns import SubmitLocal
 from tests.tables import each
 
@@ -57,19 +58,17 @@ def written() -> tuple[tuple[str, str, frozenset[str]], ...]:
 
 
 def _written() -> Iterator[tuple[str, str, frozenset[str]]]:
-    for path in sorted(SRC.rglob("*.py")):
-        module, text = path.relative_to(SRC).as_posix(), path.read_text()
-        if "writer.event" not in text:   # 3 s for all files
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("writer.event"):
+    for module in modules():
+        calls = module.all(ast.Call) if "writer.event" in module.text else ()   # 3 s for all files
+        for node in calls:
+            if ast.unparse(node.func).endswith("writer.event"):
                 kind = node.args[0]
                 fields = frozenset(keyword.arg for keyword in node.keywords if keyword.arg)
                 if isinstance(kind, ast.Constant):
-                    yield module, str(kind.value), fields
+                    yield module.path, str(kind.value), fields
                 else:
-                    for one in COMPUTED[module, ast.unparse(kind)]:
-                        yield module, one, fields
+                    for one in COMPUTED[module.path, ast.unparse(kind)]:
+                        yield module.path, one, fields
 
 
 def test_every_event_that_is_written_is_documented_with_its_fields() -> None:

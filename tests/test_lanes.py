@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.lanes import COMPUTING, STEP_BACK, TESTS, WAITING, Lanes, choose, is_waiting
+from tests.lanes import COMPUTING, STEP_BACK, TESTS, WAITING, Lanes, choose, is_waiting, together
 
 NAMES = ("tests/drills/test_a.py::a", "tests/drills/test_a.py::b", "tests/node/test_c.py::c", "tests/core/test_d.py::d")
 
@@ -55,6 +55,12 @@ def test_one_worker_of_three_computes_while_the_others_wait_and_every_test_is_ru
     assert [[is_waiting(names[index]) for index in told] for told in first] == [[False] * 2, [True] * 2, [True] * 2]
     assert sorted(index for worker in workers for index in worker.told) == list(range(40))
     assert any(is_waiting(names[index]) for index in workers[0].told) is False
+
+
+@pytest.mark.parametrize(("pending", "count"), [((0, 1, 2, 3), 2), ((1, 2), 1), ((2, 0), 0), ((0, 1), 2), ((), 0)])
+def test_rules_of_the_house_go_to_one_worker(pending: tuple[int, ...], count: int) -> None:
+    names = (*(f"tests/house/test_{one}.py::a" for one in "ab"), *(f"tests/core/test_{one}.py::a" for one in "cd"))
+    assert together(pending, names) == count
 
 
 @pytest.mark.parametrize("start", [*WAITING, *COMPUTING])

@@ -75,9 +75,14 @@ def build(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh venv's bin folder with the wheel; the dependencies are those of the tests."""
-    return fresh_venv(tmp_path_factory.mktemp("venv"), archives.wheel)
+def installed(archives: Archives) -> Path:
+    """A fresh venv's bin folder with the wheel, one for all workers; the dependencies are those of the tests."""
+    folder = archives.wheel.parent / "venv"
+    with filelock.FileLock(f"{folder}.lock"):
+        if not (folder / "bin" / "safelaunch").exists():
+            folder.mkdir()
+            fresh_venv(folder, "--no-compile", archives.wheel)   # most of its modules are not imported
+    return folder / "bin"
 
 
 def fresh_venv(folder: Path, *what: object) -> Path:

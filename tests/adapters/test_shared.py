@@ -22,7 +22,7 @@ from safelaunch.adapters.outbox import APPEND, PUT, RESERVED_BYTES, Outbox
 from safelaunch.adapters.probe import stuck_children
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from safelaunch.errors import RunFolderError
-from tests.runs import is_so_within
+from tests.patience import is_so_within
 
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount

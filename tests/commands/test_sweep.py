@@ -32,7 +32,7 @@ from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
 from safelaunch.views import runlist, sweeps
 from tests.handmade import make_run
-from tests.runs import is_so_within
+from tests.patience import is_so_within
 
 SBATCH = """\
 #!/bin/bash

@@ -148,12 +148,11 @@ def test_a_line_of_ten_megabytes_does_not_hold_up_the_screen(made: Made) -> None
 def test_nothing_is_done_without_a_yes(made: Made) -> None:
     async def check(pilot: Pilot[None]) -> None:
         await lists(pilot, 1)
-        for key in ("k", "K", "h", "g"):
-            for answer in ("n", "escape", "enter"):
-                await pilot.press(key)
-                await asks(pilot, True)
-                await pilot.press(answer)
-                await asks(pilot, False)
+        for key, answer in zip("kkkKhg", ("n", "escape", "enter") * 2, strict=True):
+            await pilot.press(key)
+            await asks(pilot, True)
+            await pilot.press(answer)
+            await asks(pilot, False)
         assert not list((made.dir / "control").iterdir())
 
     on_screen(check)

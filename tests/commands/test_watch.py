@@ -35,7 +35,7 @@ from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
-from tests.runs import is_so_within
+from tests.patience import is_so_within
 
 MINUTE_S = 60.0
 RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"

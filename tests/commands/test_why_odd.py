@@ -17,6 +17,7 @@ import pytest
 
 from safelaunch.errors import UsageError
 from safelaunch.views import whysubject
+from tests.odd.call import call, import_verbs
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEPS = b"".join(b"step %d loss 2.5\n" % number for number in range(3000))
@@ -30,12 +31,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def why(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
-    """`safelaunch why WORDS`, which must never end in a traceback."""
-    kept: dict[str, object] = {"stdin": subprocess.DEVNULL, **more}
-    done = subprocess.run([*WHY, *words], capture_output=True, text=True, timeout=120, **kept)  # type: ignore[call-overload]
-    assert "Traceback" not in done.stderr, done.stderr
-    return done  # type: ignore[no-any-return]
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    import_verbs()
+
+
+def typed(*words: str, is_new: bool = False) -> subprocess.CompletedProcess[str]:
+    """`safelaunch WORDS` in a fork, a tenth of a new interpreter; it must never end in a traceback.
+
+    `is_new`: for a log that is so large that several processes read it, which forks of pytest do not do well.
+    """
+    said = call(words, Path.cwd(), {}, is_new=is_new)
+    assert not said.faults(), said
+    assert said.code is not None
+    return subprocess.CompletedProcess(words, said.code, said.out.decode(), said.err.decode())
+
+
+def why(*words: str, is_new: bool = False) -> subprocess.CompletedProcess[str]:
+    return typed("why", *words, is_new=is_new)
 
 
 def test_an_empty_log_is_no_sign_of_health(here: Path) -> None:
@@ -79,7 +92,7 @@ def test_a_log_that_begins_with_a_hole_is_read_from_where_it_has_data(here: Path
         stream.seek(20 << 30)
         stream.write(STEPS + OOM)
     start_s = time.monotonic()
-    done = why("a.log")
+    done = why("a.log", is_new=True)
     assert done.returncode == 0 and "cuda_oom" in done.stdout
     assert time.monotonic() - start_s < 60   # zeros are read at 0.1-1 GB/s
 
@@ -126,7 +139,8 @@ def test_a_device_is_no_log(here: Path, word: str) -> None:
 @pytest.mark.parametrize(("name", "code"), [("/dev/zero", 2), ("/dev/null", 0)])
 def test_a_device_as_standard_input_must_have_an_end(here: Path, name: str, code: int) -> None:
     with Path(name).open("rb") as stream:
-        assert why("-", stdin=stream).returncode == code
+        done = subprocess.run([*WHY, "-"], stdin=stream, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code and "Traceback" not in done.stderr
 
 
 def test_a_closed_standard_input_is_an_error_of_whoever_closed_it(here: Path) -> None:
@@ -196,7 +210,7 @@ def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
 
 @pytest.mark.parametrize("verb", ["why", "status", "logs", "events", "stop", "wait", "hold", "stacks", "policy"])
 def test_the_whole_machine_is_no_run_and_no_log(here: Path, verb: str) -> None:
-    done = subprocess.run([*WHY[:-1], verb, "/"], capture_output=True, text=True, timeout=120, check=False)
+    done = typed(verb, "/")
     assert done.returncode == 2 and done.stderr.startswith("safelaunch: / "), done.stderr
     assert len(done.stderr.splitlines()) == 2   # the second says what to do
     assert "not searched within" not in done.stderr and "does not answer" not in done.stderr

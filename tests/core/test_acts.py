@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import safelaunch
 from safelaunch.core import acts
 from safelaunch.core.acts import ACTS, ActOutcome
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
 from safelaunch.errors import SlurmRefused
 from tests.tables import each
-
-SRC = Path(safelaunch.__file__).parent
 
 
 class Pen:
@@ -98,20 +93,6 @@ def test_a_claim_is_asked_for_until_the_folder_answers() -> None:
     answers = iter([0, 0, 7])
     waiting = acts.wait_for_claim(lambda: next(answers), 2.0)
     assert list(iter(lambda: next(waiting, None), None)) == [2.0, 2.0]
-
-
-def test_intents_and_outcomes_are_written_in_one_place_only() -> None:
-    writers = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(
-        path.read_text())) if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
-        and node.args[0].value in ("intent", "outcome") and ast.unparse(node.func).endswith("event")}
-    assert writers == {"core/acts.py"}
-
-
-def test_a_claim_is_waited_for_in_one_place_only() -> None:
-    loops = [path.name for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.While) and isinstance(node.test, ast.Compare)
-             and "claim(" in ast.unparse(node.test)]
-    assert loops == ["acts.py"]
 
 
 def test_each_act_has_a_sentence_of_its_own() -> None:

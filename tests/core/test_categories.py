@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from safelaunch.core.categories import NAMES, TABLE, advice
@@ -14,9 +12,6 @@ from safelaunch.core.ledger import KINDS
 from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
-SRC = ROOT / "src" / "safelaunch"
-TABLES = ("core/causes/surroundings.py", "core/causes/program.py")   # two halves of one
-MANY = 4   # so many of their names in one literal are a table of categories
 
 
 @each(("name", "row"), [(name, TABLE[name]) for name in NAMES], ids=NAMES)
@@ -44,17 +39,3 @@ def test_the_policys_words_are_documented() -> None:
 def test_the_actions_are_documented() -> None:
     row = re.search(r"^\| `action` \| (`.*) \|$", (ROOT / "docs" / "why.md").read_text(), re.MULTILINE)
     assert row is not None and re.findall(r"`(\w+)`", row[1]) == list(ADVICE)
-
-
-def literals(tree: ast.AST) -> Iterator[list[str]]:
-    """Strings of each tuple, list or set, and each dict's keys."""
-    for node in ast.walk(tree):
-        parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
-        yield [str(part.value) for part in parts if isinstance(part, ast.Constant)]
-
-
-def test_no_other_module_lists_categories() -> None:
-    others = {name: path for path in SRC.rglob("*.py") if (name := path.relative_to(SRC).as_posix()) not in TABLES}
-    found = {name: names for name, path in others.items() for names in literals(ast.parse(path.read_text()))
-             if len(names) >= MANY and set(names) <= set(TABLE)}
-    assert not found

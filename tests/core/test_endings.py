@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from safelaunch.core.categories import TABLE
@@ -14,8 +12,6 @@ from safelaunch.core.folding import _STEPS
 from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
-SRC = ROOT / "src" / "safelaunch"
-NAMES = ("how", "said_how", "ended", "ending")
 
 
 @each(("end", "row"), JOB_ENDS.items(), ids=JOB_ENDS)
@@ -39,19 +35,3 @@ def test_an_end_is_its_word_wherever_it_is_written(end: AttemptEnd | RunEnd | Jo
     word = end.value
     assert end == word and f"{end}" == str(end) == word and json.loads(json.dumps({end: end})) == {word: word}
     assert {end: 1}[word] == 1
-
-
-def compared(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """(what, word): comparisons of what is named like an end with a string."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            name = ast.unparse(node.left).rpartition(".")[2]
-            words = [part.value for one in node.comparators for part in ast.walk(one) if isinstance(part, ast.Constant)]
-            yield from ((name, word) for word in words if isinstance(word, str) and name in NAMES)
-
-
-def test_ends_are_compared_by_their_members() -> None:
-    known = {*AttemptEnd, *RunEnd, *JobEnd}
-    found = {path.relative_to(SRC).as_posix(): word for path in SRC.rglob("*.py")
-             for _, word in compared(ast.parse(path.read_text())) if word in known}
-    assert not found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from safelaunch.core.heartbeat import Heartbeat, dump, parse, to_json
 from safelaunch.node.guard.record import _count
 from tests.tables import each
 
-SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 NAMES = st.text("abcn019-.", max_size=12)
 PULSES = st.builds(
     Heartbeat, st.integers(0, 1 << 60), st.integers(0, 1 << 30), NAMES, NAMES, NAMES, st.none() | st.integers(),
@@ -45,10 +42,3 @@ def test_a_pulse_of_another_form_is_none(key: str, value: object) -> None:
 
 def test_what_an_older_leader_does_not_say_is_unknown() -> None:
     assert parse({"v": 1, "count": 1, "gen": 2, "host": "n0", "job": "12"}) == Heartbeat(1, 2, "n0", "12")
-
-
-def test_only_its_module_and_the_node_name_the_file() -> None:
-    found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")
-             for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and node.value == "pulse.json"}
-    assert found == {"core/heartbeat.py", "node/guard/record.py", "node/guard/orphan.py"}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.numbers import count, days, figure, percent
 from tests.tables import each
-
-SOURCE = Path(__file__).parents[2] / "src" / "safelaunch"
 
 
 @each(("share", "text"), [
@@ -43,11 +40,3 @@ def test_days_of_use_have_their_own_unit(number: float, text: str) -> None:
 
 def test_one_is_no_plural() -> None:
     assert [count(number, "step") for number in (0, 1, 2)] == ["no step", "1 step", "2 steps"]
-
-
-def test_no_message_has_a_format_that_may_print_an_exponent() -> None:
-    """1.4e+02 % stood in four places."""
-    may = {"core/numbers.py", "safelaunch_progress.py", "views/monthpage.py", "core/why/show/verdicttext.py"}
-    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")
-             if re.search(r":,?\.[0-9]g\}", path.read_text())}
-    assert found <= may

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 from safelaunch.core import via
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.kinds import OneOf
@@ -41,12 +38,3 @@ def test_a_way_of_a_later_version_is_told_by_its_name() -> None:
 
 def test_which_ways_leave_no_job_in_the_queue_before_the_end() -> None:
     assert [name for name in via.WAYS if via.is_at_end(name)] == [via.RESUBMIT, via.REQUEUE]
-
-
-def test_no_other_module_lists_the_ways() -> None:
-    src = Path(__file__).parents[2] / "src" / "safelaunch"
-    lists = {path.relative_to(src).as_posix()
-             for path in src.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
-             if len({part.value for part in getattr(node, "elts", []) if isinstance(part, ast.Constant)}
-                    & set(via.WAYS)) > 1}
-    assert lists == {"core/via.py"}

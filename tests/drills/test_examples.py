@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import IS_LONG, in_long, long_only
+from tests.drills.proofs import in_long, long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation, by_age
 from tests.sandboxes import make_workdir
@@ -182,13 +182,12 @@ def lose_a_rank(place: Place, installation: Installation, name: str, *changes: s
     return said
 
 
+@long_only   # 30 s of processor time: its ranks and torchruns import PyTorch in both attempts
 @needs_torch
 @pytest.mark.torch
 def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
-    # A rank and a torchrun import PyTorch each, in both attempts; torchrun on two nodes: test_torchrun.
-    nodes = 2 if IS_LONG else 1
-    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}", f"slurm.nodes={nodes}")
-    assert f"{2 * nodes} ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
+    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}", "slurm.nodes=2")
+    assert "4 ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
 
 
 @long_only

@@ -6,6 +6,7 @@ import os
 import re
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.runs import ALICE, Drill, Submitter
 
 BOB = "sl-bob"
@@ -97,6 +98,7 @@ def test_scancel_by_a_person_is_final(sandbox: Sandbox, submit: Submitter) -> No
     assert not drill.steps(2), drill.story()
 
 
+@long_only
 def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --ignore-term")
     drill.wait_step(3)

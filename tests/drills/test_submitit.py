@@ -66,6 +66,7 @@ def words(installation: Installation, folder: Path) -> tuple[list[str], dict[str
     return [str(installation.python), "program.py"], {**installation.env, "XDG_STATE_HOME": f"{folder}/.state"}
 
 
+@long_only   # below two of an array hang, and all return
 def test_an_array_of_functions_returns_their_results(sandbox: Sandbox, installation: Installation) -> None:
     folder = lay_out(sandbox, NODES=1, SPARES=0, VALUES=[1, 2, 3])
     argv, env = words(installation, folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import check_losses
+from tests.drills.proofs import check_losses, long_only
 from tests.runs import Drill, Installation, Submit, Submitter, environ_of, parent_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import needs_torch
@@ -156,6 +156,7 @@ def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_c
     assert "Killed" not in drill.log(1), "a shell has seen it die"
 
 
+@long_only   # test_bootchecks has a port that is in use, tests/supervisor/test_masterport.py the choice of another one
 @needs_torch
 @pytest.mark.torch
 def test_port_that_is_in_use_costs_one_attempt(torchrun: Submit) -> None:

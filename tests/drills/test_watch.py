@@ -231,6 +231,7 @@ def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1
 
 
+@proofs.long_only   # test_smaller has the same ladder by a supervisor, tests/simulation/test_resizing.py with watches
 def test_a_next_job_that_lacks_nodes_in_the_queue_is_made_smaller_by_a_watch_and_grows_back(
     own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
 ) -> None:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch import cli
+from safelaunch.adapters.logs.logfiles import read_logs
+from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import SafelaunchError
 
 BUG = SafelaunchError.exit_code
@@ -60,9 +62,14 @@ def _is_unfit(char: str) -> bool:
 
 
 def import_verbs() -> None:
-    """Once, and not by every call."""
+    """Once, and not by every call; the patterns of the rules are compiled when a log is read, most of what `why` takes.
+    """
     for module, _ in cli.VERBS.values():
         importlib.import_module(module)
+    with tempfile.NamedTemporaryFile() as log:
+        log.write(b"step 1 loss 2.5\nTraceback (most recent call last):\nKeyError: 'x'\n")
+        log.flush()
+        read_logs([Path(log.name)], RULES)
 
 
 def call(argv: Sequence[str], folder: Path, env: Mapping[str, str | None],

@@ -10,7 +10,7 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 
 from tests.simulation.run import run_seed
 
-COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 4   # `make test` runs 0..500 beside pytest
+COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 4   # `make test` runs 0..300 beside pytest
 BATCH = 4
 
 

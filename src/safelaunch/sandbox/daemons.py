@@ -31,6 +31,7 @@ ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core"
 NETWORK_PACKAGES = {"ip": "iproute2", "sysctl": "procps"}
 NAMES = "names"   # a file there: nodes have the sandbox's /etc/hosts
 START_TIMEOUT_S = 60.0
+LONGEST_PAUSE_S = 0.5
 NVIDIA_MAJOR = 195  # the kernel's Documentation/admin-guide/devices.txt
 
 
@@ -201,12 +202,19 @@ def wait_for(
     is_so: Callable[[], bool], timeout_s: float, complaint: str, describe: Callable[[], str] = lambda: "",
     every_s: float = 0.03,
 ) -> None:
-    """Return when `is_so` is true; SandboxError with the complaint, and what `describe` says then, when it is late."""
+    """Return when `is_so` is true; SandboxError with the complaint, and what `describe` says then, when it is late.
+
+    What takes long is asked less often: a sinfo every 30 ms is half a core, of which the starting daemons have need.
+    """
     deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
+    while True:
+        begun = time.monotonic()
+        if is_so():
+            return
+        now = time.monotonic()
+        if now > deadline:
             raise SandboxError(f"{complaint} within {timeout_s:.0f} s: {describe()}".rstrip(": "))
-        time.sleep(every_s)
+        time.sleep(min(max(every_s, 4 * (now - begun)), LONGEST_PAUSE_S))
 
 
 def _command(folder: Path, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.checkpoints import inside, torchfile
-from safelaunch.core.checkpoints.model import Candidate
+from safelaunch.core.checkpoints.model import Candidate, FoundCheckpoints
 from safelaunch.core.checkpoints.pickled import SEARCH_OPS, Allowance, LongPickle, PickleFile
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
@@ -65,25 +65,31 @@ def test_what_a_file_spends_is_missing_for_the_next_one() -> None:
 def long_dcp_folder(path: str) -> dict[str, bytes]:
     """A whole one whose .metadata goes on behind what is looked through: one file is named late."""
     shard = torch_file(b"w" * 100)
-    shards = [(f"__{number // 4000}_0.distcp", 0, len(shard)) for number in range(40_000)]
+    shards = [(f"__{number // 600}_0.distcp", 0, len(shard)) for number in range(6_000)]
     files = {f"{path}/{name}": shard for name, *_ in shards}
     return files | {f"{path}/.metadata": dcp_metadata(shards)}
+
+
+def looked_at(files: dict[str, bytes]) -> FoundCheckpoints:
+    folder = DictFolder(files)
+    folder.allowance = Allowance(OPS)
+    return latest_complete(folder, "dcp")
 
 
 @pytest.mark.parametrize("harm", [lambda shard: shard[:-1], lambda shard: bytes(len(shard))], ids=["cut", "zeros"])
 def test_files_that_a_long_metadata_names_late_are_looked_at_by_their_ends(harm) -> None:  # type: ignore[no-untyped-def]
     files = dcp_folder("step-9") | long_dcp_folder("step-10")
-    found = latest_complete(DictFolder(files), "dcp")
+    found = looked_at(files)
     assert found.best is not None and found.best.path == "step-10"
     last = "step-10/__9_0.distcp"
-    found = latest_complete(DictFolder(files | {last: harm(files[last])}), "dcp")
+    found = looked_at(files | {last: harm(files[last])})
     assert found.best is not None and found.best.path == "step-9"
 
 
 def test_a_long_metadata_that_is_cut_is_no_whole_one() -> None:
     files = dcp_folder("step-9") | long_dcp_folder("step-10")
     cut = files["step-10/.metadata"][:-1]
-    found = latest_complete(DictFolder(files | {"step-10/.metadata": cut}), "dcp")
+    found = looked_at(files | {"step-10/.metadata": cut})
     assert found.best is not None and found.best.path == "step-9"
 
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from itertools import chain
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +12,6 @@ from safelaunch.core.decide.actions import (
     Launch,
 )
 from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.endings import BY_PERSON, ENDED_BY, GIVES_WAY
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit
 from safelaunch.core.plan import Plan
@@ -32,28 +26,6 @@ from tests.core.decide.situations import (
     RELEASE,
     Said,
 )
-
-CORE = Path(journal.__file__).parent
-# Besides the rows: words by which a leader ends what no row could, or notes that somebody else has (supervisor/).
-OTHERS = {"took_over", "unconfirmed", "step_cancelled", "ask_to_end", "resume"}
-NAMED = {"row", "end_row", "asked_row"}
-
-
-def rows_named(tree: ast.AST) -> Iterator[str]:
-    """The strings that are compared with the name of a row."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and getattr(node.left, "id", getattr(node.left, "attr", "")) in NAMED:
-            yield from (one.value for side in node.comparators for one in ast.walk(side)
-                        if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value)
-
-
-def test_whoever_names_a_row_names_one_that_is_there() -> None:
-    known = {row.__name__.strip("_") for row in (*alive.ALIVE, *between.BETWEEN)} | OTHERS
-    tables = {*ENDED_BY, *GIVES_WAY, *chain.from_iterable(GIVES_WAY.values()), *BY_PERSON, *alive.ASKING}
-    rooms = [*(CORE / "decide").glob("*.py"), CORE / "folding.py", *(CORE.parent / "supervisor").glob("*.py")]
-    compared = {name: path.name for path in rooms for name in rows_named(ast.parse(path.read_text()))}
-    assert tables | set(compared) <= known, {name: compared.get(name) for name in (tables | set(compared)) - known}
-
 
 EXITS = st.builds(
     Exit, st.sampled_from(NODES), st.integers(0, 2), st.sampled_from([0, 1, 137, 255]), st.none() | st.just(9)

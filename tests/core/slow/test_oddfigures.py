@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable, Iterable
 
@@ -12,6 +13,7 @@ from safelaunch.core.slow.oddfigures import GRAD_NORM, LASTING, LOSS, NAN, Figur
 from tests.tables import each
 
 NO = math.nan
+SEEDS = range(50 if os.environ.get("SAFELAUNCH_LONG") == "1" else 2)
 
 
 def play(losses: Iterable[float], norms: Iterable[float] | None = None) -> list[tuple[str, int]]:
@@ -48,7 +50,7 @@ HEALTHY: dict[str, Callable[[int, random.Random], float]] = {
 
 @each("name", HEALTHY)
 def test_nothing_is_told_of_a_healthy_training(name: str) -> None:
-    for seed in range(5):
+    for seed in SEEDS:
         rng = random.Random(seed)
         assert play(HEALTHY[name](step, rng) for step in range(2000)) == []
 

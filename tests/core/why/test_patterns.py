@@ -19,8 +19,8 @@ from tests.effort import at_rest_s, seconds_of
 NAME_MAX = 255         # bytes of a file name (Linux, limits.h)
 CHUNK = 64 << 10       # what the leader reads of a log at once
 MOST_S = 0.8           # of processor time for a chunk; worst here: 0.16 s, and a bad one takes 1.4 s and more
-SHORT = 8 << 10        # a pattern that takes this in 4 ms takes the chunk in 0.26 s, were it quadratic
-SHORT_S = 0.004
+# A pattern that takes one of these in that time takes the chunk in 0.7 s, were it quadratic.
+SHORT = ((2 << 10, 0.0007), (16 << 10, 0.04))
 TINY = 512             # a pattern that takes this in 10 ms is worse than quadratic: more of it might take hours
 TINY_S = 0.01
 LEADER_S = 0.2         # for all that the leader asks of a chunk
@@ -62,14 +62,17 @@ def complaint_about(use: Use) -> str:
     search = getattr(use.pattern, method)
     made = pumps_of(raw.encode(errors="replace") if isinstance(raw, str) else raw)
     most = CUT.get(use.where, CHUNK)
+
+    def made_of(make: Pump, size: int) -> str | bytes:
+        return make(size).decode("latin-1") if is_text else make(size)
     for make in (*map(_as_pump, CASES), *made):
-        tiny, short, long = (make(size).decode("latin-1") if is_text else make(size)
-                             for size in (TINY, min(most, SHORT), most))
-        if seconds_of(partial(search, tiny)) < TINY_S and seconds_of(partial(search, short)) < SHORT_S:
+        tiny = made_of(make, TINY)
+        if seconds_of(partial(search, tiny)) < TINY_S and any(
+                seconds_of(partial(search, made_of(make, min(most, size)))) < most_s for size, most_s in SHORT):
             continue
         if (tiny_s := at_rest_s(partial(search, tiny), TINY_S)) > TINY_S:
             return f"{use.where}: {tiny_s:.2f} s for {TINY} bytes of {make(60)!r}…"
-        if (took_s := at_rest_s(partial(search, long), MOST_S)) > MOST_S:
+        if (took_s := at_rest_s(partial(search, made_of(make, most)), MOST_S)) > MOST_S:
             return f"{use.where}: {took_s:.2f} s for {make(60)!r}…"
     return ""
 

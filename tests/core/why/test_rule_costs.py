@@ -15,7 +15,7 @@ from tests.core.pumps import pumps_of
 from tests.effort import at_rest_s, least_s, seconds_of, slowness
 
 # Few bytes more at first: what doubles with each byte would take a minute where it should be stopped after 0.1 s.
-SIZES = (*range(16, 32, 2), *(int(32 * 1.3**power) for power in range(15)), MAX_LINE // 4)
+SIZES = (*range(16, 32, 2), *(int(32 * 1.7**power) for power in range(8)), MAX_LINE // 4)
 MOST_S = 0.12          # of processor time for a line of MAX_LINE bytes: worst rule 0.03 on a quiet machine (2026-11-22)
 FROM_S = 0.003         # less is no measure of growth
 MOST_GROWTH = 9.0      # for four times the length: 4 would be linear, 16 quadratic

@@ -30,7 +30,7 @@ def steps(first: int, last: int, every: int = 1, step_s: int = 0) -> str:
     (steps(42_000, 42_001) + CUDA, ""),
     (steps(100, 100) + CUDA, ""),
     (steps(1, 5000, every=50) + NAN, ""),
-    ("loading shard of the data\n" * 200_000 + CUDA, ""),
+    (f"loading shard {'of the data ' * 40}\n" * 12_000 + CUDA, ""),
 ], ids=["cuda-at-start", "cuda-in-the-first-steps", "cuda-late", "host-late", "resumed-and-late", "host-at-start",
         "long-steps", "between", "resumed-and-early-is-open", "steps-not-logged-are-open", "another-cause",
         "long-without-a-known-step"])

@@ -5,25 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-import safelaunch.supervisor
+from tests.house.source import CHANGING, modules
 
-ROOM = Path(safelaunch.supervisor.__file__).parent
 MOST_FIELDS = 16
-CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
-
-
-@cache   # not when the module is imported: each worker collects all tests
-def trees() -> dict[str, ast.Module]:
-    return {str(path.relative_to(ROOM)): ast.parse(path.read_text()) for path in sorted(ROOM.rglob("*.py"))}
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    for file, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                yield file, node
+    for module in modules("supervisor"):
+        for made in module.all(ast.ClassDef):
+            yield module.path, made
 
 
 @cache
@@ -64,5 +55,6 @@ def test_no_field_is_changed_outside_the_file_that_owns_it() -> None:
     own: dict[str, frozenset[str]] = {}
     for file, made in classes():
         own[file] = own.get(file, frozenset()) | fields_of(made)
-    assert not [f"{file}:{target.lineno} {ast.unparse(target)}" for file, tree in trees().items()
-                for target in changed(tree) if not is_self(target) and target.attr not in own.get(file, ())]
+    assert not [f"{module.path}:{target.lineno} {ast.unparse(target)}" for module in modules("supervisor")
+                for target in changed(module.tree)
+                if not is_self(target) and target.attr not in own.get(module.path, ())]

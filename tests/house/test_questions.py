@@ -6,11 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tests.test_house import modules
+from tests.house.source import CHANGING, Function, trees
 
 QUESTION = ("is_", "has_", "was_", "may_", "can_", "are_")
-CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Home(NamedTuple):
@@ -76,11 +74,10 @@ def called(home: Home, function: Function, names: Mapping[str, str], methods: Ma
             yield [Home(module, "", name)]
 
 
-def writers(trees: Mapping[str, ast.Module]) -> set[Home]:
+def writers(trees: Mapping[str, ast.Module], made: Mapping[Home, list[Function]]) -> set[Home]:
     """Functions that change what they were given, by themselves or by a call. Of an object whose class the tree does
     not show, a method counts if all methods of its name do.
     """
-    made = functions(trees)
     methods: dict[str, list[Home]] = {}
     for home in made:
         methods.setdefault(home.name, []).append(home)
@@ -95,8 +92,9 @@ def writers(trees: Mapping[str, ast.Module]) -> set[Home]:
 
 def wrong_questions(trees: Mapping[str, ast.Module]) -> list[str]:
     """Functions named like questions that write, or that return no bool."""
-    writing, wrong = writers(trees), []
-    for home, nodes in functions(trees).items():
+    made, wrong = functions(trees), []
+    writing = writers(trees, made)
+    for home, nodes in made.items():
         if home.name.lstrip("_").startswith(QUESTION):
             returned = {ast.unparse(node.returns or ast.Constant(None)).partition("[")[0] for node in nodes}
             wrong += [f"{'.'.join(home)} writes"] if home in writing else []
@@ -105,7 +103,7 @@ def wrong_questions(trees: Mapping[str, ast.Module]) -> list[str]:
 
 
 def test_a_question_writes_nothing_and_returns_a_bool() -> None:
-    assert wrong_questions(modules()) == [], "name it for what it does: mark_…, note_…, take_…, check_…"
+    assert wrong_questions(trees()) == [], "name it for what it does: mark_…, note_…, take_…, check_…"
 
 
 def test_each_way_to_write_in_a_question_is_found() -> None:
