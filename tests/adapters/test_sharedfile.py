@@ -14,7 +14,7 @@ from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import slurmends
 from safelaunch.views import attemptlogs, loglines
-from safelaunch.views.livepulse import read_pulse
+from safelaunch.views.livepulse import read_heartbeat
 from safelaunch.views.logfollow import Stream
 from tests.handmade import make_run
 
@@ -57,7 +57,7 @@ def test_no_file_of_a_run_is_opened_in_another_way(make: Callable[[Path], object
         make(made.dir / name)
     with pytest.raises(RunFolderError):
         runfolder.load(made.dir)
-    assert read_pulse(made.dir, made.run.state(), 0.0) is None
+    assert read_heartbeat(made.dir, made.run.state(), 0.0) is None
     assert journal.read_claim(made.dir, 7) is None
 
 
