@@ -521,7 +521,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=413620, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
                  watchers=0, site="no_dependency", has_sacct=False, faults=(
                      Fault("manners", 11.6, 0.0, 19, ("times_out_done", "times_out_undone", "refused")),
-                     Fault("batch_cut", 12.5, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),
+                     Fault("batch_cut", 11.8, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),
                      Fault("hold", 20.4, 118.0))), "completed", 2),
     "a checkpoint that does not load is left out though a preemption came between its two attempts": (
         Scenario(seed=414600, nodes=4, spare_nodes=1, pool=8, steps=54, save_every=5, load_s=0.5, net_latency_s=0.01,
