@@ -28,13 +28,10 @@ sl_node() {   # "$@": the arguments that say where to resume; in a script's step
 
 sl_exec() { exec "${SL_ARGV[@]}"; }   # node/guarded.sh of the library has another one, for a task with a node guard
 
-sl_text() {   # SL_TEXT: the statements of these functions, for the top of another shell
-  local name text
-  SL_TEXT=
-  for name; do
-    text=$(declare -f "$name") || continue   # this run needs none
-    text=${text#*\{}
-    SL_TEXT+="${text%$'\n'\}*};"$'\n'
-  done
+sl_text() {   # SL_TEXT: the statements of these functions, of those that this run has, for the top of another shell
+  local name
+  SL_TEXT=$(declare -f "$@")$'\n'
+  for name; do SL_TEXT=${SL_TEXT/"$name () "$'\n{ '/}; done
+  SL_TEXT=${SL_TEXT//$'\n}\n'/$';\n'}
 }
 

@@ -150,7 +150,7 @@ OF_A_NODE = [
     Fault("module", MODULE, "environment"),
     Fault("module late", MODULE, "environment", late=True),
     Fault("setup", "launch: line 4: /opt/site/venv/bin/activate: No such file or directory\n"
-          "safelaunch: setup failed with exit code 1 on n1", "config", echoes=False, place="node"),
+          "safelaunch: setup failed with exit code 1 on n1", "environment", echoes=False, place="node"),
     Fault("name", DNS, "network"),
     Fault("name late", DNS, "network", late=True),
     Fault("name of the first node", "[W socket.cpp:697] [c10d] The IPv4 network addresses of (n0, 29500) cannot be "

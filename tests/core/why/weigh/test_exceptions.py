@@ -30,9 +30,12 @@ def raised_in(path: str, function: str = "f", code: str = "g()") -> tuple[str, .
         ("ImportError", "requires torch>=2.4", "train.py", "environment"),
         ("mypackage.Strange", "no such thing", "train.py", "user_code"),
         ("TypeError", "argument 'input' must be Tensor", "train.py", "user_code"),
+        ("KeyError", "'labels'", "train.py", "user_code"), ("KeyError", "'the data set'", "train.py", "user_code"),
+        ("ValueError", "(checkpoint)", "train.py", "user_code"),
     ],
     ids=["a name", "a module", "memory of the card", "Ctrl-C", "memory of the host", "a file", "an argument's check",
-         "an assertion", "an option", "a sample", "a package", "an import", "a type of its own", "a type error"],
+         "an assertion", "an option", "a sample", "a package", "an import", "a type of its own", "a type error",
+         "a key", "a key of words", "one word"],
 )
 def test_what_an_exception_means(kind: str, message: str, path: str, category: str) -> None:
     assert read_exception(kind, message, raised_in(f"/home/u/{path}")).category == category

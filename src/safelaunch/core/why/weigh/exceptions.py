@@ -26,6 +26,7 @@ _WRAPPER = re.compile(r"Caught \w+ in |(?:The )?(?:worker|task|actor|process|chi
 STACK_WEIGHT = 0.4       # of a traceback that is cut off: where it was, but not what went wrong
 STACK_POINTS = 1.5
 ABSENT = re.compile(r"(?i)not (?:be )?found|does(?: not|n't) exist|can(?:'|no)t find|no such|is empty|missing")
+_NAME = re.compile(r"\W*\w+\W*|'[^']*'")   # a key or a name alone states nothing (KeyError: 'labels')
 
 
 class Reading(NamedTuple):
@@ -94,7 +95,8 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
         return known
     prior = known or _OTHER
     points = {prior.category: PRIOR_POINTS * prior.weight if known is not None else _OTHER_POINTS}
-    _add(points, weigh_words(message))
+    if not _NAME.fullmatch(message):
+        _add(points, weigh_words(message))
     _add(points, weigh_frames(parse_frames(block)))
     if (origin := weigh_module(module)) is not None:
         _add(points, {origin[0]: origin[1]})
