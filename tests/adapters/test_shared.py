@@ -498,7 +498,7 @@ def test_what_may_take_long_is_asked_beside_the_caller(tmp_path: Path) -> None:
         assert folder.ask(lambda: [1]).value == [1] and not waits   # a folder that works costs no turn
         refused = folder.ask(lambda: (tmp_path / "none").read_text())
         assert not refused.is_ok and refused.errno == errno.ENOENT
-        late = folder.ask(lambda: time.sleep(60), 0.2)
+        late = folder.ask(lambda: time.sleep(60), 1.0)
         assert late.late and waits
         assert is_so_within(lambda: not stuck_children(), 10, 0.01)
     finally:
@@ -519,9 +519,9 @@ def test_whoever_waits_for_a_frozen_folder_does_something_else_meanwhile(
     freezable.freeze()
     try:
         waits: list[Callable[[], bool]] = [
-            lambda: folder.ask(lambda: (freezable.path / "x").write_text("x"), 0.4).late,
-            lambda: folder.publish("claims/1", b"mine", 0.4) is None,
-            lambda: not folder.append(JOURNAL, record(0), 0.4)]
+            lambda: folder.ask(lambda: (freezable.path / "x").write_text("x"), 1.0).late,
+            lambda: folder.publish("claims/1", b"mine", 1.0) is None,
+            lambda: not folder.append(JOURNAL, record(0), 1.0)]
         for wait in waits:
             turns.clear()
             assert wait() and len(turns) > 2

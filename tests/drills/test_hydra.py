@@ -25,7 +25,7 @@ import hydra
 def main(cfg):
     print("point", cfg.n, "on", os.environ["SLURMD_NODENAME"], flush=True)
     if cfg.n == 1:
-        raise ValueError("n is too small")
+        raise IndexError("list index out of range")
     if cfg.n == 2 and os.environ["SAFELAUNCH_ATTEMPT"] == "1":
         pathlib.Path("started").touch()
         time.sleep(600)

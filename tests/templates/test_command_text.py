@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import safelaunch
 from safelaunch.adapters.bashtext import is_complete
 from safelaunch.core.script import render
 from tests.core.test_script import MINIMAL, TEMPLATE, plan_of
@@ -100,6 +101,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     (folder / "bin").mkdir()
     for name in ("bash", "cat", "env", "grep", "hostname", "sort"):
         (folder / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    (folder / "lib").mkdir()
+    (folder / "lib" / "safelaunch").symlink_to(Path(safelaunch.__file__).parent)   # as beside a supervisor
     (folder / "probe").write_text(PROBE)
     (folder / "probe").chmod(0o755)
     yield Bench(folder)
