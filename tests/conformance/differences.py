@@ -67,6 +67,7 @@ ALLOWED = (
     Allowed("environment", r"SLURM_STEP(_)?ID", "the supervisor's own steps have numbers, too"),
     Allowed("environment", r"SLURM_JOB_DEPENDENCY", "singleton: Slurm itself never runs two jobs of one run"),
     Allowed("environment", r"SLURM_JOB_(START|END)_TIME", "times"),
+    Allowed("environment", r"SLURM_JOB_SLUID", "the id of a job, from Slurm 26.05 on"),
     Allowed("option", r"JobName", "the run's id stands behind the name: Slurm itself keeps a run's jobs apart"),
     Allowed("option", r"Dependency|Requeue|Command|StdOut|StdErr",
             "how the run's jobs follow each other, and where the supervisor writes; the script sees what sbatch says"),
