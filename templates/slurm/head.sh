@@ -1,7 +1,7 @@
 #!/bin/bash
 # A training under safelaunch. The upper half is the job, as one would write it by hand; the lower half supervises it
 # and starts it again when it fails. Where no supervisor can run, the job trains all the same. See docs/script.md.
-# shellcheck disable=SC1091,SC2015,SC2016,SC2034,SC2317,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2034,SC2317,SC2329
 # >>> directives
 # <<< directives
 

@@ -7,7 +7,7 @@ SL_ON_NODE+=(sl_node sl_text sl_exec)
 load_library() {   # $1: this job's folder on the node. A node guard for each task; a training in its shell's place
   [[ -d $1/lib ]] || return
   SL_HERE=$1
-  [[ $SL_LAUNCHER == script ]] || . "$1/lib/safelaunch/node/command.sh"
+  . "$1/lib/safelaunch/node/$SL_PART"
   [[ ! ${SAFELAUNCH_GUARD:-} ]] || . "$1/lib/safelaunch/node/guarded.sh" ||
     unset SAFELAUNCH_GUARD SAFELAUNCH_GUARD_CODE SAFELAUNCH_TOKEN SAFELAUNCH_CONTROL SAFELAUNCH_ADDRESSES
 }

@@ -125,9 +125,11 @@ def test_the_body_is_the_templates_own(name: str) -> None:
     assert rendered(plan).partition("# <<< values")[2] == body and body.startswith("\nset -o pipefail\n")
 
 
-@each("name", ["minimal", "srun", "torchrun-16x8"])
+@each("name", ["minimal", "srun", "torchrun-16x8", "a script of a user's own"])
 def test_a_person_can_read_it(name: str) -> None:
-    whole = rendered(plan_of(GOLDEN[name])).splitlines()
+    plan = plan_of(GOLDEN.get(name, MINIMAL))
+    own = plan._replace(launch=plan.launch._replace(by="script"))
+    whole = rendered(plan if name in GOLDEN else own).splitlines()
     upper = next(number for number, line in enumerate(whole) if line.startswith("# ======== The supervision"))
     assert len(whole) <= 400 and upper <= 120
 

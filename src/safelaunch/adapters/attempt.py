@@ -80,7 +80,7 @@ class AttemptProcess:
         return self.local / f"{self.stem}.running"
 
     def sruns(self) -> list[str] | None:
-        """A word for each srun that a script has called (script_srun in job.sbatch); None: unknown."""
+        """A word for each srun that a script has called (node/srun.sh); None: unknown."""
         with contextlib.suppress(OSError, ValueError):
             return (self.local / f"{self.stem}.sruns").read_text().split()
         return None

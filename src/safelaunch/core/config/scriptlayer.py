@@ -156,7 +156,7 @@ def _take(one: GivenOption, text: str) -> tuple[dict[str, Node], str]:
         return {}, (f"--error={value}: that file and the one of --output are links to one log, which has the lines of "
                     "stdout and of stderr")
     if one.name in ("output", "open-mode"):
-        return {}, ""   # a link to the log of the newest attempt (link_output in job.sbatch)
+        return {}, ""   # a link to the log of the newest attempt (node/script.sh)
     if one.name == "export":
         return _read_export(value, here)
     if one.name == "array":

@@ -66,7 +66,7 @@ class ScriptTask(NamedTuple):
     tasks: int | None   # of its step; None: not told
 
 
-GUARDED = "guarded"   # what the wrapper of srun notes of an srun whose tasks have guards (script_srun in job.sbatch)
+GUARDED = "guarded"   # what the wrapper of srun notes of an srun whose tasks have guards (node/srun.sh)
 
 
 def has_script_gone(sruns: Sequence[str] | None, told: Iterable[ScriptTask]) -> bool:
