@@ -9,7 +9,7 @@ prepare_script() {   # SL_SCRIPT: the folder of its file; SL_FIRST: its first li
   # As a file, because a script may read itself ($0); never executed as one, because /tmp may be mounted noexec.
   printf '%s' "$SL_COMMAND" >"$SL_SCRIPT/slurm_script" || return   # nobody else can enter this folder
   SL_FIRST=${SL_COMMAND%%$'\n'*}
-  ! declare -F supervise_script >/dev/null || supervise_script   # node/script.sh: SL_TASKS, SL_LAYOUT
+  ! declare -F supervise_script >/dev/null || supervise_script   # node/script.sh: SL_NODES, SL_TASKS, SL_LAYOUT
   [[ ! ${SLURM_JOB_NAME:-} ]] || SLURM_JOB_NAME=${SAFELAUNCH_JOB_NAME:-$SL_JOB_NAME}   # as the script has named it
   for word in "${SL_NUMBERS[@]}"; do   # where the job asks for other numbers than the script has
     if [[ $word == *=* ]]; then export "${word?}"; else unset "$word"; fi

@@ -161,6 +161,19 @@ def test_a_script_has_the_values_that_it_reads_and_no_others(name: str) -> None:
     assert [one for one in given if one not in re.findall(r"SL_\w+", body)] == []
 
 
+@each(("by", "files"), [
+    ("script", ("node/script.sh", "node/srun.sh", "node/guarded.sh", "supervisor/births.sh")),
+    ("torchrun", ("node/command.sh", "node/guarded.sh", "supervisor/births.sh")),
+    ("none", ("node/command.sh", "node/guarded.sh", "supervisor/births.sh"))])
+def test_a_script_has_the_values_that_files_of_the_library_read(by: str, files: tuple[str, ...]) -> None:
+    plan = plan_of(MINIMAL)
+    given = re.findall(r"^(SL_\w+)=", values(rendered(plan._replace(launch=plan.launch._replace(by=by)))), re.MULTILINE)
+    blank = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
+    every = re.findall(r"^(SL_\w+)=", values(rendered(plan, blank + "".join(TEMPLATE.values()))), re.MULTILINE)
+    library = "".join((HERE.parents[1] / "src" / "safelaunch" / name).read_text() for name in files)
+    assert set(re.findall(r"SL_\w+", library)) & set(every) - set(given) == set()
+
+
 def test_a_sites_own_template_is_one_text_with_the_values_that_it_names() -> None:
     own = "#!/bin/sh\n# >>> directives\n# <<< directives\n# >>> values\n# <<< values\nexec $SL_COMMAND\n"
     assert values(rendered(plan_of(MINIMAL), own)).splitlines()[1:] == ["SL_COMMAND='python train.py'"]
