@@ -34,7 +34,7 @@ def check_goes_on_without_n1(drill: Drill, attempts: int) -> None:
 
 
 def test_an_io_error_of_one_node_at_the_same_step_is_tried_on_the_spare(sandbox: Sandbox, submit: Submitter) -> None:
-    drill = submit(sandbox)(f"{FLAGS} --raise --die-node n1 --die-at 25", overrides=BESIDE_A_SPARE)
+    drill = submit(sandbox)(f"{FLAGS} --raise --die-node n1 --die-rank 99 --die-at 25", overrides=BESIDE_A_SPARE)
 
     drill.wait_step(40, timeout_s=120)
 
