@@ -439,6 +439,18 @@ def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -
         assert (done.returncode, done.stdout) == (9, "trained\n"), done.stdout
 
 
+def test_without_the_guards_first_file_the_training_runs_without_a_guard(run: Run, tmp_path: Path) -> None:
+    """A node whose /tmp was cleaned has a part of the library."""
+    whole, part = Path(guardcode.__file__).parents[1], tmp_path / "lib" / "safelaunch"
+    part.unlink()
+    (part / "node").mkdir(parents=True)
+    for name in ("command.sh", "guarded.sh"):
+        (part / "node" / name).symlink_to(whole / "node" / name)
+    torchrun = with_torchrun(tmp_path)
+    done = run("echo trained; exit 9", **{**torchrun, "environ": {**WHOLE, **torchrun["environ"]}})
+    assert done.returncode == 9 and "trained\n" in done.stdout, done.stdout
+
+
 def test_the_training_has_the_submitters_umask_and_not_the_supervisors(run: Run) -> None:
     assert run("umask", environ={"SAFELAUNCH_UMASK": "0002"}).stdout == "[local0:0]:0002\n"
 
