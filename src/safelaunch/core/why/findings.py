@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from safelaunch.core.why.read import usual
+
 Role = Literal["cause", "symptom", "teardown", "context", "progress", "done", "launch", "noise"]
 Blames = Literal["node", "rank", "job", "nobody"]
 CLOCK_STAMPS, CLOCK_ORDER = "time stamps", "file order"
@@ -198,6 +200,12 @@ class OutsideEvidence:
     end: EndFacts | None = None                      # what the journal knows of the end
     running: bool = False                       # the run is alive: there may be no end to explain
     layout: RankLayout | None = None            # None = not known
+    good: tuple[str, ...] = ()                  # what good logs of the same command say (why.read.usual)
+
+    def is_usual(self, text: str) -> bool | None:
+        """Whether such a line stands in all good logs; None = in some, or there is none to compare with."""
+        held = {usual.holds(good, text) for good in self.good}
+        return held.pop() if len(held) == 1 else None
 
     @property
     def first_bad(self) -> TaskExit | None:

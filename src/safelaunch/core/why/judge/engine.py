@@ -19,6 +19,7 @@ from safelaunch.core.why.order.episodes import Episode, last_episode
 from safelaunch.core.why.read.fields import read_fields
 from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_of_thread, is_played_down
+from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weigh.counterevidence import ECHO_BYTES, doubt, is_past, trace_course
@@ -61,16 +62,30 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     return asked_to(name_speakers(found, episode, known))
 
 
+def is_by_rule(verdict: Verdict) -> bool:
+    """Whether a rule names its cause: everything else is read from words, and good logs can say more of those."""
+    rule = BY_ID.get(verdict.rule or "")
+    return rule is not None and rule.role == "cause" and rule.id not in (EXCEPTION, LINE, WHAT)
+
+
 def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
     """The groups, those as teardown that only say that safelaunch itself has ended the ranks. Where nothing of the
-    attempt had failed before, these are all that came behind that moment.
+    attempt had failed before, these are all that came behind that moment. What all good logs say as well, and no rule
+    calls a cause, is excused.
     """
     def is_echo(group: FindingGroup) -> bool:
         first, is_word = group.first, group.rule.id in ECHOES or group.role == "symptom"
         return known.is_behind_own_end(first.file, first.offset) and (
             is_word or known.is_own_end(first.file, first.offset, None))
 
-    return tuple(replace(group, role="teardown", is_excused=True) if is_echo(group) else group for group in groups)
+    def is_usual(group: FindingGroup) -> bool:
+        is_read = group.role == "symptom" or group.rule.id in (EXCEPTION, LINE, WHAT)
+        has_ended = group.is_fatal and bool(group.first.block)
+        return is_read and not has_ended and known.is_usual(group.first.text) is True
+
+    return tuple(replace(group, role="teardown", is_excused=True) if is_echo(group) else
+                 replace(group, is_excused=True, is_fatal=False) if known.good and is_usual(group) else group
+                 for group in groups)
 
 
 def _candidates(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> list[FindingGroup]:
@@ -141,7 +156,8 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
     cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
                   line.host, line.rank, line.t, line.offset)
     category, named = words.category or "unknown", read_fields(line.text)
-    said = f"{'' if words.category else 'the log does not say why; it ends with: '}{line.text.strip()}"[:300]
+    lead = "no good log of this command has the line: " if words.is_new else "the log does not say why; it ends with: "
+    said = f"{'' if words.category else lead}{line.text.strip()}"[:300]
     return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
                    evidence=(line.text,), host=line.host or named.host,
                    rank=named.rank if line.rank is None else line.rank, cause=cited if words.category else None,

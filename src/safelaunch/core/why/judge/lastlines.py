@@ -46,6 +46,7 @@ class LastLines(NamedTuple):
     line: Line
     category: str
     share: float     # how likely its words are of the category
+    is_new: bool = False   # no good log of the same command has it
 
     @property
     def weight(self) -> float:
@@ -62,25 +63,23 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     moment at which safelaunch itself ended the ranks tell of that.
     """
     best: LastLines | None = None
-    latest: Line | None = None
+    latest: LastLines | None = None
     if (fallen_to := _falling_scale(log)) is not None:
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
-    for line, is_last in _suspicious(episode, log):
-        if known.is_own_end(line.file, line.offset, line.host):
-            continue
+    for line, is_last, is_new in _suspicious(episode, log, known, has_fallen or known.first_bad is not None):
         category, share = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
         if category and (best is None or share > best.share):
             best = LastLines(line, category, share)
-        if is_last:
-            latest = line
-    return best or (LastLines(latest, "", 0.0) if latest is not None else None)
+        if is_last or is_new:
+            latest = latest if latest is not None and latest.is_new else LastLines(line, "", 0.0, is_new)
+    return best or latest
 
 
 def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvidence) -> LastLines | None:
     """What a line that no rule knows states before an echo in the same file; None = nothing, or nothing clear."""
     best: LastLines | None = None
-    for line, _ in _suspicious(episode, log):
-        if line.file != echo.file or line.offset >= echo.offset or known.is_own_end(line.file, line.offset, line.host):
+    for line, _, _ in _suspicious(episode, log, known):
+        if line.file != echo.file or line.offset >= echo.offset:
             continue
         category, share = sound_of(line.text)
         if share >= STATEMENT_SHARE and (best is None or share > best.share):
@@ -96,8 +95,11 @@ def _falling_scale(log: Log) -> Line | None:
     return told[-1][1] if falls >= FALLING and scales == sorted(scales, reverse=True) and scales[-1] < 1 else None
 
 
-def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
-    """Lines after the last step that sound bad and that no rule knows; whether each is near its file's end."""
+def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
+                has_fallen: bool = False) -> Iterator[tuple[Line, bool, bool]]:
+    """Lines after the last step that sound bad and that no rule knows; whether each is near its file's end, and
+    new. No line that all good logs have; where something has failed, each that none of them has.
+    """
     reached: dict[int, int] = {}
     for sign in episode.progress:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
@@ -107,10 +109,12 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     for line, is_last, is_loud in _ends(log):
         if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
             continue
-        said = _WELL.sub(" ", line.text)
+        said, is_usual = _WELL.sub(" ", line.text), known.is_usual(line.text)
+        is_new = has_fallen and is_usual is False
         if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
-                BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not _is_noise(line.text, noise):
-            yield line, is_last
+                is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not (
+                is_usual or known.is_own_end(line.file, line.offset, line.host) or _is_noise(line.text, noise)):
+            yield line, is_last, is_new
 
 
 def _is_noise(text: str, rules: Sequence[Rule]) -> bool:
