@@ -1,9 +1,10 @@
 """python -m tests.odd [--calls 10000] [--seed 0]: verbs, drawn by seed, on folders that are odd in one to three ways;
 with --configs on train.yaml that are changed in one to four places.
 
-A fault is a traceback (exit code 70), a verb that does not end within 20 s, more than 5 s of processor time or 300 MB,
-or a control character on its way to a terminal. Each is printed with the seed that draws it again (`--calls 1 --seed N`). The exit code is 1 after a fault.
-One call in 50 has a new interpreter. With TMPDIR on a tmpfs it takes half the time.
+A fault is a traceback (exit code 70), a verb that does not end within 120 s, more than 5 s of processor time or 300 MB,
+or a control character on its way to a terminal. Each is printed with the seed that draws it again (`--calls 1 --seed
+N`). The exit code is 1 after a fault. One call in 50 has a new interpreter. With TMPDIR on a tmpfs it takes half the
+time.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def mutate(dice: random.Random) -> bytes:
     for _ in range(dice.choice((0, 0, 0, 1, 5))):
         at = dice.randrange(len(data) + 1)
         data[at:at + dice.choice((0, 1, 9))] = dice.choice(
-            (b"", b"\x00", b"\xff", b"\x1b[2J", b"&a ", b"*a ", b"!!python/x ", b"<<: ", b'"', b"{", b"]", b"\t", b"|\n",
-             b"? ", b"- ", b"---\n", b"...\n", b"%TAG ! x\n", dice.randbytes(3)))
+            (b"", b"\x00", b"\xff", b"\x1b[2J", b"&a ", b"*a ", b"!!python/x ", b"<<: ", b'"', b"{", b"]", b"\t",
+             b"|\n", b"? ", b"- ", b"---\n", b"...\n", b"%TAG ! x\n", dice.randbytes(3)))
     return bytes(data)
 
 
