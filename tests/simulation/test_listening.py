@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from safelaunch.supervisor.leader import Leader
+from tests.simulation.link import SimLink
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault, Scenario
 
@@ -39,3 +41,29 @@ def test_a_leader_listens_while_its_folder_does_not_answer(name: str, monkeypatc
     outcome = run(replace(CALM, faults=SCENARIOS[name]))
     assert outcome.violations == [] and outcome.how == "completed"
     assert gaps and max(gap for of_one in gaps.values() for gap in of_one)[0] <= MOST_S
+
+
+TICK_S = 0.5   # a standby answers a ping within it
+SILENT = {
+    "frozen for all, and its leader cut off": (Fault("freeze", 30.0, 40.0), Fault("batch_cut", 32.0, 20.0)),
+    "frozen for it alone": (Fault("freeze_one", 30.0, 20.0, 1), Fault("batch_silent", 31.0, 4.0)),
+    "frozen as its leader dies": (Fault("batch_crashes", 30.0, 60.0), Fault("freeze", 33.0, 6.0)),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_standby_answers_while_its_folder_does_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: dict[SimLink, float] = {}
+    gaps: list[tuple[float, float]] = [(0.0, 0.0)]
+    messages = SimLink.messages
+
+    def timed(self: SimLink, now: float) -> Any:
+        if "role" in self.who and self.who["role"] == "standby":
+            gaps.append((now - left.get(self, now), now))
+            left[self] = now
+        return messages(self, now)
+
+    monkeypatch.setattr(SimLink, "messages", timed)
+    outcome = run(replace(CALM, faults=SILENT[name]))
+    assert outcome.violations == [] and outcome.how == "completed"
+    assert len(gaps) > 100 and max(gaps)[0] <= TICK_S + MOST_S
