@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.errors import RunFolderError
+from safelaunch.views import runs
 from tests.adapters.test_ledger import ALICE, needs_root
 from tests.commands.test_foreign_links import give
 from tests.effort import slowness
@@ -72,6 +75,36 @@ def test_a_verb_answers_in_time_and_in_little_memory(name: str, tmp_path: Path) 
         if code not in (0, 1, 2) or took_s / slowness() > MOST_S or most_kb > MOST_KB:
             wrong.append((words, code, round(took_s / slowness(), 1), most_kb >> 10))
     assert not wrong
+
+
+OWN: dict[str, Callable[[Made], object]] = {
+    "a journal of nothing, 1 TB": lambda made: _sparse(made.dir / "journal" / "000009-n9-1.jsonl"),
+    "a log of nothing, 256 MiB": lambda made: os.truncate(made.log(1, b"x\n"), 256 << 20),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_hole_in_an_own_run_costs_no_memory(name: str, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", YAML, cluster="local")
+    made.running()
+    made.failed(category="unknown")
+    OWN[name](made)
+    wrong = []
+    for words in (("status",), ("logs", "--grep", "(a+)+$")):
+        code, took_s, most_kb = _typed(words[0], str(made.dir), *words[1:])
+        if code not in (0, 1, 2) or took_s / slowness() > MOST_S or most_kb > MOST_KB:
+            wrong.append((words, code, round(took_s / slowness(), 1), most_kb >> 10))
+    assert not wrong
+
+
+def test_a_search_that_takes_too_much_ends_by_itself_whatever_it_catches() -> None:
+    def search() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                os.listdir("/")
+
+    with pytest.raises(RunFolderError, match="/ holds too much"):
+        runs.ask(search, "/", 0.05)
 
 
 # The kernel counts what a process had before exec, too: here that is a small one's, not that of the tests (wait4(2)).

@@ -1,8 +1,10 @@
-"""python -m tests.odd [--calls 10000] [--seed 0]: verbs, drawn by seed, on folders that are odd in one to three ways.
+"""python -m tests.odd [--calls 10000] [--seed 0]: verbs, drawn by seed, on folders that are odd in one to three ways;
+with --configs on train.yaml that are changed in one to four places.
 
-A fault is a traceback (exit code 70), a verb that does not end within 20 s, or a control character on its way to a
-terminal. Each is printed with the seed that draws it again (`--calls 1 --seed N`). The exit code is 1 after a fault.
-One call in 50 has a new interpreter. With TMPDIR on a tmpfs it takes half the time.
+A fault is a traceback (exit code 70), a verb that does not end within 120 s, more than 5 s of processor time or 300 MB,
+or a control character on its way to a terminal. Each is printed with the seed that draws it again (`--calls 1 --seed
+N`). The exit code is 1 after a fault. One call in 50 has a new interpreter. With TMPDIR on a tmpfs it takes half the
+time.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 
 from tests.odd import place as places
 from tests.odd.call import Said, call, import_verbs
+from tests.odd.configs import mutate
 from tests.odd.oddities import CKPT, CONFIG, LOG, RUN, SURROUNDINGS, WORDS, Make
 from tests.odd.place import Place, make_place
 
@@ -50,6 +53,16 @@ def draw(seed: int, folder: Path) -> tuple[str, Said]:
     return f"{'; '.join(names)}; {around}{', a new interpreter' if is_new else ''}", said
 
 
+def draw_config(seed: int, folder: Path) -> tuple[str, Said]:
+    """A changed train.yaml, and what a verb said to it."""
+    dice = random.Random(seed)
+    odd = make_place(folder)
+    text = mutate(dice)
+    (odd.folder / "train.yaml").write_bytes(text)
+    argv = list(dice.choice((*places.OF_A_CONFIG, ("submit", "--dry-run", "train.yaml"))))
+    return repr(text[:3000]), call(argv, odd.folder, odd.env, is_new=dice.randrange(NEW) == 0)
+
+
 def damage(dice: random.Random, odd: Place) -> str:
     """Some bytes of some file, changed."""
     files = sorted(path for path in odd.folder.rglob("*") if path.is_file() and not path.is_symlink()
@@ -69,21 +82,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--configs", action="store_true")
     options = parser.parse_args()
     codes: collections.Counter[int | None] = collections.Counter()
-    faults, longest_s, start_s = 0, 0.0, time.monotonic()
+    faults, longest_s, most_cpu_s, most_kb, start_s = 0, 0.0, 0.0, 0, time.monotonic()
     import_verbs()
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     for seed in range(options.seed, options.seed + options.calls):
         with tempfile.TemporaryDirectory(prefix="odd-") as folder:
-            what, said = draw(seed, Path(folder) / "place")
+            what, said = (draw_config if options.configs else draw)(seed, Path(folder) / "place")
         codes[said.code] += 1
-        longest_s = max(longest_s, said.took_s)
+        longest_s, most_cpu_s = max(longest_s, said.took_s), max(most_cpu_s, said.cpu_s)
+        most_kb = max(most_kb, said.most_kb)
         if found := said.faults():
             faults += 1
             print(f"seed {seed}: {', '.join(found)}: {what}\n  {said}", flush=True)
     print(f"{options.calls} calls from seed {options.seed} in {time.monotonic() - start_s:.0f} s: {faults} faults; the "
-          f"longest took {longest_s:.1f} s; exit codes {dict(codes)}")
+          f"longest took {longest_s:.1f} s, the dearest {most_cpu_s:.1f} s of processor time, the largest had "
+          f"{most_kb >> 10} MB; exit codes {dict(codes)}")
     return 1 if faults else 0
 
 

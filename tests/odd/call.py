@@ -23,9 +23,12 @@ from safelaunch import cli
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import SafelaunchError
+from tests.effort import slowness
 
 BUG = SafelaunchError.exit_code
 LATE_S = 120.0     # a hang; the verbs' own deadlines are 10 s
+MOST_CPU_S, MOST_KB = 5.0, 300 << 10   # of a quiet machine; resident
+SHOWN_BYTES = 1 << 22
 RAW = ("logs", "script", "schema", "sandbox")   # stdout is somebody's bytes, or safelaunch's own
 
 
@@ -38,6 +41,8 @@ class Said:
     out: bytes
     err: bytes
     took_s: float
+    cpu_s: float       # processor time, with that of its children
+    most_kb: int       # resident
 
     def faults(self) -> list[str]:
         """What no verb may do, whatever it is given."""
@@ -46,7 +51,11 @@ class Said:
             found.append(f"hangs: {self.took_s:.0f} s")
         if self.code is not None and (self.code == BUG or self.code < 0 or b"Traceback (most recent" in self.err):
             found.append(f"ends by {self.code}")
-        shown = self.err if self.argv[0] in RAW else self.err + self.out
+        if self.cpu_s > MOST_CPU_S and self.cpu_s / slowness() > MOST_CPU_S:
+            found.append(f"takes {self.cpu_s:.1f} s of processor time")
+        if self.most_kb > MOST_KB:
+            found.append(f"has {self.most_kb >> 10} MB")
+        shown = self.err if self.argv[0] in RAW or "--dry-run" in self.argv else self.err + self.out
         text = shown.decode(errors="surrogateescape")
         if any(_is_unfit(char) for char in text):
             found.append("sends control characters")
@@ -83,24 +92,28 @@ def call(argv: Sequence[str], folder: Path, env: Mapping[str, str | None],
         pid = os.fork()
         if pid == 0:
             _be_the_verb(argv, folder, env, prepare, (out.fileno(), err.fileno()), is_new)
-        code = _await(pid, start_s + LATE_S)
+        code, cpu_s, most_kb = _await(pid, start_s + LATE_S)
         took_s = time.monotonic() - start_s
         said = []
         for file in (out, err):
             file.seek(0)
-            said.append(file.read())
-    return Said(tuple(argv), code, said[0], said[1], took_s)
+            said.append(file.read(SHOWN_BYTES))   # the next call's process begins with what this one holds
+    return Said(tuple(argv), code, said[0], said[1], took_s, cpu_s, most_kb)
 
 
-def _await(pid: int, until_s: float) -> int | None:
-    while time.monotonic() < until_s:
-        done, status = os.waitpid(pid, os.WNOHANG)
+def _await(pid: int, until_s: float) -> tuple[int | None, float, int]:
+    """The exit code, None = it had to be killed; processor time in seconds; the most KiB that it had."""
+    is_over = False
+    while True:
+        done, status, used = os.wait4(pid, 0 if is_over else os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+            code = None if is_over else os.waitstatus_to_exitcode(status)
+            return code, used.ru_utime + used.ru_stime, used.ru_maxrss
+        if time.monotonic() >= until_s:
+            os.killpg(pid, signal.SIGKILL)
+            is_over = True
+        else:
+            time.sleep(0.002)
 
 
 def _be_the_verb(argv: Sequence[str], folder: Path, env: Mapping[str, str | None], prepare: Callable[[], object],

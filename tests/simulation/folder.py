@@ -247,13 +247,7 @@ class SimFolder(SharedFolder):
         self._stuck -= 1
 
     def _nap(self, delay_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Wait as the real one does: alone at first, then beside what its owner listens to."""
-        until_t, alone_t = self._clock.t + delay_s, self._clock.t + ALONE_S
-        while self._clock.t < until_t and not is_over():
-            if self.beside is not None and self._clock.t >= alone_t:
-                self.beside()
-            else:
-                self._process.sleep(min(until_t, until_t if self.beside is None else alone_t) - self._clock.t)
+        nap(self._process, self._clock, delay_s, self.beside, is_over)
 
     def poll(self, now_s: float) -> None:
         """The courier speaks by itself."""
@@ -269,10 +263,19 @@ class SimFolder(SharedFolder):
 
     def close(self, deadline_s: float = 2.0) -> bool:
         """As the real one; the courier stays where something is left."""
-        until_t = self._clock.t + deadline_s
-        while self._done < self._last and self._clock.t < until_t:
-            self._process.sleep(until_t - self._clock.t)
+        self._nap(deadline_s, lambda: self._done == self._last)
         return self._done == self._last
+
+
+def nap(process: Process, clock: Clock, delay_s: float, beside: Callable[[], None] | None,
+        is_over: Callable[[], bool] = lambda: False) -> None:
+    """Wait as the real ones do: alone at first, then beside what the waiting process listens to."""
+    until_t, alone_t = clock.t + delay_s, clock.t + ALONE_S
+    while clock.t < until_t and not is_over():
+        if beside is not None and clock.t >= alone_t:
+            beside()
+        else:
+            process.sleep(min(until_t, until_t if beside is None else alone_t) - clock.t)
 
 
 def apply(root: Path, kind: bytes, name: str, data: bytes) -> None:

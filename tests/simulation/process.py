@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.attempt import AttemptProcess
@@ -14,9 +14,11 @@ from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import Allocation as JobFacts
 from safelaunch.adapters.job import StandbyStart, standby
+from safelaunch.adapters.names import WITHIN_S
+from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
-from safelaunch.adapters.world import ASKING, World
+from safelaunch.adapters.world import ASKING, NAME_S, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
 from safelaunch.core.decide.phase import Phase, may_follow
@@ -35,7 +37,7 @@ from tests.simulation.checks import SimChecks, SimPairs, SimPort
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.delivery import SimDelivery
-from tests.simulation.folder import SimFolder
+from tests.simulation.folder import SimFolder, nap
 from tests.simulation.hosts import Host
 from tests.simulation.link import SimLink
 from tests.simulation.net import Listener, Selector, Signals, Socket
@@ -245,15 +247,10 @@ class _NobodyLooks:
         return Collected((), ())
 
 
-class _NamesResolve:
-    """Names that a name server has told."""
+class _NamesResolve(NamedTuple):
+    """Names that a name server will have told."""
 
-    def __init__(self, found: Mapping[str, tuple[str, ...]]) -> None:
-        self._found = found
-
-    def poll(self) -> Mapping[str, tuple[str, ...]]:
-        """At once."""
-        return self._found
+    poll: Callable[[], Mapping[str, tuple[str, ...]] | None]
 
 
 class SimWorld(World):
@@ -402,12 +399,18 @@ class SimWorld(World):
         return SimDelivery(self._sim, targets, message)
 
     def own_addresses(self) -> tuple[str, ...]:
-        return ()
+        """The kernel's own, for which no name server is asked."""
+        return (self._host.name,)
 
-    def address_of(self, node: str) -> str | None:
-        """Names resolve."""
-        return node
+    def address_of(self, node: str, beside: Callable[[], None]) -> ChildAnswer[str | None]:
+        """Names resolve, as soon as their server answers."""
+        takes_s = self._sim.scenario.name_s
+        nap(self._me.process, self._sim.clock, min(takes_s, NAME_S), beside)
+        return ChildAnswer(late=True) if takes_s > NAME_S else ChildAnswer(node)
 
     def resolve(self, nodes: Iterable[str]) -> Any:
         """To themselves."""
-        return _NamesResolve({node: (node,) for node in nodes})
+        clock, takes_s = self._sim.clock, self._sim.scenario.name_s
+        found = {} if takes_s > WITHIN_S else {node: (node,) for node in nodes}
+        due_t = clock.t + min(takes_s, WITHIN_S)
+        return _NamesResolve(lambda: found if clock.t >= due_t else None)

@@ -85,6 +85,7 @@ class Scenario:
     fs_late_s: float = 0.0           # names that others made, moved or removed are seen late by so much, at most
     fs_clock_s: float = 0.0          # the file server's clock against everybody's
     net_latency_s: float = 0.0005
+    name_s: float = 0.0              # how long a name server takes for one name
     handles_signal: bool = True
     ignores_term: bool = False
     standby: bool = True

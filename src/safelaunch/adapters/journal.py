@@ -130,7 +130,7 @@ def _read_files(
     left = most_bytes
     for path in sorted((run_dir / "journal").glob("*.jsonl"), key=None if left is None else _size):   # a huge one last
         try:
-            files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES if left is None else left)
+            files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES if left is None else left, left is None)
             if left is not None and not (left := left - len(files[path.name])) and (
                     _size(path)[0] > len(files[path.name])):
                 odd.append((path.name, f"only the first {len(files[path.name]) >> 20} MiB were read"))

@@ -170,8 +170,12 @@ class SharedFolder:
         until_s = time.monotonic() + deadline_s
         is_all = self._wait(self._last, until_s)
         os.close(self._doorbell[1])
+        alone_until_s = time.monotonic() + ALONE_S
         while self.courier_pid and not _is_dead(self.courier_pid) and time.monotonic() < until_s:
-            time.sleep(0.002)
+            if self.beside is not None and time.monotonic() >= alone_until_s:
+                self.beside()
+            else:
+                time.sleep(0.002)
         for descriptor in (self._doorbell[0], *self._answers, self._outbox.fileno()):
             os.close(descriptor)
         if is_all:

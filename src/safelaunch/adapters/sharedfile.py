@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 MOST_BYTES = 16 << 20   # of run.json: its config with a script of 4 MB, rule packs, 1 MiB of the working tree's diff
 MOST_CONTAINERS = 1_000_000   # objects and lists of a JSON text: two bytes of it take 64 in memory
+BLOCK_BYTES = 1 << 20
 HEARTBEAT_BYTES = CLAIM_BYTES = 1 << 16
 
 
@@ -117,13 +118,16 @@ def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     return parse_json(read(path, most_bytes))
 
 
-def read_start(path: Path, most_bytes: int) -> bytes:
-    """The first `most_bytes` of a file, or all of it; takes no more memory than that. Raises OSError."""
+def read_start(path: Path, most_bytes: int, skips_zeros: bool = False) -> bytes:
+    """The first `most_bytes` of a file, or all of it; takes no more memory than that. Raises OSError.
+    `skips_zeros`: of a block of zero bytes, which a lost write leaves, only one.
+    """
     descriptor = open_file(path)
     try:
         left, parts = most_bytes, []
-        while left and (part := os.read(descriptor, min(left, max(1 << 16, os.fstat(descriptor).st_size + 1)))):
-            parts.append(part)
+        most = BLOCK_BYTES if skips_zeros else max(1 << 16, os.fstat(descriptor).st_size + 1)
+        while left and (part := os.read(descriptor, min(left, most))):
+            parts.append(part if not skips_zeros or part[0] or part != bytes(len(part)) else b"\0")
             left -= len(part)
         return b"".join(parts)
     finally:

@@ -25,6 +25,7 @@ from safelaunch.adapters.names import Names
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.notify import Delivery
+from safelaunch.adapters.probe import ChildAnswer, run_in_child
 from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from safelaunch.adapters.diagnosis import Ready
     from safelaunch.adapters.nodebench import BenchQuestion, NodeBench, PairBench
 
+NAME_S = 1.0   # for one name; a resolver of its own waits for 10 s and more where its server is gone
 # Commands that ask slurmctld; everybody uses it, so a supervisor sends it two a second at most, and of a
 # script's restart, which waits for it, one more.
 ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))
@@ -194,9 +196,11 @@ class World:
 
         return joboutput.leave_line(path, line, beside)
 
-    def address_of(self, node: str) -> str | None:
-        """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
-        return address_of(node)
+    def address_of(self, node: str, beside: Callable[[], None]) -> ChildAnswer[str | None]:
+        """A name or address of a node that other nodes can connect to; None when this host cannot resolve it. `late`:
+        no name server answers within NAME_S. `beside` as SharedFolder has it.
+        """
+        return run_in_child(lambda: address_of(node), NAME_S, beside)
 
     def resolve(self, nodes: Iterable[str]) -> Names:
         """The addresses of nodes' names, found out beside the loop; poll it."""

@@ -17,6 +17,7 @@ from safelaunch.errors import UsageError
 from safelaunch.views import resumepoints, runs, talk
 from safelaunch.views.resumepoints import CheckpointPlace, ResumePoints
 
+SEARCH_S = 4.0   # of processor time: somebody may name /, or what is full of it
 HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
 
 
@@ -37,7 +38,7 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
         raise UsageError("--format pattern needs a --pattern, and no other format takes one",
                          hint='for instance --pattern "step_{step}.pt"')
     most = sys.maxsize if show_all else MOST_WHOLE
-    seen = resumepoints.look(place, most)
+    seen = resumepoints.look(place, most, SEARCH_S)
     if only is not None:
         seen = resumepoints.within(seen, only)
     elif not seen.judged or any(one.path == place.folder for one in seen.judged):
@@ -55,7 +56,7 @@ def _as_one_of_many(points: ResumePoints, most_whole: int) -> tuple[ResumePoints
     """A folder that is a checkpoint itself, judged by its name beside others; else what was found."""
     folder = points.place.folder
     above = points.place._replace(folder=str(Path(folder).parent))
-    found = resumepoints.within(resumepoints.look(above, most_whole), folder)
+    found = resumepoints.within(resumepoints.look(above, most_whole, SEARCH_S), folder)
     return (found, folder) if any(one.path == folder for one in found.judged) else (points, None)
 
 

@@ -104,7 +104,8 @@ def _double_numbers(events: Iterable[Event]) -> Iterable[str]:
 def _parse_file(name: str, data: bytes, problems: list[str], is_bounded: bool) -> Iterable[tuple[bytes, Event]]:
     odd, at, number, found = 0, 0, 1, None
     while found := (_lines() if odd < MOST_ODD else _likely_lines()).search(data, found.end() if found else 0):
-        line, start = found[0], found.start()
+        start = found.start()
+        line = data[start:min(found.end(), start + MAX_LINE_BYTES + 1)]   # a longer one is none of ours
         event = _parse_line(line) if odd < MOST_ODD or not start or data[start - 1] == _LINE_END else None
         if event is not None:
             yield line.strip(), event

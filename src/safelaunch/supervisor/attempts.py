@@ -170,6 +170,7 @@ def ask_addresses(lead: Leader) -> Step:
     while (found := asked.poll()) is None:
         yield NAMES_LOOK_S
     lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
+    lead.nodes.note_names_of({node: node for node in found})
     unknown = [node for node in lead.job.nodes if node not in found and node not in lead.nodes.addresses]
     if unknown:
         result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)

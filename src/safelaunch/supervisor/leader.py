@@ -300,6 +300,23 @@ class Leader(LeaderParts):
         """Address and port of the endpoint. The batch host's guards know its address from srun."""
         return ("" if self.took_over is None else self.own_address(), self.server.port)
 
+    def own_address(self) -> str:
+        """The addresses at which other nodes reach this one, by name or network, to be tried in turn.
+
+        A name can resolve to a network that is closed between nodes, while Slurm uses another one.
+        """
+        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
+        return ",".join(dict.fromkeys(filter(None, found)))
+
+    def address_of(self, node: str) -> str | None:
+        """Slurm's address where the name does not resolve; else what its name server said, which is asked once."""
+        if node not in self.nodes.addresses and node not in self.nodes.names:
+            answer = self.world.address_of(node, self.listen)
+            self.nodes.note_names_of({node: answer.value})
+            if answer.late:
+                self.say(f"no name server answers for {node}: its address is Slurm's, or srun's, in this job")
+        return self.nodes.addresses.get(node) or self.nodes.names[node]
+
     def move_record(self, number: int) -> None:
         """Mark the attempt's record as ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")

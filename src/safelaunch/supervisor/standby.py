@@ -9,6 +9,7 @@ one acts.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +17,15 @@ from safelaunch.adapters import journal, sharedfile, slurm
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import takeover
-from safelaunch.core.decide.takeover import HeartbeatOf
+from safelaunch.core.decide.takeover import HeartbeatOf, Signs
 from safelaunch.core.heartbeat import FILE as HEARTBEAT_FILE
 from safelaunch.core.heartbeat import parse as parse_heartbeat
 from safelaunch.core.timing import READ_EVERY_S, STALL_S, SUSPICION_S
 from safelaunch.node import fresh
-from safelaunch.supervisor.leader import SIGNALS
+from safelaunch.supervisor.leader import LISTEN_S, SIGNALS
 from safelaunch.supervisor.state.parts import TookOver
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
@@ -45,7 +47,7 @@ class Standby:
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World, token: str,
                  endpoint: tuple[str, int] | None) -> None:
         self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
-        self.shared = world.share(run_dir, local / "standby")
+        self.shared = world.share(run_dir, local / "standby", lambda: self._attend(LISTEN_S))
         self.endpoint = endpoint
         self.told = LastHeartbeat()
         self.now_s = world.now_s()
@@ -59,13 +61,7 @@ class Standby:
     def watch(self) -> bool:
         """True when the leader is dead and this one is to lead; False when the job or the run ends."""
         while not self.is_over:
-            before_s = self.now_s
-            for key, _ in self.world.selector.select(TICK_S):
-                key.data(self.world.now_s())
-            self.now_s = self.world.now_s()
-            if self.now_s - before_s > TICK_S + STALL_S:
-                self.signs = takeover.begin(self.now_s, self.signs.is_known)   # it was this process that stood still
-            self._listen()
+            self._attend(TICK_S)
             if self.now_s >= self.touch_next_s:
                 touch(self.local)
                 self.touch_next_s = self.now_s + TOUCH_EVERY_S
@@ -73,9 +69,9 @@ class Standby:
                 self._read_heartbeat()
             if self.is_over:
                 break
-            if takeover.is_dead(self.signs, self.now_s) and self._check_still_due():
+            if self._check_due(takeover.is_dead):
                 break
-            if takeover.is_orphaned(self.signs, self.now_s) and self._check_still_due():
+            if self._check_due(takeover.is_orphaned):
                 self._end_job()
         self.shared.close()
         if self.line is not None:
@@ -90,7 +86,14 @@ class Standby:
         others = tuple(name for name in self.told.eligible if name != self.job.host)
         return TookOver(self.told.leader or "its host", max(self.signs.heard_s, seen_s), others)
 
-    def _listen(self) -> None:
+    def _attend(self, timeout_s: float) -> None:
+        """Sleep until a signal comes, at most so long, and answer the leader; also while the folder is waited for."""
+        before_s = self.now_s
+        for key, _ in self.world.selector.select(timeout_s):
+            key.data(self.world.now_s())
+        self.now_s = self.world.now_s()
+        if self.now_s - before_s > timeout_s + STALL_S:
+            self.signs = takeover.begin(self.now_s, self.signs.is_known)   # it was this process that stood still
         for message in self.line.messages(self.now_s) if self.line is not None else ():
             self.signs = takeover.receive(self.signs, self.now_s, message.get("count"))
             if message.get("do") == "ping" and self.line is not None:
@@ -140,6 +143,12 @@ class Standby:
         self.told = self.told._replace(leader=pulse.host)
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
+    def _check_due(self, is_gone: Callable[[Signs, float], bool]) -> bool:
+        """Whether the leader is gone, also once the folder has been asked: it may have been heard meanwhile."""
+        heard_s = self.signs.heard_s
+        return is_gone(self.signs, self.now_s) and self._check_still_due() and (
+            self.is_over or self.signs.heard_s == heard_s)
+
     def _check_still_due(self) -> bool:
         """Whether nobody else leads the run by now: a node that was cut off may have missed this job's end. The
         heartbeat of a leader in this one is waited for: that of the one before may have replaced it (simulated:
@@ -164,16 +173,24 @@ class Standby:
         Guards do the same, where one is left; the run goes on in its next job. Only if Slurm says that this job runs
         (simulated: test_found "a cancel of a job whose old leader wakes up long after it is final").
         """
-        looked = self.world.command(slurm.squeue_job(self.job.id), self.job.env).wait()
-        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # if that fails, again after a while
-        if not slurm.is_running(looked, self.job.id):
-            return
+        self.signs = takeover.begin(self.now_s, self.signs.is_known)   # if that fails, again after a while
+        begun_s = self.signs.heard_s
+        looked = self._ask(slurm.squeue_job(self.job.id))
+        if self.signs.heard_s != begun_s or not slurm.is_running(looked, self.job.id):
+            return   # or the leader was heard meanwhile
         word = f"{self.job.host} {clock(self.world.now())}\n".encode()
         if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):
             return
         if self.told.successor is not None:
-            self.world.command(slurm.update_job(self.told.successor, Dependency="singleton"), self.job.env).wait()
-        self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
+            self._ask(slurm.update_job(self.told.successor, Dependency="singleton"))
+        self._ask(slurm.scancel(self.job.id))
+
+    def _ask(self, argv: Sequence[str]) -> Result:
+        """Slurm's answer; the leader's connection is served meanwhile."""
+        command = self.world.command(argv, self.job.env)
+        while (result := command.poll()) is None:
+            self._attend(LISTEN_S)
+        return result
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
         """Another supervisor leads: it took over, or was started elsewhere."""

@@ -78,9 +78,9 @@ def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
     return CheckpointPlace(folder, resume["format"], resume["pattern"], args=resume["args"] or "")
 
 
-def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE) -> ResumePoints:
+def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE, most_cpu_s: float = 0.0) -> ResumePoints:
     """What is there; raises RunFolderError when the folder cannot be read or does not answer in time."""
-    return as_seen(place, runs.ask(lambda: survey(place, most_whole), place.folder))
+    return as_seen(place, runs.ask(lambda: survey(place, most_whole), place.folder, most_cpu_s))
 
 
 def survey(place: CheckpointPlace, most_whole: int) -> list[dict[str, Any]]:

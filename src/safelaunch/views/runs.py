@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
 from safelaunch.adapters.probe import run_in_child
@@ -198,9 +199,31 @@ def find_folder(which: str | None) -> Path:
     raise UsageError(found["message"], hint=found["hint"])
 
 
-def ask(work: Callable[[], T], what: str) -> T:
-    """What `work` finds, in a child with a deadline; raises RunFolderError when the folder does not answer."""
-    answer = run_in_child(work, FOLDER_DEADLINE_S)
+class _TooMuch(BaseException):
+    """There is more than a person waits for; no OSError, which a search takes for a closed folder."""
+
+
+def _begin_counting(most_cpu_s: float) -> None:
+    """Raise _TooMuch in this child after so much processor time."""
+    def give_up(number: int, frame: object) -> NoReturn:
+        raise _TooMuch
+
+    signal.signal(signal.SIGPROF, give_up)
+    signal.setitimer(signal.ITIMER_PROF, most_cpu_s)
+
+
+def ask(work: Callable[[], T], what: str, most_cpu_s: float = 0.0) -> T:
+    """What `work` finds, in a child with a deadline; raises RunFolderError when the folder does not answer, or holds
+    more than `most_cpu_s` of processor time can look at (0 = no limit).
+    """
+    def counted() -> T:
+        _begin_counting(most_cpu_s)
+        return work()
+
+    answer = run_in_child(counted if most_cpu_s else work, FOLDER_DEADLINE_S)
+    if answer.error.startswith(_TooMuch.__name__):
+        raise RunFolderError(f"{what} holds too much: it was searched for {most_cpu_s:.0f} s",
+                             hint="name a folder further below")
     if answer.late:
         raise RunFolderError(f"{what} does not answer for {FOLDER_DEADLINE_S:.0f} s: its filesystem is frozen or slow",
                              hint="is the filesystem up? try: ls, in another terminal")

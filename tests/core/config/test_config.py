@@ -529,11 +529,12 @@ def test_no_command_line_makes_the_check_do_anything_but_resolve_or_refuse(
 
 
 @pytest.mark.parametrize("beside", [
-    "", *(f"launch.with={name}" for name in LAUNCHERS), "container={runtime: apptainer, image: a.sif}"])
+    "", *(f"launch.with={name}" for name in LAUNCHERS), "container={runtime: apptainer, image: a.sif}", "min_nodes=1",
+    "sweep={env.A: [1, 2]}"])
 def test_a_wrong_value_of_any_key_is_refused_whatever_stands_beside_it(beside: str) -> None:
     others = [beside] if beside else []
-    for key in KEYS:
-        for value in ("{a: b}", "[[1]]", "null", '""', "[]", "[null]"):
+    for key in (*KEYS, *dict.fromkeys(key.rpartition(".")[0] or "env" for key in KEYS)):
+        for value in ("{a: b}", "[[1]]", "null", '""', "[]", "[null]", '"*"', "7"):
             _resolve_or_refuse(MINIMAL, *others, f"{key}={value}")
 
 

@@ -17,12 +17,16 @@ def default_layer(name: str) -> MappingNode:
     """What the keys are when nobody writes them, as if it had been written."""
     layer: MappingNode = MappingNode({}, DEFAULT)
     for path, key in KEYS.items():
-        default = name if path == "name" else key.default
-        if isinstance(default, tuple):
-            layer = put(layer, path, ListNode(tuple(quoted(item, DEFAULT) for item in default), DEFAULT))
-        elif default is not None:
-            layer = put(layer, path, plain(default, DEFAULT) if default else quoted("", DEFAULT))
+        node = default_node(name if path == "name" else key.default)
+        layer = layer if node is None else put(layer, path, node)
     return put(layer, "slurm.nodes", plain("1", DEFAULT))
+
+
+def default_node(default: str | tuple[str, ...] | None) -> Node | None:
+    """A default as if it had been written; None where there is none."""
+    if isinstance(default, tuple):
+        return ListNode(tuple(quoted(item, DEFAULT) for item in default), DEFAULT)
+    return None if default is None else plain(default, DEFAULT) if default else quoted("", DEFAULT)
 
 
 def name_from_file(file: str) -> str:

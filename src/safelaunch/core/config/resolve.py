@@ -19,6 +19,7 @@ from safelaunch.core.config.kinds import WrongValue, expected, handed
 from safelaunch.core.config.layers import (
         COMMAND_LINE,
         default_layer,
+        default_node,
         merge_layers,
         name_from_file,
         parse_overrides,
@@ -265,6 +266,12 @@ def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -
     return ConfigError(list(first.values()))
 
 
+def _usual(key: Key) -> Any:
+    """A key's default, as its values are read; None where it has none."""
+    node = default_node(key.default)
+    return None if node is None else key.kind.read(node)
+
+
 class _ConfigReading:
     """Nodes to values by the table of keys. `known`: what the point before this one has read."""
 
@@ -275,20 +282,19 @@ class _ConfigReading:
         self.problems: list[Problem] = []
 
     def read(self, tree: MappingNode) -> None:
-        """Fill config and origins; a value with a problem is left at None."""
+        """Fill config and origins; a value with a problem counts as its default: the rules between keys read it."""
         self._refuse_unknown(tree, "")
         for path, section, name, key in _TABLE:
             holder = self.config.setdefault(section, {}) if section else self.config
             inside = tree.entries.get(section) if section else tree
             node = inside.entries.get(name) if isinstance(inside, MappingNode) else None
-            holder[name], self.origins[path] = None, DEFAULT
-            if node is not None:
-                self.origins[path] = node.origin
-                try:
-                    holder[name] = self._value(path, key, node)
-                    self._keep_places(path, node)
-                except WrongValue as fault:
-                    self._note(node.origin, path, str(fault))
+            self.origins[path] = DEFAULT if node is None else node.origin
+            try:
+                holder[name] = _usual(key) if node is None else self._value(path, key, node)
+                self._keep_places(path, node)
+            except WrongValue as fault:
+                self._note(self.origins[path], path, str(fault))
+                holder[name] = _usual(key)
         self._read_env(tree.entries.get("env"))
         self._read_slurm(tree.entries.get("slurm"))
 
@@ -298,7 +304,7 @@ class _ConfigReading:
             before = self._known[path] = (node, key.kind.read(node))
         return before[1]
 
-    def _keep_places(self, path: str, node: Node) -> None:
+    def _keep_places(self, path: str, node: Node | None) -> None:
         """Of a value with names in it, such as restart.policy: each may come from another layer."""
         if isinstance(node, MappingNode):
             self.origins.update({f"{path}.{name}": inner.origin for name, inner in node.entries.items()})

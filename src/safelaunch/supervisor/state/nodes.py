@@ -27,6 +27,7 @@ class Nodes:
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.missing: MissingNodes | None = None         # when Slurm has those that a full set lacks
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
+        self.names: Mapping[str, str | None] = {}       # of nodes, where they are reached; None = does not resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
         self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
         self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
@@ -55,6 +56,10 @@ class Nodes:
     def note_addresses(self, addresses: Mapping[str, str]) -> None:
         """Slurm has told these addresses."""
         self.addresses = {**self.addresses, **addresses}
+
+    def note_names_of(self, names: Mapping[str, str | None]) -> None:
+        """A name server was asked."""
+        self.names = {**self.names, **names}
 
     def refuse_helpers(self, why: str) -> None:
         """No step runs beside the training here."""

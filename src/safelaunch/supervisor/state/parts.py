@@ -172,18 +172,6 @@ class LeaderParts:
         is_silent = self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
         return is_silent and self.folder.gone is None
 
-    def own_address(self) -> str:
-        """The addresses at which other nodes reach this one, by name or network, to be tried in turn.
-
-        A name can resolve to a network that is closed between nodes, while Slurm uses another one.
-        """
-        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
-        return ",".join(dict.fromkeys(filter(None, found)))
-
-    def address_of(self, node: str) -> str | None:
-        """Slurm's address where the name does not resolve: another try would cost a question to a name server."""
-        return self.nodes.addresses.get(node) or self.world.address_of(node)
-
     @property
     def attempt(self) -> Live:
         return self.running.now
