@@ -18,7 +18,7 @@ from safelaunch.core.why.judge.engine import is_by_rule, judge_log
 from safelaunch.core.why.read.globalranks import to_global
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import talk, whygood
+from safelaunch.views import talk
 from safelaunch.views.whysubject import Subject
 
 
@@ -42,9 +42,11 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
     if subject.layout is not None:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
-    if subject.run is not None and found.category != "none" and not is_by_rule(found) and (
-            good := whygood.read(subject.run, subject.attempt)):
-        found = judge_log(log, replace(subject.evidence, good=good))
+    if subject.run is not None and found.category != "none" and not is_by_rule(found):
+        from safelaunch.views import whygood  # where a rule names the cause, good logs say no more
+
+        if good := whygood.read(subject.run, subject.attempt):
+            found = judge_log(log, replace(subject.evidence, good=good))
     if subject.present is not None and subject.is_of_present and found.cause is None:
         from safelaunch.core.hangs.present import judge_present  # for a run that lives
 

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from safelaunch.core.why.read import usual
-
 Role = Literal["cause", "symptom", "teardown", "context", "progress", "done", "launch", "noise"]
 Blames = Literal["node", "rank", "job", "nobody"]
 CLOCK_STAMPS, CLOCK_ORDER = "time stamps", "file order"
@@ -202,9 +200,11 @@ class OutsideEvidence:
     layout: RankLayout | None = None            # None = not known
     good: tuple[str, ...] = ()                  # what good logs of the same command say (why.read.usual)
 
-    def is_usual(self, text: str) -> bool | None:
+    def in_good(self, text: str) -> bool | None:
         """Whether such a line stands in all good logs; None = in some, or there is none to compare with."""
-        held = {usual.holds(good, text) for good in self.good}
+        from safelaunch.core.why.read import usual  # few logs have good ones beside them
+
+        held = {usual.holds(good, text) for good in self.good} if self.good else set()
         return held.pop() if len(held) == 1 else None
 
     @property

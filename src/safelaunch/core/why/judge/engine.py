@@ -26,6 +26,7 @@ from safelaunch.core.why.weigh.counterevidence import ECHO_BYTES, doubt, is_past
 from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, WHAT, FindingGroup, cite, gather, moment, place_of
 from safelaunch.core.why.weigh.words import sound_of, spoken
 
+READ = (EXCEPTION, LINE, WHAT)   # rules whose category is read from words
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
@@ -65,13 +66,13 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
 def is_by_rule(verdict: Verdict) -> bool:
     """Whether a rule names its cause: everything else is read from words, and good logs can say more of those."""
     rule = BY_ID.get(verdict.rule or "")
-    return rule is not None and rule.role == "cause" and rule.id not in (EXCEPTION, LINE, WHAT)
+    return rule is not None and rule.role == "cause" and rule.id not in READ
 
 
 def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
     """The groups, those as teardown that only say that safelaunch itself has ended the ranks. Where nothing of the
     attempt had failed before, these are all that came behind that moment. What all good logs say as well, and no rule
-    calls a cause, is excused.
+    calls a cause, is noise.
     """
     def is_echo(group: FindingGroup) -> bool:
         first, is_word = group.first, group.rule.id in ECHOES or group.role == "symptom"
@@ -79,12 +80,11 @@ def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> t
             is_word or known.is_own_end(first.file, first.offset, None))
 
     def is_usual(group: FindingGroup) -> bool:
-        is_read = group.role == "symptom" or group.rule.id in (EXCEPTION, LINE, WHAT)
-        has_ended = group.is_fatal and bool(group.first.block)
-        return is_read and not has_ended and known.is_usual(group.first.text) is True
+        is_read = group.role == "symptom" or group.rule.id in READ
+        return is_read and not (group.is_fatal and group.first.block) and known.in_good(group.first.text) is True
 
     return tuple(replace(group, role="teardown", is_excused=True) if is_echo(group) else
-                 replace(group, is_excused=True, is_fatal=False) if known.good and is_usual(group) else group
+                 replace(group, role="noise", is_excused=True) if known.good and is_usual(group) else group
                  for group in groups)
 
 
@@ -209,8 +209,7 @@ def _held(chosen: FindingGroup) -> float:
     rules at first sight 98 of 100 were right, of readings of unknown texts 79.
     """
     rule = chosen.rule
-    is_read = rule.id in (EXCEPTION, LINE, WHAT)
-    is_plain = chosen.role == "cause" and not is_read and chosen.weight >= max(rule.weight, FIRM_RULE)
+    is_plain = chosen.role == "cause" and rule.id not in READ and chosen.weight >= max(rule.weight, FIRM_RULE)
     return HELD if is_plain and not _may_be_remark(chosen) else 0.0
 
 

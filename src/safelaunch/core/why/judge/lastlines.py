@@ -66,7 +66,8 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     latest: LastLines | None = None
     if (fallen_to := _falling_scale(log)) is not None:
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
-    for line, is_last, is_new in _suspicious(episode, log, known, has_fallen or known.first_bad is not None):
+    has_failed = has_fallen or known.first_bad is not None or known.end is not None
+    for line, is_last, is_new in _suspicious(episode, log, known, has_failed):
         category, share = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
         if category and (best is None or share > best.share):
             best = LastLines(line, category, share)
@@ -109,7 +110,7 @@ def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
     for line, is_last, is_loud in _ends(log):
         if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
             continue
-        said, is_usual = _WELL.sub(" ", line.text), known.is_usual(line.text)
+        said, is_usual = _WELL.sub(" ", line.text), known.in_good(line.text)
         is_new = has_fallen and is_usual is False
         if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
                 is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not (

@@ -178,15 +178,6 @@ RULES = (
         sample="TypeError: Descriptors cannot be created directly.", counter_sample="descriptors are created",
     ),
     Rule(
-        "env.pip", "environment",
-        (b"No matching distribution found for", b"Could not find a version that satisfies", b"ResolutionImpossible"),
-        rb"No matching distribution found for (?P<name>\S+)|Could not find a version that satisfies", "cause", "job",
-        0.5, summary="pip found no fitting package {name}",
-        explain="No release for this Python or system, or no way to the package index.",
-        do="Install beforehand on the login node.", source="pip",
-        sample="ERROR: No matching distribution found for flash-attn==9.9", counter_sample="the distribution was found",
-    ),
-    Rule(
         "env.command_not_found", "environment", (b"command not found", b": not found"),
         rb"(?:^|[\s:])(?P<name>[\w./+-]{1,200}): command not found"
         rb"|(?:^|[/\s])(?:ba|da)?sh: (?:line )?\d+: (?P<name2>[\w./+-]{1,200}): not found$",
@@ -216,17 +207,6 @@ RULES = (
         do="`module spider NAME`.", source="Lmod; Environment Modules",
         sample='Lmod has detected the following error: The following module(s) are unknown: "cuda/99"',
         counter_sample="module cuda/12.4 is loaded",
-    ),
-    Rule(
-        "env.conda", "environment",
-        (b"EnvironmentNameNotFound", b"CondaError", b"Could not find conda environment", b"run 'conda init' before",
-         b"Run 'conda init' before"),
-        b"EnvironmentNameNotFound|Could not find conda environment|CondaError|[Rr]un 'conda init' before", "cause",
-        "job", 0.6, summary="the conda environment could not be used",
-        explain="It does not exist on this node, or conda's hook is not loaded in the batch shell.",
-        do="Source conda.sh before `conda activate`.", source="conda",
-        sample="EnvironmentNameNotFound: Could not find conda environment: train",
-        counter_sample="conda environment: train",
     ),
     Rule(
         "env.threads", "environment",
@@ -311,14 +291,6 @@ RULES = (
         do="Load the compiler and CUDA modules, or build beforehand.", source="gcc; torch.utils.cpp_extension", order=2,
         sample="x.cu:3:10: fatal error: cublas_v2.h: No such file or directory",
         counter_sample="x.cu:3:10: note: cublas_v2.h is in /usr/local/cuda/include",
-    ),
-    Rule(
-        "env.license", "hub_auth", (b"FlexNet", b"icense checkout failed", b"o licenses available", b"icense server"),
-        b"[Ll]icense (?:checkout failed|server .{0,300}?(?:down|not respond|error))|[Nn]o licenses "
-        b"available|FlexNet.{0,300}?error", "cause", "job", 0.7, summary="no licence could be had",
-        explain="The licence server does not answer or all are in use.", source="FlexNet",
-        sample="License checkout failed: FlexNet error -15",
-        counter_sample="License checkout done: FlexNet server lic1",
     ),
     Rule(
         "env.illegal_isa", "environment", (b"Illegal instruction", b"(SIGILL) received"),

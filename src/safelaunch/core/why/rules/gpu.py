@@ -345,14 +345,6 @@ RULES = (
         counter_sample="amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM",
     ),
     Rule(
-        "gpu.hsa", "native_crash", (b"HSA_STATUS_ERROR",), rb"HSA_STATUS_ERROR_(?P<what>\w+)", "cause", "rank", 0.6,
-        summary="the ROCm runtime reports {what}", explain="A queue of the AMD GPU was ended after a fault.",
-        do="Look for amdgpu lines in the kernel log.", source="ROCm, hsa-runtime",
-        sample=":0:rocdevice.cpp:2660: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An "
-               "HSAIL operation",
-        counter_sample="HSA_STATUS_SUCCESS",
-    ),
-    Rule(
         "gpu.thermal", "gpu_hardware", (b"hermal", b"HW Slowdown"),
         b"GPU.{0,300}?(?:[Tt]hermal (?:violation|slowdown|shutdown)|HW Slowdown)", "context", "node", 0.4,
         summary="a GPU is throttled", explain="Heat or power limits slow a card.", source="NVML; DCGM",

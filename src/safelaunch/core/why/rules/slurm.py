@@ -31,17 +31,6 @@ RULES = (
         counter_sample="slurmctld: job 811 is preemptable in partition scavenge, DUE TO its QOS",
     ),
     Rule(
-        "batch.cloud_preempted", "preempted",
-        (b"pot interruption", b"pot instance", b"was preempted", b"been preempted", b"nstances.preempted",
-         b"reemption notice"),
-        rb"(?i:spot (?:instance )?(?:interruption|termination)|preemption notice)|nstances\.preempted"
-        rb"|(?i:(?:job|node|vm|instance|worker|pod|host|machine) \S{0,60} ?(?:was|has been) preempted)", "cause",
-        "nobody", 0.8, summary="the machine was taken back", explain="A cloud reclaims preemptible machines.",
-        do="Continue from the last checkpoint.", source="AWS; Google Cloud; Azure", order=4,
-        sample="Spot instance interruption notice received, terminating at 2026-01-02T03:04:05Z",
-        counter_sample="this job runs on a spot instance",
-    ),
-    Rule(
         "slurm.lightning_requeue", "time_limit", (b"auto-requeue signal",), b"Handling auto-requeue signal", "symptom",
         "nobody", 0.6, action="requeue_only", summary="Lightning was told that the time is nearly up",
         explain="It saves a checkpoint and asks Slurm to put the job back.", source="PyTorch Lightning, SLURM plugin",
@@ -335,14 +324,12 @@ RULES = (
     ),
     Rule(
         "slurm.preempt_words", "preempted",
-        (b"preempted JobId=", b"being preempted", b"is preempted", b"evicted by kubelet", b"was evicted",
-         b"pot instance interruption"),
-        rb"preempted JobId=\d+|(?:node|instance|job|VM|host|pod) (?:is|was) (?:being )?(?:preempted|evicted)"
-        rb"|evicted by kubelet|[Ss]pot instance interruption",
-        "cause", "job", 0.8,
-        summary="the job had to make room",
-        explain="A more important job, or the cloud, took the nodes.",
-        source="Slurm; Kubernetes; cloud notices", order=2,
+        (b"preempted", b"evicted", b"pot interruption", b"pot instance", b"reemption notice"),
+        rb"preempted JobId=\d+|evicted by kubelet|nstances\.preempted|(?i:spot (?:instance )?(?:interruption|terminat"
+        rb"ion)|preemption notice|(?:job|node|vm|instance|worker|pod|host|machine) (?:\S{1,60} )?(?:is|was|has been) "
+        rb"(?:being )?(?:preempted|evicted))", "cause", "job", 0.8, summary="the job had to make room",
+        explain="A more important job, or the cloud, took the nodes.", do="Continue from the last checkpoint.",
+        source="Slurm; Kubernetes; AWS, Google Cloud and Azure", order=4,
         sample="slurmctld: preempted JobId=81 has been requeued to reclaim resources for JobId=82",
         counter_sample="the job may be preempted",
     ),

@@ -41,16 +41,6 @@ RULES = (
         sample="srun: Step created for StepId=171.1", counter_sample="srun: no step was created",
     ),
     Rule(
-        "slurm.no_job", "config", (b"Unable to confirm allocation for job", b"Expired or invalid job",
-                                   b"already completing or completed"),
-        rb"Unable to confirm allocation for job \d+|Expired or invalid job \d+|Job/step already completing or "
-        rb"completed", "cause", "job", 0.55, summary="srun was started for a job that is over",
-        explain="SLURM_JOB_ID names a job that has ended, or that another cluster has.",
-        do="Start srun from inside the job; unset SLURM_JOB_ID where it was left in a shell.", source="srun", order=3,
-        sample="srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 171",
-        counter_sample="srun: the allocation of job 171 is confirmed",
-    ),
-    Rule(
         "slurm.output_file", "config",
         (b"Could not open stdout file", b"Could not open stderr file", b"Could not open stdin file",
          b"Unable to open file ", b'Unable to open "'),
