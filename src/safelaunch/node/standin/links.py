@@ -5,16 +5,16 @@ Standard library, Python 3.9.
 
 from __future__ import annotations
 
-import json
 import os
 
-from safelaunch.node.standin.sbatchcall import ANY
+from safelaunch.node.light import read_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Optional
 
+ANY, OK, NOT_OK = "any", "ok", "notok"   # after which end of this job a link starts
 FIRST_ID = 9_000_000_000   # above every id that Slurm has: it refuses them
 
 
@@ -27,7 +27,7 @@ def read(path: str) -> list[dict[str, Any]]:
     """The links, in the order in which they were asked for; [] where there are none."""
     try:
         with open(path) as file:
-            links = json.load(file)
+            links = read_json(file.read())
     except (OSError, ValueError):
         return []
     return [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
@@ -35,6 +35,8 @@ def read(path: str) -> list[dict[str, Any]]:
 
 def write(path: str, links: Sequence[Mapping[str, Any]]) -> None:
     """Keep these links; raises OSError."""
+    import json  # few scripts go on with another job
+
     draft = "%s.%d" % (path, os.getpid())
     with open(draft, "w") as file:
         json.dump(list(links), file)
