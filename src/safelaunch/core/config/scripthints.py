@@ -23,7 +23,7 @@ class Hint(NamedTuple):
 
 
 _START = r"(?:srun|torchrun|accelerate|deepspeed|python3?)"
-_STARTERS = ("srun", "torchrun", "accelerate", "deepspeed", "python")   # rarer in a script than ">"
+_STARTERS = tuple(_START[len("(?:"):-len("3?)")].split("|"))   # rarer in a script than ">"
 _TRAINS = r"(?:python|torchrun|deepspeed|accelerate|\.sh\b|\.py\b|bash|\$\{?\w*(?:CMD|COMMAND|LAUNCH|cmd|run)|\$@)"
 # What may stand before a command, and a file behind it that is no device, pipe or other number.
 _BEFORE = (r"(?:\( *|(?:do|then|else|if|!|\{|nohup|exec|time|nice|unbuffer|setsid|env|\w+=\S*|stdbuf \S+|"
