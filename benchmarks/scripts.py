@@ -11,19 +11,20 @@ import os
 import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import safelaunch
 from benchmarks.figure import Figure
 from benchmarks.restart import TRAIN_YAML, gaps_s, lay_out, parts_s
 from benchmarks.stage import SLURM_DEFAULTS, Stage, open_stage
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.guardcode import guard_text
 
-TEMPLATE = Path(__file__).parents[1] / "templates" / "slurm" / "job.sbatch"
 NODES, ROUNDS, RESTARTS, SRUNS = 4, 3, 12, 40
-WRAPPER_S, GAP_RATIO = 0.030, 1.5
+WRAPPER_S, GAP_RATIO = 0.010, 1.5
 RESTARTED = """\
 #!/bin/bash
 #SBATCH --nodes={nodes} --ntasks-per-node=1 --time=30
@@ -76,7 +77,14 @@ def _time_wrapper() -> tuple[tuple[float, ...], tuple[float, ...]]:
     with tempfile.TemporaryDirectory(prefix="safelaunch-bench-") as name:
         folder = Path(name)
         (folder / "bin").mkdir()
-        (folder / "bin" / "srun").symlink_to(TEMPLATE)
+        (folder / "job.slurm").write_text("#!/bin/bash\nsrun true\n")
+        rendered = subprocess.run([sys.executable, "-m", "safelaunch", "script", "job.slurm"], cwd=folder, check=True,
+                                  capture_output=True).stdout
+        (folder / "job.sbatch").write_bytes(rendered)
+        (folder / "job.sbatch").chmod(0o755)
+        (folder / "bin" / "srun").symlink_to(folder / "job.sbatch")
+        (folder / "lib").mkdir()
+        (folder / "lib" / "safelaunch").symlink_to(Path(safelaunch.__file__).parent)
         (folder / "real").write_text("#!/bin/bash\nexit 0\n")
         (folder / "real").chmod(0o755)
         secrets = {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": "t", "SAFELAUNCH_CONTROL": ":1"}

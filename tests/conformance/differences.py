@@ -86,10 +86,8 @@ SAID: tuple[Said, ...] = (
 
 
 # Lines that count on neither side: srun says so where a step waits for the end of another one, a matter of
-# milliseconds; under `set -x` the wrapper, which is a function, has two lines of its own; and the log says what becomes
-# of a job that the script submits (docs/scripts.md).
+# milliseconds; and the log says what becomes of a job that the script submits (docs/scripts.md).
 PASSING = re.compile(r"srun: (Job JOB step creation (temporarily|still) disabled, retrying.*|Step created for .*)|"
-                     r"\++ (\[\[ -x )?/\S*/safelaunch-\d+/\S+/bin/\w+( .*)?|"
                      r"safelaunch: (sbatch( .*)?: another job, which safelaunch does not look after|"
                      r"scontrol requeue: the script ends, and is started again in this run)")
 _TASKS = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*)")

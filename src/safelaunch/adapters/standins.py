@@ -18,14 +18,20 @@ from safelaunch.node.standin.ownjob import FACTS, NAMES
 TEXT = "slurm_script.next"   # the script as it is by now
 MAIN = Path(__file__).parent.parent / "node" / "standin" / "main.py"
 # A shell's start is a fifth of Python's, and where Python cannot start the real command still runs. So it does for
-# `scontrol show hostnames`, which most scripts call and which is about no job.
+# what is about no job: `scontrol show hostnames`, which most scripts call, and nodes, partitions and the like.
 _STUB = """#!/bin/sh
 here=${{0%/*}}
 case {name}:$1:$2 in
-scontrol:show:host*) ;;
+scontrol:show:host* | scontrol:show:node* | scontrol:show:part* | scontrol:show:conf* | scontrol:show:res*) ;;
+scontrol:show:lic* | scontrol:ping:*) ;;
 *) [ -x {python} ] && [ -r {main} ] && exec {python} -I -S {main} "$here" {name} "$@" ;;
 esac
-PATH=$(printf %s ":$PATH:" | sed "s|:$here:|:|g")
+set -f
+IFS=:
+for folder in $PATH; do
+  [ "$folder" = "$here" ] || found=$found:$folder
+done
+PATH=${{found#:}}
 exec {name} "$@"
 """
 

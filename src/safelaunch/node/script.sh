@@ -30,12 +30,14 @@ put_commands() {   # the script's srun, sbatch, scontrol, … come to safelaunch
   : >"$name"   # a line for each, of note_srun
 }
 
-NAME() {
+NAME() {   # under `set -x` the trace has the call alone, as of a program (bash 4.4)
+  { local - && set +x || :; } 2>/dev/null
   if [[ -x ${SAFELAUNCH_WRAPPER%/*}/NAME ]]; then "${SAFELAUNCH_WRAPPER%/*}/NAME" "$@"; else command NAME "$@"; fi
 }
 
 export_srun() {   # `hash` would find no program of a function's name: it is defined late
   srun() {   # `srun … &`: $! is the shell that runs this function, so it passes on what is sent to it (`kill $!`)
+    { local - && set +x || :; } 2>/dev/null
     local child is_sent='' name code=0 own=''
     if [[ ! -x ${SAFELAUNCH_WRAPPER:-} ]]; then
       command srun "$@"

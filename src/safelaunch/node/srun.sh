@@ -196,8 +196,8 @@ guard_secrets() {   # what the guards of a step need, from the guard of the scri
   local word
   read_environ "$SAFELAUNCH_ROOT"
   for word in "${SL_ENVIRON[@]}"; do
-    case ${word%%=*} in
-    SAFELAUNCH_GUARD | SAFELAUNCH_GUARD_CODE | SAFELAUNCH_TOKEN | SAFELAUNCH_CONTROL | SAFELAUNCH_ADDRESSES)
+    case $word in   # ${word%%=*} of the guard's text takes a millisecond
+    SAFELAUNCH_GUARD=* | SAFELAUNCH_GUARD_CODE=* | SAFELAUNCH_TOKEN=* | SAFELAUNCH_CONTROL=* | SAFELAUNCH_ADDRESSES=*)
       export "${word?}"
       ;;
     esac

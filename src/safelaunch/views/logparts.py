@@ -77,5 +77,6 @@ def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[LogPart]:
         with sharedfile.stream(log.path) as file:
             file.seek(offset)
             for line in lines_of(file):
-                if keep is None or (line.strip(b"\0") and keep(line)):   # of zeros, 2 GiB may stand there
+                # Of zeros, 2 GiB may stand there.
+                if keep is None or ((line[0] or line != bytes(len(line))) and keep(line)):
                     yield log, line

@@ -23,6 +23,7 @@ class Hint(NamedTuple):
 
 
 _START = r"(?:srun|torchrun|accelerate|deepspeed|python3?)"
+_STARTERS = tuple(_START[len("(?:"):-len("3?)")].split("|"))   # rarer in a script than ">"
 _TRAINS = r"(?:python|torchrun|deepspeed|accelerate|\.sh\b|\.py\b|bash|\$\{?\w*(?:CMD|COMMAND|LAUNCH|cmd|run)|\$@)"
 # What may stand before a command, and a file behind it that is no device, pipe or other number.
 _BEFORE = (r"(?:\( *|(?:do|then|else|if|!|\{|nohup|exec|time|nice|unbuffer|setsid|env|\w+=\S*|stdbuf \S+|"
@@ -46,7 +47,7 @@ HINTS: tuple[Hint, ...] = (
          "mpirun and its like start the ranks themselves: no node guard ends each of them, and a dead one has no name; "
          "write srun --mpi=pmix (or pmi2)"),
     Hint(rf"\A{_BEFORE}{_START} (?=.*\b(?:python|torchrun|accelerate|deepspeed|bash|sh)\b|"
-         rf".*\.(?:py|sh)\b).{{0,4000}} [&1]?>{{1,2}} ?(?!&|/dev/)[^ >]*(?:log|out|err|txt)", (">",),
+         rf".*\.(?:py|sh)\b).{{0,4000}} [&1]?>{{1,2}} ?(?!&|/dev/)[^ >]*(?:log|out|err|txt)", _STARTERS,
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
     Hint(rf"\A{_BEFORE}srun\s+(?:-[^\s=]+=\S*\s+|"
          r"-[^\s=]+\s+(?:(?!(?:\S*/)?(?:bash|sh|zsh|env|perl|python[\d.]*)\s)[^-\s]\S*\s+)?)*"
@@ -54,7 +55,7 @@ HINTS: tuple[Hint, ...] = (
          f"the tasks' lines {_BLIND}{_KEEP.format('--output')} (so with --error)"),
     Hint(rf"\A(?:(?:then|do|else)\s+)?exec\s+{_FILE}", ("exec",),
          f"from here on all lines {_BLIND}leave it out, or write exec > >(tee FILE) 2>&1"),
-    Hint(rf"\A\(.{{0,4000}}\b{_START}\s.{{0,4000}}\)\s*{_FILE}", (">",),
+    Hint(rf"\A\(.{{0,4000}}\b{_START}\s.{{0,4000}}\)\s*{_FILE}", _STARTERS,
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
     Hint(r"\A(?:export )?\w{0,40}(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9_-]{12,}",
          ("TOKEN=", "API_KEY=", "SECRET=", "PASSWORD="),

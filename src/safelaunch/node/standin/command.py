@@ -6,16 +6,13 @@ Whatever goes wrong here, the real command runs as it is.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 
 from safelaunch.node.host import is_coerced
-from safelaunch.node.light import suppress
+from safelaunch.node.light import signal, suppress
 from safelaunch.node.standin import links as kept
-from safelaunch.node.standin import sbatchcall
 from safelaunch.node.standin.ownjob import OwnJob, become, find_real, open_own, say
-from safelaunch.node.standin.submission import sbatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +38,13 @@ def main(argv: Sequence[str]) -> int:
     return become(find_real(bin_dir, name), words, os.environ) if code is None else code
 
 
+def sbatch(own: OwnJob) -> Optional[int]:
+    """The script itself is the next link of this run; everything else is Slurm's."""
+    from safelaunch.node.standin import submission
+
+    return submission.sbatch(own)
+
+
 def scontrol(own: OwnJob) -> Optional[int]:
     """`show job` as sbatch would have it, and `requeue` of this job: it starts again."""
     from safelaunch.node.standin import scontroltext
@@ -50,7 +54,7 @@ def scontrol(own: OwnJob) -> Optional[int]:
         return write_batch_script(own, asked.words[3:])
     if asked.is_requeue and own.job in asked.ids:
         if not own.links or own.links[0]["kind"] != "requeue":
-            link = {"id": kept.new_id(own.facts["attempt"], own.links), "kind": "requeue", "when": sbatchcall.ANY}
+            link = {"id": kept.new_id(own.facts["attempt"], own.links), "kind": "requeue", "when": kept.ANY}
             kept.write(own.links_file, [link])
         say(own, "scontrol requeue: the script ends, and is started again in this run")
         others = [one for one in asked.ids if one != own.job]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 
+from safelaunch.node.light import signal
 from safelaunch.node.standin import links as kept
 
 TYPE_CHECKING = False
@@ -70,7 +69,7 @@ def become(path: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 def open_own(bin_dir: str, name: str, argv: list[str]) -> Optional[OwnJob]:
     """The attempt around this call; None: it is in another job, or in a step, which is on its own."""
     with open("%s/%s" % (bin_dir, FACTS)) as file:
-        facts = json.load(file)
+        facts = kept.read_json(file.read())
     if os.environ.get("SLURM_JOB_ID", facts["job"]) != facts["job"]:
         return None
     if os.environ.get("SAFELAUNCH_STEP") and name != "sbatch":

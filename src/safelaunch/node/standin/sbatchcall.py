@@ -5,7 +5,7 @@ Pure; standard library, Python 3.9.
 
 from __future__ import annotations
 
-import re
+from safelaunch.node.standin.links import ANY, NOT_OK, OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,12 +18,13 @@ OF_ITS_OWN = ("array", "begin", "clusters", "hold", "wait", "test-only", "help",
 FOLLOWED = ("job-name", "output", "error", "open-mode")   # by the next link
 SILENT = (*FOLLOWED, "dependency", "export", "parsable", "quiet", "verbose", "kill-on-invalid-dep", "requeue",
           "no-requeue", "chdir", "wrap")
-ANY, OK, NOT_OK = "any", "ok", "notok"   # after which end of this job the next link starts
 _WHEN = {"after": ANY, "afterany": ANY, "singleton": ANY, "afterok": OK, "afternotok": NOT_OK}
-_NOT_ITS_OWN = re.compile(   # set by Slurm, by safelaunch or by a shell for each job anew
+_NOT_ITS_OWN = (   # set by Slurm, by safelaunch or by a shell for each job anew
     r"(?:SLURM_|SLURMD_|SAFELAUNCH_|BASH_FUNC_(?:srun|sbatch|scontrol|squeue|sacct|scancel)%%|WANDB_RUN_ID\Z|"
     r"WANDB_RESUME\Z|(?:PWD|OLDPWD|SHLVL|_|BASH_ENV|PYTHONUNBUFFERED|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|"
     r"GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK)\Z)")
+_WRAPPED = ("srun", "sbatch", "scontrol", "squeue", "sacct", "scancel")
+_ADDED = ("SAFELAUNCH_", *("BASH_FUNC_%s%%%%" % name for name in _WRAPPED))
 
 
 class Unreadable(ValueError):
@@ -86,7 +87,7 @@ def waits_for(text: str, own: Collection[str]) -> Optional[str]:
     waits for something else, too.
     """
     when = ANY
-    for term in filter(None, re.split("[,?]", text)):
+    for term in filter(None, text.replace("?", ",").split(",")):
         kind, _, ids = term.partition(":")
         if kind not in _WHEN or {one.partition("+")[0].partition("_")[0] for one in ids.split(":") if one} - set(own):
             return None
@@ -107,6 +108,8 @@ def exported(env: Mapping[str, str], start: Mapping[str, str], before: Mapping[s
     `env`: that of the sbatch call; `start`: that with which the script began, `before`: the part of it that is of the
     link before; `asked`: --export, which is ALL, NONE, or names and values.
     """
+    import re  # 5 ms, which another job's submission does not need
+
     terms = [term for term in re.split(r",(?=\w+(?:=|,|\Z))", asked) if term] or ["ALL"]
     named = {}
     for term in terms:
@@ -116,8 +119,8 @@ def exported(env: Mapping[str, str], start: Mapping[str, str], before: Mapping[s
     if "ALL" not in terms:
         return named, []
     now, then = without(env, bin_dir), without(start, bin_dir)
-    is_own = [name for name in now if not _NOT_ITS_OWN.match(name) and (now[name] != then.get(name))]
-    gone = [name for name in then if name not in now and not _NOT_ITS_OWN.match(name)]
+    is_own = [name for name in now if not re.match(_NOT_ITS_OWN, name) and (now[name] != then.get(name))]
+    gone = [name for name in then if name not in now and not re.match(_NOT_ITS_OWN, name)]
     kept = {name: value for name, value in before.items() if name in now}
     return {**kept, **{name: now[name] for name in is_own}, **named}, gone
 
@@ -125,8 +128,7 @@ def exported(env: Mapping[str, str], start: Mapping[str, str], before: Mapping[s
 def without(env: Mapping[str, str], bin_dir: str, added: Collection[str] = ()) -> dict[str, str]:
     """An environment without what safelaunch has put into it: for another job."""
     kept = {name: value for name, value in env.items()
-            if not re.match(r"SAFELAUNCH_|BASH_FUNC_(?:srun|sbatch|scontrol|squeue|sacct|scancel)%%", name)
-            and name not in added}
+            if not name.startswith(_ADDED) and name not in added}
     if kept.get("BASH_ENV", "").startswith(bin_dir.rpartition("/")[0] + "/"):
         del kept["BASH_ENV"]
     if "PATH" in kept:
@@ -136,5 +138,8 @@ def without(env: Mapping[str, str], bin_dir: str, added: Collection[str] = ()) -
 
 def with_own_ids(argv: Sequence[str], links: Collection[str], job: str) -> list[str]:
     """sbatch's words with the job's own id for those of its links: Slurm knows no links."""
-    said = re.compile(r"(?<![0-9])(?:%s)(?![0-9])" % "|".join(links)) if links else None
-    return [said.sub(job, word) if said else word for word in argv]
+    if not links:
+        return list(argv)
+    import re
+
+    return [re.sub(r"(?<![0-9])(?:%s)(?![0-9])" % "|".join(links), job, word) for word in argv]

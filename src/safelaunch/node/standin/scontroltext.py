@@ -5,15 +5,12 @@ Pure; standard library, Python 3.9.
 
 from __future__ import annotations
 
-import json
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _VALUED = ("-M", "--clusters", "-u", "--uid", "--federation")
-_NEXT = r"(?=\n|\s+[A-Z][A-Za-z/:]*=|\Z)"
+_FIRST = "JobId="   # each job's record begins so
 
 
 class ScontrolWords:
@@ -45,21 +42,39 @@ class ScontrolWords:
 
 def as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str]) -> str:
     """The records of jobs, that of `job` with these facts ("JobName": …); without other jobs of the name `hidden`."""
-    records = re.split(r"(?m)^(?=JobId=)", text)
-    kept = [records[0]]
-    for record in records[1:]:
-        if re.match(r"JobId=%s(?!\d)" % re.escape(job), record):
+    # Without `re`, which takes 5 ms to import.
+    before, *records = ("\n" + text).replace("\n" + _FIRST, "\n\0" + _FIRST)[1:].split("\0")
+    kept = [before]
+    for record in records:
+        id = record[len(_FIRST):]
+        if id.startswith(job) and not id[len(job):len(job) + 1].isdigit():
             kept.append(_with_facts(record, facts))
-        elif not re.match(r"JobId=\S+.* JobName=%s(?=\s)" % re.escape(hidden), record):
+        elif " JobName=%s " % hidden not in record.replace("\n", " \n", 1).partition("\n")[0]:
             kept.append(record)
     return "".join(kept)
 
 
 def _with_facts(record: str, facts: Mapping[str, str]) -> str:
     for name, value in facts.items():
-        pattern = r"(?P<start>(?:^|\s)%s=).*?%s" % (re.escape(name), _NEXT)
-        record = re.sub(pattern, lambda found, value=value: found["start"] + value, record, count=1)  # type: ignore[misc]
+        at = record.find(name + "=")
+        while at > 0 and not record[at - 1].isspace():
+            at = record.find(name + "=", at + 1)
+        if at >= 0:
+            start = at + len(name) + 1
+            record = record[:start] + value + record[_end_of_value(record, start):]
     return record
+
+
+def _end_of_value(record: str, start: int) -> int:
+    """Where it ends: at the line's end, or before the next NAME=; a value may have blanks in it."""
+    for at in range(start, len(record)):
+        if record[at] == "\n":
+            return at
+        if record[at].isspace():
+            name, equals, _ = record[at:].lstrip().partition("=")
+            if equals and "A" <= name[:1] <= "Z" and name.replace("/", "").replace(":", "").isalpha():
+                return at
+    return len(record)
 
 
 def of_link(record: str, job: str, link: str, state: str) -> str:
@@ -72,6 +87,8 @@ def of_link(record: str, job: str, link: str, state: str) -> str:
 
 def json_as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str]) -> str:
     """The same of --json."""
+    import json
+
     data = json.loads(text)
     names = {"JobName": "name", "Command": "command", "StdOut": "standard_output", "StdErr": "standard_error"}
     jobs = []

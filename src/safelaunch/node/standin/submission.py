@@ -60,7 +60,7 @@ def say_link(own: OwnJob, options: Mapping[str, str], when: str) -> None:
         say(own, "%s is not followed: the next link has the job options of this run" % option)
     say(own, "%s goes on as the next link of this run%s, not as another job" % (
         own.facts["script"].rpartition("/")[2] or "the script",
-        {sbatchcall.OK: ", if this one ends well", sbatchcall.NOT_OK: ", if this one fails"}.get(when, "")))
+        {kept.OK: ", if this one ends well", kept.NOT_OK: ", if this one fails"}.get(when, "")))
 
 
 def self_submitted(own: OwnJob, call: sbatchcall.SbatchCall) -> Optional[list[str]]:
