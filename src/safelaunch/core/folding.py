@@ -208,7 +208,8 @@ def _attempt_ended(state: State, event: Event) -> State:
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"), link=_mapping(event.data.get("link")),
                             is_log_read=event.data.get("log_read") is not False, epoch=_time(event.data.get("epoch")),
-                            asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")))
+                            asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")),
+                            nan_end=str(event.data.get("nan_end") or "") or None)
     if how in BAD_ENDS:
         category = known.category or "unknown"
         state = replace(

@@ -89,6 +89,7 @@ class Attempt:
     unread: str | None = None           # a line of its log, of which none has named a step for a while
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
     reach: TrainingReach | None = None          # how far its training came, as its log says; None = that is not known
+    nan_end: str | None = None          # it ended well, and its last losses were no finite numbers (core.slow.nanend)
     link: Mapping[str, Any] | None = None   # with which its script goes on (core.decide.links)
 
     @property
@@ -268,6 +269,12 @@ class State:
         if self.ended is None or self.ended.how != RunEnd.COMPLETED or reach is None or not reach.is_early:
             return None
         return {"unit": reach.unit, "step": reach.step, "total": reach.total, "lines": list(reach.lines)}
+
+    @property
+    def ended_nan(self) -> str | None:
+        """What people are told of a run that has completed with a loss that is no finite number; None = it has not."""
+        is_done = self.ended is not None and self.ended.how == RunEnd.COMPLETED
+        return self.attempt.nan_end if is_done and self.attempt is not None else None
 
     def had_nan(self, number: int) -> ToldFigure | None:
         """The report that the loss of this attempt was no finite number."""

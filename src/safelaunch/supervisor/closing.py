@@ -20,6 +20,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
+from safelaunch.core.slow.nanend import NanEnd, find_nan_end
 from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.verdict import Verdict
@@ -74,7 +75,7 @@ def close_attempt(lead: Leader) -> None:
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
                                     reach=None if reach is None else reach_of(reach),
                                     epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
-                                    **({} if link is None else {"link": link})))
+                                    **_nan_end(lead, live, how), **({} if link is None else {"link": link})))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests, lead.nodes.partition)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
@@ -177,6 +178,17 @@ def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
     tail = process.tail(TAIL_BYTES)
     head = process.read(0, min(HEAD_BYTES, max(0, process.size() - len(tail))))
     return listening.read(lead, b"\n".join(filter(None, (head, tail))), read_reach, None)
+
+
+def _nan_end(lead: Leader, live: Live, how: AttemptEnd) -> dict[str, str]:
+    """The field of `attempt_ended` on a training that ended well with losses that were no finite numbers."""
+    if how not in GOOD_ENDS or live.is_hook or lead.process is None or lead.plan.on_nan is None:
+        return {}
+    nothing: NanEnd | None = None
+    found = listening.read_figures(lead, lead.process.tail(TAIL_BYTES), find_nan_end, nothing)
+    told = lead.state.had_nan(live.number)
+    began = told.step if found is not None and found.is_whole and told is not None else None
+    return {} if found is None else {"nan_end": found.tell(began)}
 
 
 def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request],

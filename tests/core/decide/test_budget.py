@@ -30,7 +30,7 @@ def run(*attempts: Facts) -> State:
             key: given[key] for key in ("category", "confidence", "fingerprint", "suspects")}}))
         said.append(("attempt_ended", {"attempt": number, "how": given.get("how", "failed"),
                                        "exit_code": given.get("code", 1), "asked": given.get("asked"),
-                                       "reach": given.get("reach")}))
+                                       "reach": given.get("reach"), "nan_end": given.get("nan_end")}))
         if "checkpoint" in given:
             said.append(("checkpoint", {"attempt": number, "step": given["checkpoint"], "path": "/c"}))
     return fold(Event(1000.0 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
