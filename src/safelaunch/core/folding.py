@@ -235,7 +235,7 @@ def _verdict(state: State, event: Event) -> State:
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
         failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
         blamed=names_of(event.data.get("suspects", ())), is_first_only=event.data.get("first_only") is True,
-        fingerprint=str(event.data.get("fingerprint", "")),
+        fingerprint=str(event.data.get("fingerprint", "")), is_of_loading=event.data.get("of_loading"),
         evidence=tuple(line[:LINE_CHARS] for line in names_of(event.data.get("evidence", ()))[:MOST_EVIDENCE]),
     )
 

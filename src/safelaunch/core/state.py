@@ -71,6 +71,7 @@ class Attempt:
     failed_node: str | None = None      # where it failed first
     blamed: tuple[str, ...] = ()        # nodes that showed the cause
     is_first_only: bool = False         # ... by no line of theirs: their tasks ended first
+    is_of_loading: bool | None = None   # its lines are about its checkpoint (core.checkpoints.loading); None = unknown
     evidence: tuple[str, ...] = ()      # the lines of its log that the verdict rests on, a few
     fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
     asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then

@@ -9,6 +9,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.advice import what_follows
+from safelaunch.core.checkpoints.loading import judge_loading
 from safelaunch.core.decide import advance, ended, refusal
 from safelaunch.core.decide.blame import Culprits, culprits_of
 from safelaunch.core.decide.budget import rejects_checkpoint
@@ -221,9 +222,16 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, facts: Observation
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.host, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits.nodes),
-        first_only=culprits.is_first_only, evidence=list(verdict.evidence)),
+        first_only=culprits.is_first_only, evidence=list(verdict.evidence), of_loading=_judge_loading(lead, live)),
         *(suspect(lead, live, verdict, culprits.nodes) if how in BAD_ENDS and not (
             live.is_hook and how == AttemptEnd.FAILED) else ())]
+
+
+def _judge_loading(lead: Leader, live: Live) -> bool | None:
+    attempt = lead.state.find_attempt(live.number)
+    if attempt is None or attempt.resume_path is None or live.is_hook or lead.process is None:
+        return None
+    return judge_loading(lead.process.tail(), attempt.resume_path)
 
 
 def _culprits(live: Live, verdict: Verdict) -> Culprits:
