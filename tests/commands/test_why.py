@@ -11,6 +11,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from safelaunch.core.plaintext import LABEL_WIDTH
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.views import terminal
+from safelaunch.views.whysubject import Subject
+from safelaunch.views.whyverdict import judge_subject
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
 
@@ -116,6 +119,30 @@ def test_a_log_that_ends_far_before_its_total_is_told_with_its_lines(here: Path,
         (9, "step 47 loss 2"), (1, "max_steps: 400"), (10, "bye")]
     log.write_text(log.read_text() + "early stopping: no improvement\n")
     assert json.loads(why(str(log), "--json")[0])["verdict"]["confidence"] > 0.5
+
+
+def test_a_run_that_completed_with_losses_that_are_no_numbers_is_not_called_well(here: Path, why: Said) -> None:
+    made = make_run(here / "bloom")
+    made.running()
+    lines = [f"step {step}/9000 loss {'nan' if step >= 300 else 0.7} and more words\n" for step in range(9000)]
+    made.log(1, "".join(lines).encode())
+    made.completed()
+    verdict = verdict_of(why("bloom", "--json")[0])
+    assert (verdict["category"], verdict["action"]) == ("numerical", "look") and verdict["confidence"] <= 0.5
+    first = verdict["evidence"][0]
+    assert (first["line_number"], first["text"]) == (301, lines[300].strip())
+    assert "from step 300 on" in verdict["summary"]
+    out, _ = why("bloom")
+    assert "nothing is wrong" not in out and "nothing to do" not in out
+
+
+@each(("end", "category"), [("nan", "numerical"), ("inf", "numerical"), ("0.7", "none")])
+def test_a_log_without_a_run_that_ends_in_nan_likewise(end: str, category: str) -> None:
+    log = Path(tempfile.mkdtemp()) / "train.log"
+    log.write_text("".join(f"step {step} loss {'nan' if step == 5 else 0.7}\n" for step in range(30))
+                   + "".join(f"step {step} loss {end}\n" for step in range(30, 60)) + "Training finished.\n")
+    _, verdict = judge_subject(Subject((log,)))
+    assert verdict.category == category
 
 
 def test_several_logs_are_one_story(log: Path, here: Path, why: Said) -> None:

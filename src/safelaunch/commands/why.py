@@ -55,8 +55,8 @@ def command(
         return sweeps.why(subject, as_json)
     log, verdict = whyverdict.judge_subject(subject)
     if as_json:
-        then = whyverdict.then(verdict, subject)
-        talk.emit_json({**verdictjson.of_subject(verdict, then, subject.follows, subject.recorded),
+        then, did = whyverdict.then(verdict, subject), whyverdict.did_follow(verdict, subject)
+        talk.emit_json({**verdictjson.of_subject(verdict, then, did, subject.recorded),
                         "now": None if subject.present is None else subject.present.to_public()})
     elif ticket:
         _print_ticket(verdict, subject)

@@ -26,7 +26,7 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
     the next job can be of, None = not known.
     """
     if attempt.ended == AttemptEnd.COMPLETED:
-        return "nothing to do"
+        return "nothing to do" if attempt.nan_end is None else f"to do: {TABLE['numerical'].to_do}"
     if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
     following = next((one for one in state.attempts if one.number == attempt.number + 1), None)
     if following is not None:

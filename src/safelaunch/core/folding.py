@@ -208,7 +208,8 @@ def _attempt_ended(state: State, event: Event) -> State:
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"), link=_mapping(event.data.get("link")),
                             is_log_read=event.data.get("log_read") is not False, epoch=_time(event.data.get("epoch")),
-                            asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")))
+                            asked_row=known.asked_row or event.data.get("asked"), reach=_reach(event.data.get("reach")),
+                            nan_end=str(event.data.get("nan_end") or "") or None)
     if how in BAD_ENDS:
         category = known.category or "unknown"
         state = replace(
@@ -234,7 +235,7 @@ def _verdict(state: State, event: Event) -> State:
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
         failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
         blamed=names_of(event.data.get("suspects", ())), is_first_only=event.data.get("first_only") is True,
-        fingerprint=str(event.data.get("fingerprint", "")),
+        fingerprint=str(event.data.get("fingerprint", "")), is_of_loading=event.data.get("of_loading"),
         evidence=tuple(line[:LINE_CHARS] for line in names_of(event.data.get("evidence", ()))[:MOST_EVIDENCE]),
     )
 

@@ -71,6 +71,7 @@ class Attempt:
     failed_node: str | None = None      # where it failed first
     blamed: tuple[str, ...] = ()        # nodes that showed the cause
     is_first_only: bool = False         # ... by no line of theirs: their tasks ended first
+    is_of_loading: bool | None = None   # its lines are about its checkpoint (core.checkpoints.loading); None = unknown
     evidence: tuple[str, ...] = ()      # the lines of its log that the verdict rests on, a few
     fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
     asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then
@@ -89,6 +90,7 @@ class Attempt:
     unread: str | None = None           # a line of its log, of which none has named a step for a while
     first_t: float | None = None        # when its log had named a step, as far as the journal tells
     reach: TrainingReach | None = None          # how far its training came, as its log says; None = that is not known
+    nan_end: str | None = None          # it ended well, and its last losses were no finite numbers (core.slow.nanend)
     link: Mapping[str, Any] | None = None   # with which its script goes on (core.decide.links)
 
     @property
@@ -268,6 +270,12 @@ class State:
         if self.ended is None or self.ended.how != RunEnd.COMPLETED or reach is None or not reach.is_early:
             return None
         return {"unit": reach.unit, "step": reach.step, "total": reach.total, "lines": list(reach.lines)}
+
+    @property
+    def ended_nan(self) -> str | None:
+        """What people are told of a run that has completed with a loss that is no finite number; None = it has not."""
+        is_done = self.ended is not None and self.ended.how == RunEnd.COMPLETED
+        return self.attempt.nan_end if is_done and self.attempt is not None else None
 
     def had_nan(self, number: int) -> ToldFigure | None:
         """The report that the loss of this attempt was no finite number."""

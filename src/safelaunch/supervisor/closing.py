@@ -9,6 +9,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.advice import what_follows
+from safelaunch.core.checkpoints.loading import judge_loading
 from safelaunch.core.decide import advance, ended, refusal
 from safelaunch.core.decide.blame import Culprits, culprits_of
 from safelaunch.core.decide.budget import rejects_checkpoint
@@ -20,6 +21,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.reach import HEAD_BYTES, TAIL_BYTES, read_reach
+from safelaunch.core.slow.nanend import NanEnd, find_nan_end
 from safelaunch.core.state import State, TrainingReach
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.verdict import Verdict
@@ -74,7 +76,7 @@ def close_attempt(lead: Leader) -> None:
                                     not_before=not_before, ending=lead.ending, log_read=lead.process is not None,
                                     reach=None if reach is None else reach_of(reach),
                                     epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
-                                    **({} if link is None else {"link": link})))
+                                    **_nan_end(lead, live, how), **({} if link is None else {"link": link})))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests, lead.nodes.partition)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
@@ -179,6 +181,17 @@ def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
     return listening.read(lead, b"\n".join(filter(None, (head, tail))), read_reach, None)
 
 
+def _nan_end(lead: Leader, live: Live, how: AttemptEnd) -> dict[str, str]:
+    """The field of `attempt_ended` on a training that ended well with losses that were no finite numbers."""
+    if how not in GOOD_ENDS or live.is_hook or lead.process is None or lead.plan.on_nan is None:
+        return {}
+    nothing: NanEnd | None = None
+    found = listening.read_figures(lead, lead.process.tail(TAIL_BYTES), find_nan_end, nothing)
+    told = lead.state.had_nan(live.number)
+    began = told.step if found is not None and found.is_whole and told is not None else None
+    return {} if found is None else {"nan_end": found.tell(began)}
+
+
 def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request],
                 partition: Collection[str] | None) -> list[Event]:
     """The events of an attempt's end, with the verdict and what the policy makes of it."""
@@ -209,9 +222,16 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, facts: Observation
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.host, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits.nodes),
-        first_only=culprits.is_first_only, evidence=list(verdict.evidence)),
+        first_only=culprits.is_first_only, evidence=list(verdict.evidence), of_loading=_judge_loading(lead, live)),
         *(suspect(lead, live, verdict, culprits.nodes) if how in BAD_ENDS and not (
             live.is_hook and how == AttemptEnd.FAILED) else ())]
+
+
+def _judge_loading(lead: Leader, live: Live) -> bool | None:
+    attempt = lead.state.find_attempt(live.number)
+    if attempt is None or attempt.resume_path is None or live.is_hook or lead.process is None:
+        return None
+    return judge_loading(lead.process.tail(), attempt.resume_path)
 
 
 def _culprits(live: Live, verdict: Verdict) -> Culprits:

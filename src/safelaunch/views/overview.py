@@ -70,7 +70,7 @@ def overview(
         "silence": silence.public(quiet),
         "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
-        "ended": _ended(state), "ended_early": state.ended_early,
+        "ended": _ended(state), "ended_early": state.ended_early, "ended_nan": state.ended_nan,
         "job": _job(state, word, now),
         "attempt": _attempt(state, state.attempt, run.plan.nodes) if state.attempt else None,
         **_warnings(run.plan, state),

@@ -1,26 +1,92 @@
-"""`why` of a log that ends well, although its training did not come far: that is told, and the verdict is less sure."""
+"""`why` of a log that ends well, although its losses were no finite numbers up to its end, or its training did not come
+far: that is told, and the verdict is less sure.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.core.progress.reach import HEAD_BYTES, LINE_CHARS, TAIL_BYTES, read_reach
+from safelaunch.core.progress.steplines import Patterns
 from safelaunch.core.progress.steps import AUTO, cut_lines
+from safelaunch.core.slow.nanend import LOSS, NORM, NanEnd, find_nan_end
 from safelaunch.core.state import TrainingReach
 from safelaunch.core.why.findings import Cited
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.views.whysubject import Subject
 
+T = TypeVar("T")
 MOST_SURE = 0.5    # early stopping is legal, and a log need not say that it was meant
 PATTERN_S = 1.0    # of processor time
+NAN_SURE = {LOSS: 0.5, NORM: 0.4}    # what was no number may have been meant; an exact 0.0 is only like one
+ZERO_SURE = 0.35
+MOST_LOGS = 16     # of one training: of more, the ranks' own, the first tell enough
+NAN_RULE = {NORM: "numerical.grad_nan"}
 
 
 def doubt(verdict: Verdict, subject: Subject) -> Verdict:
-    """The same, unless its log names a total that its last step is far from."""
+    """The same, unless losses at the end of its log are no finite numbers, or its last step is far from its total."""
+    return _doubt_nan(verdict, subject) or _doubt_early(verdict, subject)
+
+
+def _doubt_nan(verdict: Verdict, subject: Subject) -> Verdict | None:
+    """Of a training that goes on, too: it learns nothing."""
+    if verdict.category != "none":
+        return None
+    plan = subject.run.plan if subject.run is not None else None
+    patterns = Patterns() if plan is None else Patterns(plan.step_pattern, loss=plan.loss_pattern)
+    for path in subject.paths[:MOST_LOGS]:
+        try:
+            found = _find_nan(path, patterns)
+        except OSError:
+            continue
+        if found is not None:
+            cause = Cited("", "cause", str(path), None, found.line[:LINE_CHARS].strip(), offset=found.start)
+            return replace(verdict, category="numerical", summary=found.tell(), action="look",
+                           confidence=NAN_SURE.get(found.kind, ZERO_SURE), cause=cause, cited=(cause,),
+                           evidence=(cause.text,), symptoms=(), runner_up=None,
+                           rule=NAN_RULE.get(found.kind, "numerical.loss_nan"))
+    return None
+
+
+def _find_nan(path: Path, patterns: Patterns) -> NanEnd | None:
+    """The NaN at a log's end, with the line where it began: what lasts to the end is odd at each place behind its
+    begin, so that is found by halves.
+    """
+    with os.fdopen(sharedfile.open_log(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+
+        def look(back: int) -> NanEnd | None:
+            begin = max(0, size - TAIL_BYTES - back * (TAIL_BYTES // 2))   # each piece has half of the next one
+            file.seek(begin)
+            text = file.read(TAIL_BYTES)
+            skipped = text.find(b"\n") + 1 if begin else 0   # the end of a line
+            text, begin = text[skipped:], begin + skipped
+            cut = cut_lines(text)
+            found = _within(lambda: find_nan_end(cut, patterns))
+            if found is None:
+                return None
+            start = found.start if cut is text else max(0, text.find(found.line.encode()))
+            return found._replace(start=begin + start)
+
+        last = look(0)
+        if last is None or not last.is_whole:
+            return last
+        low, high = 0, max(0, -(-(size - TAIL_BYTES) // (TAIL_BYTES // 2)))   # the last piece is odd, the first perhaps
+        while low < high:
+            middle = (low + high) // 2
+            found = look(middle)
+            low, high = (middle + 1, high) if found is not None and found.is_whole else (low, middle)
+        return (look(low) or last)._replace(lines=last.lines)
+
+
+def _doubt_early(verdict: Verdict, subject: Subject) -> Verdict:
     if verdict.category != "none" or subject.evidence.running or len(subject.paths) != 1:
         return verdict
     try:
@@ -44,8 +110,12 @@ def doubt(verdict: Verdict, subject: Subject) -> Verdict:
 
 def _reach_of(text: bytes, pattern: str) -> TrainingReach | None:
     cut = cut_lines(text)
+    return _within(lambda: read_reach(cut, pattern))
+
+
+def _within(look: Callable[[], T | None]) -> T | None:
     try:
-        return within(PATTERN_S, lambda: read_reach(cut, pattern))
+        return within(PATTERN_S, look)
     except TookTooLong:
         return None
 

@@ -12,6 +12,7 @@ from safelaunch.adapters.logs.linenumbers import number_verdict
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core.categories import TABLE
 from safelaunch.core.causes.category import POLICY_WORDS
+from safelaunch.core.endings import GOOD_ENDS
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.judge.engine import is_by_rule, judge_log
@@ -30,10 +31,17 @@ def then(verdict: Verdict, subject: Subject) -> str:
 
 def follows(verdict: Verdict, subject: Subject) -> str:
     """What followed by the run's policy, or its row while the attempt goes on; "" for a log without a run."""
-    row = subject.policy.get(verdict.category)
-    if subject.follows or row is None:
-        return subject.follows
+    row, known = subject.policy.get(verdict.category), did_follow(verdict, subject)
+    if known or row is None:
+        return known
     return f"{row.text}: {POLICY_WORDS[row.then]} (restart.policy.{row.category})"
+
+
+def did_follow(verdict: Verdict, subject: Subject) -> str:
+    """What followed by its journal; of an exit code 0 that is not all, what is left to do."""
+    ended = subject.attempt.ended if subject.attempt is not None else None
+    is_doubtful = ended in GOOD_ENDS and verdict.category in TABLE and verdict.category != "none"
+    return f"to do: {TABLE[verdict.category].to_do}" if is_doubtful else subject.follows
 
 
 def judge_subject(subject: Subject) -> tuple[Log, Verdict]:

@@ -27,10 +27,11 @@ def run(*attempts: Facts) -> State:
         if given.get("step") is not None:
             said.append(("progress", {"attempt": number, "step": given["step"]}))
         said.append(("verdict", {"attempt": number, "summary": "boom", **{
-            key: given[key] for key in ("category", "confidence", "fingerprint", "suspects")}}))
+            key: given[key] for key in ("category", "confidence", "fingerprint", "suspects")},
+            "of_loading": given.get("of_loading")}))
         said.append(("attempt_ended", {"attempt": number, "how": given.get("how", "failed"),
                                        "exit_code": given.get("code", 1), "asked": given.get("asked"),
-                                       "reach": given.get("reach")}))
+                                       "reach": given.get("reach"), "nan_end": given.get("nan_end")}))
         if "checkpoint" in given:
             said.append(("checkpoint", {"attempt": number, "step": given["checkpoint"], "path": "/c"}))
     return fold(Event(1000.0 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
@@ -230,6 +231,21 @@ def test_two_deaths_before_the_first_step_reject_a_checkpoint_where_others_had_w
     assert rejects_checkpoint(run(dead, dead), PLAN) is None
     lost: Facts = {**dead, "category": "node_failure", "how": "lost"}
     assert rejects_checkpoint(run(worked, lost, lost), PLAN) is None
+
+
+@each(("first", "second", "is_rejected"), [
+    (None, None, True), (True, True, True), (None, True, True), (False, False, False), (False, None, False),
+    (None, False, False),
+], ids=["no words", "words of loading", "no words, then words", "an edit that raises at import", "an edit, then a kill",
+        "a kill, then an edit"])
+def test_what_raises_without_a_word_of_loading_costs_no_checkpoint(
+    first: bool | None, second: bool | None, is_rejected: bool
+) -> None:
+    worked: Facts = {"step": 25, "path": "/c/10", "from": 10, "checkpoint": 20}
+    died = [{"path": "/c/20", "from": 20, "category": "user_code", "of_loading": one} for one in (first, second)]
+    assert (rejects_checkpoint(run(worked, *died), PLAN) is not None) == is_rejected
+    sure: Facts = {**died[1], "category": "checkpoint"}
+    assert rejects_checkpoint(run(worked, sure), PLAN) is not None, "its verdict names it"
 
 
 def test_every_category_has_a_row_and_users_rows_replace_them() -> None:

@@ -130,6 +130,13 @@ def test_a_run_that_counts_epochs_restarts_once_behind_its_last_step() -> None:
     assert "all 5 epochs; checkpoint /c/5" in found.why
 
 
+def test_losses_that_are_no_numbers_are_told_with_the_runs_end() -> None:
+    state = run({"how": AttemptEnd.COMPLETED, "step": 400, "nan_end": "the loss is nan from step 12 on"})
+    found = next(filter(None, (row(state, Observation(now=NOW, nodes=NODES), PLAN) for row in BETWEEN)))
+    assert getattr(found, "why", None) == "attempt 1 ended with exit code 0. But the loss is nan from step 12 on"
+    assert what_follows(state, state.attempts[-1], PLAN).startswith("to do: go back to an older checkpoint")
+
+
 @each(("early", "said"), [
     (True, "attempt 1 ended with exit code 0. It completed at step 47 of 400 (11.8 %): the log names 400 steps"),
     (False, "attempt 1 ended with exit code 0"),

@@ -142,3 +142,11 @@ def test_an_early_end_is_a_warning_with_its_step_in_the_title() -> None:
         pen.write("completed", exit_code=0, why="attempt 1 ended")
         message = compose("run", "/run", pen.state, pen.state.notices.waiting)
         assert (message.title, message.severity) == (title, severity)
+
+
+def test_an_end_with_a_loss_that_is_no_number_is_a_warning() -> None:
+    pen = started().write("attempt_ended", attempt=1, how="completed", exit_code=0, nan_end="the loss is nan")
+    pen.write("completed", exit_code=0, why="attempt 1 ended with exit code 0. But the loss is nan")
+    message = compose("run", "/run", pen.state, pen.state.notices.waiting)
+    assert message.title == "safelaunch: run has completed, but its loss is no finite number"
+    assert message.severity == "warning" and "But the loss is nan" in message.text

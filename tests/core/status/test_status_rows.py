@@ -25,7 +25,8 @@ def seen(**changes: Any) -> dict[str, Any]:
     """A running run of which nothing much is known."""
     return {
         "name": "bloom", "run_id": "1a2b3c4d", "run_dir": "/r", "state": "running", "sentence": "it runs",
-        "since_t": 60.0, "now_t": 100.0, "ended": None, "ended_early": None, "job": JOB, "attempt": ATTEMPT,
+        "since_t": 60.0, "now_t": 100.0, "ended": None, "ended_early": None, "ended_nan": None,
+        "job": JOB, "attempt": ATTEMPT,
         "step": None, "step_total": None, "loss": None, "step_time_s": None, "typical_step_time_s": None,
         "pace_s": None, "pace_trend": None, "relaunch_t": None, "time": None,
         "eta_t": None, "throughput": None, "checkpoint_step": None, "checkpoint": FOUND, "restarts": 0,
@@ -265,3 +266,8 @@ def test_an_attempt_says_what_is_not_usual_about_its_nodes(more: dict[str, Any],
 @each(("early", "style"), [(None, ""), ({"unit": "step", "step": 47, "total": 400}, "yellow")], ids=["well", "early"])
 def test_an_early_end_stands_out(early: dict[str, Any] | None, style: str) -> None:
     assert [shown for _, text, shown in rows(seen(ended_early=early), SPEECH) if text == "it runs"] == [style]
+
+
+def test_an_end_with_a_loss_that_is_no_number_stands_out() -> None:
+    assert [shown for _, text, shown in rows(seen(ended_nan="the loss is nan"), SPEECH) if text == "it runs"] == [
+        "yellow"]

@@ -42,7 +42,8 @@ def _completed(state: State, facts: Observation, plan: Plan) -> Action | None:
     if last is None or last.ended != AttemptEnd.COMPLETED:
         return None
     early = f". It {last.reach.told_early}" if last.reach is not None and last.reach.is_early else ""
-    return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0{early}")
+    odd = f". But {last.nan_end}" if last.nan_end is not None else ""
+    return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0{early}{odd}")
 
 
 def _killed_by_person(state: State, facts: Observation, plan: Plan) -> Action | None:

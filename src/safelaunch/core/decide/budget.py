@@ -210,9 +210,10 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
 
     No step was to be made from the last one, and a failure right behind its save may well come again by itself.
     There are two kinds of evidence. One is a sure verdict: the log names the checkpoint. The other is two attempts in a
-    row that made no step from it, though another start did make steps. And no node, person or limit explains their
-    ends. That other start may have left no steps in the journal (simulated: test_found "a checkpoint that does not load
-    is left out though no word is left of the steps that made it").
+    row that made no step from it, though another start did make steps. And no node, person, limit or line of their own
+    explains their ends: what raises without a word of loading would raise with each checkpoint. That other start may
+    have left no steps in the journal (simulated: test_found "a checkpoint that does not load is left out though no word
+    is left of the steps that made it").
     """
     last = state.attempt
     if last is None or not last.has_failed or last.resume_path is None or has_counted(last):
@@ -229,7 +230,8 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     if any(fails_as_behind(last, known) for known in others):
         return None
     tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
-    alike = [known for known in tried[-2:] if not has_counted(known) and known.category not in SPARES_CHECKPOINT]
+    alike = [known for known in tried[-2:] if not has_counted(known) and known.category not in SPARES_CHECKPOINT
+             and known.is_of_loading is not False]
     others_work = any(has_counted(known) or _is_older(known.resume_step, last.resume_step)
                       for known in others)
     if len(alike) == 2 and others_work and not any(has_counted(known) for known in same):

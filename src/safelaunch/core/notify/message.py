@@ -39,7 +39,10 @@ def compose(name: str, run_dir: str, state: State, told: Sequence[Notice]) -> Me
              f"Next: {_next(main.word, run_dir)}"]
     early = state.ended_early if main.word == RunEnd.COMPLETED else None
     headline = WORDS[main.word].headline + (f" at {early['unit']} {early['step']} of {early['total']}" if early else "")
-    return Message(name, _plain(f"safelaunch: {name} {headline}"), WARNING if early else WORDS[main.word].severity,
+    is_nan = main.word == RunEnd.COMPLETED and state.ended_nan is not None
+    headline += ", but its loss is no finite number" if is_nan else ""
+    severity = WARNING if early or is_nan else WORDS[main.word].severity
+    return Message(name, _plain(f"safelaunch: {name} {headline}"), severity,
                    tuple(one.word for one in told), "".join(f"{_plain(line)}\n" for line in lines))
 
 

@@ -115,8 +115,14 @@ def loss_in(line: bytes, loss: str = "auto") -> float | None:
 
 def grad_norm_in(line: bytes) -> float | None:
     """The last norm of the gradients that one line names; None = it names none."""
-    norms = re.findall(_GRAD_NORM, line) if b"norm" in line.lower() else []
-    return _float(norms[-1]) if norms else None
+    norms = named_grad_norms(line)
+    return norms[-1][1] if norms else None
+
+
+def named_grad_norms(text: bytes) -> list[tuple[int, float]]:
+    """Where a piece of a log names a norm of the gradients, and which, in order."""
+    found = re.finditer(_GRAD_NORM, text) if b"norm" in text.lower() else ()
+    return [(match.start(), value) for match in found if (value := _float(match[1])) is not None]
 
 
 def median(values: Sequence[float]) -> float:

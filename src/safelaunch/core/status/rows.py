@@ -37,7 +37,7 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     since_t = since_of(seen)
     since = f", since {speech.clock(since_t)} ({speech.span(now - since_t)})" if since_t else ""
     yield "state", f"{word_of(seen)}{since}", style_of(seen)
-    yield "", seen["sentence"], "yellow" if seen["ended_early"] else ""
+    yield "", seen["sentence"], "yellow" if seen["ended_early"] or seen["ended_nan"] else ""
     yield from _alarm_rows(seen, speech)
     yield from _job_rows(seen, speech)
     if seen["relaunch_t"] is not None and seen["relaunch_t"] > now:
