@@ -18,7 +18,7 @@ sl_prepare() {   # the launcher, in a shell behind `setup:`; its ranks get what 
   unset IFS
   [[ $SAFELAUNCH_LAUNCHER == custom ]] || words+=(--no_python)
   words+=(bash -c "$SL_TEXT" training "$@")
-  sl_text sl_name_node ${setup:+sl_setup sl_hand_over} sl_start_ranks
+  sl_text sl_name_node ${setup:+sl_setup sl_hand_over} sl_start_directly sl_start_ranks
   SL_ARGV=(bash ${SAFELAUNCH_LOGIN_SHELL:+-l} -c "$here$SL_TEXT" launch "${words[@]}")
   SAFELAUNCH_BARE=yes   # the launcher's own lines, or sl_name_ranks, name the rank
 }

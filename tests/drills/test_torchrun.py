@@ -209,3 +209,25 @@ def test_every_rank_is_told_an_address_that_works_though_names_do_not_resolve(
     (address, first), (again, second) = (places.pop() for places in told)
     assert address == again == "127.0.0.1"
     assert first != second, "a dying rank may still hold the old port"
+
+
+def test_direct_ranks_need_no_torchrun_and_one_that_is_killed_ends_the_others_at_once_by_name(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    command = ('echo "here $RANK"; if ((RANK == 3)); then sleep 0.5; echo "dies at $EPOCHREALTIME"; kill -9 $$; fi; '
+               "exec sleep 3600")
+    drill = submit(sandbox)(nodes=2, tasks=1, command=command, overrides=(
+        "launch.with=torchrun", "launch.nproc_per_node=2", "launch.torchrun=direct", "restart.max_restarts=0"))
+
+    state = drill.wait_end(60)
+
+    assert state.ended and state.ended.exit_code == 11, drill.story()
+    nodes = state.attempts[0].nodes
+    for rank in range(4):
+        assert f"[{nodes[rank // 2]}:{rank % 2}]:here {rank}\n" in drill.log(1), drill.log(1)
+    died = re.search(r"dies at (\S+)", drill.log(1))
+    assert died and drill.events("attempt_ended")[0].t - float(died[1]) < 10, drill.story()
+    for verb in ("why", "events", "status"):
+        said = " ".join(drill.as_user(verb, str(drill.run_dir)).stdout.split())
+        assert f"rank 3 on {nodes[1]} was killed by signal 9" in said, said
+        assert "cancel" not in said and "somebody ended" not in said, said

@@ -439,6 +439,25 @@ def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -
         assert (done.returncode, done.stdout) == (9, "trained\n"), done.stdout
 
 
+def test_direct_ranks_start_without_torchrun_beside_a_guard_and_by_torchrun_else(run: Run, tmp_path: Path) -> None:
+    torchrun = with_torchrun(tmp_path)
+    launch = torchrun["launch"]._replace(is_direct=True, nproc_per_node=2)
+    (tmp_path / "bin" / "torchrun").write_text("#!/bin/bash\nexit 77\n")
+    command = ('echo "$RANK $WORLD_SIZE $TORCHELASTIC_RUN_ID [$var] $# ${SAFELAUNCH_RANKS-none} '
+               '${SAFELAUNCH_TOKEN-none}"')
+    words = {"launch": launch, "setup": "var='a b'", "environ": {**WHOLE, **torchrun["environ"]}}
+    end = "if ((RANK)); then until [[ -e said ]]; do sleep 0.02; done; exit 5; fi; >said"
+    done = run(f"{command}; {end}", **words)
+    assert done.returncode == 5, done.stdout
+    for rank in (0, 1):
+        assert f"[local0:{rank}]:{rank} 2 none [a b] 0 none none\n" in done.stdout, done.stdout
+    assert "[local0:node]:  rank      : 1 (local_rank: 1)\n" in done.stdout
+    assert run(command, **{**words, "environ": torchrun["environ"]}).returncode == 77
+    (tmp_path / "bin" / "python3").write_text("#!/bin/bash\nexit 1\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    assert run(command, **words).returncode == 77
+
+
 def test_without_the_guards_first_file_the_training_runs_without_a_guard(run: Run, tmp_path: Path) -> None:
     """A node whose /tmp was cleaned has a part of the library."""
     whole, part = Path(guardcode.__file__).parents[1], tmp_path / "lib" / "safelaunch"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.jobnumbers import OwnNumbers, has_even_tasks, own_numbers, spread, tasks_per_node
 from safelaunch.core.containers import ContainerPlan
-from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args
+from safelaunch.core.launchers import CUSTOM, LAUNCHERS, fill_args, is_direct
 from safelaunch.core.ownscript import OwnScript
 from safelaunch.core.timing import LEASE_S
 
@@ -33,6 +33,7 @@ class LaunchPlan(NamedTuple):
     login_shell: bool = False   # setup runs in `bash -l`
     args: tuple[str, ...] = ()  # more options of the launcher; of CUSTOM its whole call
     logs: str = "merged"        # else one file for each rank as well
+    is_direct: bool = False     # the node starts torchrun's ranks itself
 
     @property
     def local_ranks(self) -> int | None:
@@ -294,7 +295,8 @@ def _launch(section: Mapping[str, Any]) -> LaunchPlan:
     args = tuple(section.get("args") or ())   # a run of a version that had none
     args = fill_args(section["call"], args) if section["with"] == CUSTOM else args
     return LaunchPlan(section["with"], section["nproc_per_node"], section["tee"],
-                      bool(section.get("login_shell", False)), args, section.get("logs", "merged"))
+                      bool(section.get("login_shell", False)), args, section.get("logs", "merged"),
+                      is_direct(section))
 
 
 def _resume(section: Mapping[str, Any]) -> Resume:

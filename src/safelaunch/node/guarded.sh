@@ -4,6 +4,16 @@
 SAFELAUNCH_BOOT=$(<"${BASH_SOURCE[0]%/*}/boot.py") && [[ $SAFELAUNCH_BOOT ]] || return   # Python would end at once, with 0
 export SAFELAUNCH_BOOT
 SL_ON_NODE+=(sl_guarded sl_find_python sl_pythons)
+if [[ ${SL_DIRECT:-} ]] && SAFELAUNCH_RANKS=$(<"${BASH_SOURCE[0]%/*}/ranks.py") && [[ $SAFELAUNCH_RANKS ]]; then
+  export SAFELAUNCH_RANKS
+  SL_ON_NODE+=(sl_start_directly)
+fi
+
+sl_start_directly() {   # "$@": of sl_start_ranks, which comes next where no Python can run
+  ! python3 -ISc 'import select' 2>/dev/null ||
+    exec python3 -ISc 'import os; exec(os.environ.pop("SAFELAUNCH_RANKS"))' torchrun "$@"
+  unset SAFELAUNCH_RANKS
+}
 
 sl_pythons() { SL_PYTHONS=(/usr/bin/python3 "$SAFELAUNCH_PYTHON"); }
 

@@ -5,4 +5,5 @@ sl_start_ranks() {   # once on each node, behind `setup:`; "$@": launch.args, an
     --role "${SAFELAUNCH_NODE:-$(hostname -s)}:" --tee "$SAFELAUNCH_TEE" "$@"
 }
 SL_ON_NODE+=(sl_start_ranks)
+[[ $SL_TORCHRUN != direct ]] || SL_DIRECT=yes   # beside its library a node starts the ranks itself (node/guarded.sh)
 

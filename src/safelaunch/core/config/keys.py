@@ -112,6 +112,11 @@ KEYS: dict[str, Key] = {
         Integer(1), None, "The launcher's processes on each node; by default the GPUs of a node, or 1."
     ),
     "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
+    "launch.torchrun": Key(
+        OneOf(("auto", "agent", "direct")), "auto",
+        "agent: torchrun's own agent starts the ranks of each node. direct: the node starts them itself, with "
+        "torchrun's environment and without its imports, so that a restart is sooner (docs/launchers.md). auto: agent."
+    ),
     "launch.logs": Key(
         OneOf(("merged", "per_rank", "both")), "merged",
         "With merged there is main.log alone. With per_rank or both there is also one file for each rank, "

@@ -14,7 +14,15 @@ from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.core.containers import RUNTIMES, split_mount
-from safelaunch.core.launchers import CUSTOM, LAUNCHERS, Launcher, call_fault, default_launcher, owned_flag
+from safelaunch.core.launchers import (
+    CUSTOM,
+    LAUNCHERS,
+    Launcher,
+    call_fault,
+    default_launcher,
+    direct_faults,
+    owned_flag,
+)
 from safelaunch.errors import Problem
 
 if TYPE_CHECKING:
@@ -133,7 +141,7 @@ def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     elif not launcher.starts_ranks and launch["nproc_per_node"] is not None:
         text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
         return [("launch.nproc_per_node", ("launch.with",), text)]
-    return _args_faults(launch, launcher)
+    return [*_args_faults(launch, launcher), *direct_faults(launch, config["container"]["runtime"] is not None)]
 
 
 def _args_faults(launch: Mapping[str, Any], launcher: Launcher) -> list[Fault]:
