@@ -18,7 +18,7 @@ from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.folding import _STEPS
 from safelaunch.views.eventwords import SENTENCES
 from tests import promtext
-from tests.house.source import modules
+from tests.house.source import modules, text_of
 from tests.localruns import SubmitLocal
 from tests.tables import each
 
@@ -59,9 +59,13 @@ def written() -> tuple[tuple[str, str, frozenset[str]], ...]:
 
 def _written() -> Iterator[tuple[str, str, frozenset[str]]]:
     for module in modules():
-        calls = module.all(ast.Call) if "writer.event" in module.text else ()   # 3 s for all files
-        for node in calls:
-            if ast.unparse(node.func).endswith("writer.event"):
+        calls = module.all(ast.Call) if "writer.event" in module.text or "NewEvent(" in module.text else ()
+        for node in calls:   # 3 s for all files
+            made = ast.unparse(node.func)
+            if made == "NewEvent" and isinstance(node.args[0], ast.Constant):
+                keys = node.args[1].keys if isinstance(node.args[1], ast.Dict) else []
+                yield module.path, str(node.args[0].value), frozenset(text_of(key) for key in keys if key is not None)
+            elif made.endswith("writer.event"):
                 kind = node.args[0]
                 fields = frozenset(keyword.arg for keyword in node.keywords if keyword.arg)
                 if isinstance(kind, ast.Constant):
@@ -112,7 +116,7 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
         ("### `run.json`", "views/submitting.py", "origins"),
         ("### `pulse.json`", "core/heartbeat.py", "guards"),
         ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
-        ("### `attempts/<n>/exit.json`", "supervisor/closing.py", "srun_code"),
+        ("### `attempts/<n>/exit.json`", "core/decide/closing.py", "srun_code"),
     ],
     ids=lambda text: text.strip("# ") if text.startswith("#") else None,
 )

@@ -10,7 +10,7 @@ from tests.house.source import modules, text_of
 def test_intents_and_outcomes_are_written_in_one_place_only() -> None:
     writers = {module.path for module in modules() for node in module.all(ast.Call)
                if node.args and text_of(node.args[0]) in ("intent", "outcome")
-               and ast.unparse(node.func).endswith("event")}
+               and ast.unparse(node.func).lower().endswith("event")}
     assert writers == {"core/acts.py"}
 
 

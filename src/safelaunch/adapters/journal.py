@@ -11,14 +11,14 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from safelaunch.adapters import durable, modes, sharedfile
 from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
-from safelaunch.core.model import Event
+from safelaunch.core.model import Event, NewEvent
 
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
@@ -87,6 +87,10 @@ class Writer:
         """An event at the present time, numbered; write it with `write`."""
         self.seq += 1
         return Event(self._clock(), self.gen, self.seq, self.host, event, data)
+
+    def events(self, new: Iterable[NewEvent]) -> list[Event]:
+        """The same of events that were decided on elsewhere."""
+        return [self.event(one.event, **one.data) for one in new]
 
     def write(self, *events: Event, deadline_s: float = 2.0) -> bool:
         """Append the events with one fsync; True = durable in the run folder."""

@@ -33,6 +33,13 @@ class Event:
         return (self.gen, self.seq, self.t, self.host)
 
 
+class NewEvent(NamedTuple):
+    """A line for the journal, before it has its time, number and author."""
+
+    event: str
+    data: Mapping[str, Any]
+
+
 class Exit(NamedTuple):
     """How one task of an attempt ended: `code` 0..255, or `signal` when a signal ended it. `node` "": a script of which
     nobody knows where it failed.

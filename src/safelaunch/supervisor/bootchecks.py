@@ -28,7 +28,7 @@ from safelaunch.node.checks.answer import LIGHT
 from safelaunch.supervisor import allreduce, masterport, overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
-from safelaunch.supervisor.suspicion import change_exclusions, share
+from safelaunch.supervisor.suspicion import accuse, change_exclusions
 
 POLL_S = 0.05
 ADDRESSES_S = 1.0     # Slurm may need so long to tell the nodes' addresses, without which no port is tried
@@ -138,8 +138,7 @@ def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
         one.node, checks.kind_of(one, is_suspect=one.node in suspects), lead.now, one.why, lead.here.user,
         lead.plan.run_id, asking.folder if asking.after is None else asking.after,
         f"checks: {' '.join(one.checks)}", lead.job.cluster) for one in found.failed)
-    lead.nodes.blame(evidence)
-    share(lead, evidence)
+    accuse(lead, evidence)
     return [*events, *(lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence),
             *change_exclusions(lead)]
 

@@ -17,7 +17,7 @@ from safelaunch.core.slow.pace import LogPace, newest_s
 from safelaunch.core.slow.search import judge_swap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
-from safelaunch.supervisor.suspicion import change_exclusions, share
+from safelaunch.supervisor.suspicion import accuse, change_exclusions
 
 POLL_S = 0.2
 ENDS_S = 3.0          # for helpers that were stopped to end
@@ -58,9 +58,8 @@ def _take_in(lead: Leader, nodes: tuple[str, ...], judged: tuple[JudgedSpeed, ..
     slow = {one.node: "; ".join(one.reasons)[:MOST_WHY] for one in judged if one.speed is Speed.SLOW}
     evidence = tuple(NodeEvidence(node, "slow", lead.now, why, lead.here.user, lead.plan.run_id, number + 1, "",
                                   lead.job.cluster) for node, why in slow.items())
-    lead.nodes.blame(evidence)
     if evidence:
-        share(lead, evidence)
+        accuse(lead, evidence)
     said = _say(slow, judged, why_not)
     events = [lead.writer.event("nodes_benched", job=lead.job.id, attempt=number, drop_t=slower.t, nodes=list(nodes),
                                 slow=slow, why=said),
@@ -112,8 +111,7 @@ def _withdraw(lead: Leader, number: int) -> list[Event]:
     slow = dict(lead.state.search.slow)
     found = tuple(NodeEvidence(node, DISPROVED, lead.now, why, lead.here.user, lead.plan.run_id, number, "",
                                lead.job.cluster) for node in slow)
-    lead.nodes.blame(found)
-    share(lead, found)
+    accuse(lead, found)
     return [*(lead.writer.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
             *change_exclusions(lead)]
 

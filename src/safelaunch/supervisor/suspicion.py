@@ -8,16 +8,15 @@ from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import nodeset, slurmtext
-from safelaunch.core.decide import alone
-from safelaunch.core.decide.blame import Failure, blame, confirm
+from safelaunch.core.decide import alone, excluding
+from safelaunch.core.decide.blame import Failure, confirm
+from safelaunch.core.decide.excluding import KnownNodes
 from safelaunch.core.decide.seen import Live
-from safelaunch.core.excludelist import asked_nodes
-from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
-from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
-from safelaunch.core.model import Event
+from safelaunch.core.ledger import NodeEvidence, of_cluster
+from safelaunch.core.ledgerlines import evidence_of, node_suspected
+from safelaunch.core.model import Event, NewEvent
 from safelaunch.core.nodeuse import NodeUse
 from safelaunch.core.script import quote_bash
-from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 
@@ -27,21 +26,10 @@ JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
-def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
-    """The events for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
-    found = blame(Failure(
-        run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=live.number, nodes=live.nodes,
-        category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
-        lost=tuple(lead.lost_of_live()), fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
-    return [*_accuse(lead, found), *change_exclusions(lead)]
-
-
-def _accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> list[Event]:
-    """The events of new evidence, which counts from now on; the shared ledger is told, too."""
+def accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
+    """New evidence, which counts from now on; the shared ledger is told, too."""
     lead.nodes.blame(evidence)
-    if evidence:
-        share(lead, evidence)
-    return [lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence]
+    share(lead, evidence)
 
 
 def confirm_suspects(lead: Leader) -> list[Event]:
@@ -52,38 +40,21 @@ def confirm_suspects(lead: Leader) -> list[Event]:
         lived_s=None if one.ended_t is None else one.ended_t - one.started_t, steps=int(one.made_steps),
         fingerprint=one.fingerprint, cluster=lead.job.cluster)))
     known = {(one.run, one.attempt, one.kind) for one in lead.nodes.evidence}
-    return _accuse(lead, tuple(one for one in found if (one.run, one.attempt, one.kind) not in known))
+    new = tuple(one for one in found if (one.run, one.attempt, one.kind) not in known)
+    if new:
+        accuse(lead, new)
+    return lead.writer.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
 
 
 def change_exclusions(lead: Leader) -> list[Event]:
     """The events for nodes newly excluded or readmitted, compared with the journal's state."""
-    there = None if lead.nodes.partition is None else {*lead.nodes.partition, *lead.job.nodes}
-    now_out = {one.node: one for one in exclusions(
-        lead.nodes.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
-        run=lead.plan.run_id, among=there, available=lead.nodes.available, asked=asked_nodes(lead.plan.sbatch),
-        replaced=lead.plan.spare_nodes)}
-    # (simulated: test_found "a dead node that comes back is not kept out of the next job for ever")
-    while now_out and lead.nodes.partition is not None and (
-            len(set(lead.nodes.partition) - now_out.keys()) < lead.plan.allocated_nodes):
-        now_out.popitem()
-    most = most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)
-    before, known = set(lead.state.excluded), dict(lead.state.left_out)
-    used = {} if there is None else needed(lead.nodes.evidence, lead.now, lead.plan.suspects, now_out, most,
-                                           there - asked_nodes(lead.plan.sbatch))
-    # Said once, also of readmitted nodes that could not be excluded.
-    no_more = sorted({*before, *known.keys() & (there or set())} - now_out.keys() - used.keys())
-    gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
-            lead.writer.event("node_readmitted", node=node, why=why_readmitted(
-                lead.nodes.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
-            for node in no_more]
-    gone += [lead.writer.event("node_left_out", node=node, why=why) for node, why in used.items() if node not in known]
-    return gone + [lead.writer.event("node_excluded", **node_excluded(one))
-                   for node, one in now_out.items() if node not in before]
+    return lead.writer.events(excluding.changes(lead.state, lead.plan, known_nodes(lead), lead.now))
 
 
-def _no_such_node(lead: Leader) -> str:
-    partition = lead.job.env.get("SLURM_JOB_PARTITION")
-    return f"under suspicion, but {f'partition {partition}' if partition else 'this cluster'} has no such node"
+def known_nodes(lead: Leader) -> KnownNodes:
+    """What is known of nodes at this moment."""
+    return KnownNodes(lead.job.nodes, lead.nodes.evidence, lead.nodes.partition, lead.nodes.available,
+                      lead.job.env.get("SLURM_JOB_PARTITION") or "")
 
 
 def recall(lead: Leader, may_wait: bool) -> None:

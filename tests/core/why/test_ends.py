@@ -15,6 +15,7 @@ from safelaunch.core.advice import what_follows
 from safelaunch.core.decide import ended
 from safelaunch.core.decide import rows as decide
 from safelaunch.core.decide.actions import AskToEnd, Finish, Kill
+from safelaunch.core.decide.closing import advice
 from safelaunch.core.decide.seen import Live, Observation, mark_asked, mark_killed
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
@@ -27,7 +28,6 @@ from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExi
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdicttext
-from safelaunch.supervisor.closing import with_advice
 from safelaunch.supervisor.diagnosing import end_of
 from safelaunch.views.eventwords import describe
 from safelaunch.views.overview import SPEECH
@@ -249,7 +249,9 @@ def live_through(case: Case, plan: Plan) -> Told:
     closing.append(Event(NOW, 1, 52, "n0", "attempt_ended", {
         "attempt": 1, "how": how, "exit_code": 1, "asked": live.end_row, "ending": seen.ending,
         "not_before": NOW + 5 if case.is_refused else None}))
-    journal += with_advice(closing, fold(journal), plan, seen.requests, seen.partition)
+    follows = advice(fold(closing, fold(journal)), plan, seen.requests, seen.partition)
+    journal += [replace(event, data={**event.data, **follows}) if event.event == "verdict" else event
+                for event in closing]
     state = fold(journal)
     after = decide.decide(state, replace(seen, live=None), plan)
     if isinstance(after.action, Finish):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.core.decide.blame import Culprits
+from safelaunch.core.decide.closing import culprits_of_end
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.model import Exit
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.supervisor.closing import _culprits
 from tests.tables import each
 
 FIRST = Culprits(("n1",), is_first_only=True)
@@ -31,4 +31,4 @@ FIRST = Culprits(("n1",), is_first_only=True)
 def test_whom_an_end_accuses(live: dict[str, Any], verdict: dict[str, Any], said: Culprits) -> None:
     exits = (Exit("n1", 1, 1), Exit("n0", 0, 3))
     ended = Live(**{"number": 1, "nodes": ("n0", "n1"), "tasks": 2, "exits": exits, **live})
-    assert _culprits(ended, Verdict("unknown", "", 0.5, "restart", **verdict)) == said
+    assert culprits_of_end(ended, Verdict("unknown", "", 0.5, "restart", **verdict)) == said
