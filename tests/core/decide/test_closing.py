@@ -37,11 +37,11 @@ LIVE = Live(1, ("n0", "n1", "n2"), tasks=3, exits=(Exit("n1", 1, 1),))
 SICK = Verdict("gpu_hardware", "Xid 79 on n1", 0.95, "exclude_node", host="n1", spoken_by=("n1",))
 FAILED = EndedAttempt(LIVE, AttemptEnd.FAILED, history("failed", last_ended=False), PLAN, KnownNodes(
     ("n0", "n1", "n2", "n3")), NOW, code=1, verdict=SICK, owner=("bob", "c"))
-WELL = replace(FAILED, how=AttemptEnd.COMPLETED, code=0, verdict=None, live=replace(LIVE, exits=()))
+WELL = FAILED._replace(how=AttemptEnd.COMPLETED, code=0, verdict=None, live=replace(LIVE, exits=()))
 SILENT = Verdict("node_failure", "n1 is silent", 0.9, "wait")
-LOST = replace(FAILED, how=AttemptEnd.LOST, lost=(("n1", "silent"),), verdict=SILENT)
-ELSEWHERE = replace(FAILED, has_process=False)
-HOOK = replace(FAILED, live=replace(LIVE, is_hook=True))
+LOST = FAILED._replace(how=AttemptEnd.LOST, lost=(("n1", "silent"),), verdict=SILENT)
+ELSEWHERE = FAILED._replace(has_process=False)
+HOOK = FAILED._replace(live=replace(LIVE, is_hook=True))
 
 
 def kind(act: ClosingAct) -> str:
@@ -185,3 +185,11 @@ def test_which_checkpoint_is_left_out(state: State, newest: Checkpoint | None, e
 ], ids=["a first one", "the same one", "a newer one", "none", "no attempt"])
 def test_what_refills_the_budget(state: State, newest: Checkpoint | None, expected: list[str]) -> None:
     assert [new.event for new in progress(state, PLAN, newest, 0.0, 1)] == expected
+
+
+def test_what_the_log_says_of_its_losses_and_of_loading_is_journalled() -> None:
+    events = {act.event: act.data for one in (WELL._replace(nan_end="losses are nan"), FAILED._replace(of_loading=False))
+              for act in close(one) if isinstance(act, NewEvent) and act.event in ("verdict", "attempt_ended")
+              and (act.event == "verdict" or one.verdict is None)}
+    assert (events["attempt_ended"]["nan_end"], events["verdict"]["of_loading"]) == ("losses are nan", False)
+    assert not any("nan_end" in act.data for act in close(WELL) if isinstance(act, NewEvent))

@@ -12,7 +12,7 @@ each act stands where it stands: tests/core/decide/test_closing.py.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -93,8 +93,7 @@ class Do(Enum):
 ClosingAct: TypeAlias = NewEvent | Accuse | CopyRest | NoteUse | Inspect | PutFile | SayLine | Do
 
 
-@dataclass(frozen=True)
-class EndedAttempt:
+class EndedAttempt(NamedTuple):
     """An attempt that is over and fenced, with all that was read of it."""
 
     live: Live
