@@ -188,7 +188,8 @@ def test_what_refills_the_budget(state: State, newest: Checkpoint | None, expect
 
 
 def test_what_the_log_says_of_its_losses_and_of_loading_is_journalled() -> None:
-    events = {act.event: act.data for one in (WELL._replace(nan_end="losses are nan"), FAILED._replace(of_loading=False))
+    ends = (WELL._replace(nan_end="losses are nan"), FAILED._replace(of_loading=False))
+    events = {act.event: act.data for one in ends
               for act in close(one) if isinstance(act, NewEvent) and act.event in ("verdict", "attempt_ended")
               and (act.event == "verdict" or one.verdict is None)}
     assert (events["attempt_ended"]["nan_end"], events["verdict"]["of_loading"]) == ("losses are nan", False)
