@@ -27,7 +27,7 @@ from tests.effort import slowness
 
 BUG = SafelaunchError.exit_code
 LATE_S = 120.0     # a hang; the verbs' own deadlines are 10 s
-MOST_CPU_S, MOST_KB = 5.0, 300 << 10   # of a quiet machine; resident
+MOST_CPU_S, MOST_KB = 5.0, 300 << 10   # of a quiet machine; resident, beyond what this process has
 SHOWN_BYTES = 1 << 22
 RAW = ("logs", "script", "schema", "sandbox")   # stdout is somebody's bytes, or safelaunch's own
 
@@ -42,7 +42,7 @@ class Said:
     err: bytes
     took_s: float
     cpu_s: float       # processor time, with that of its children
-    most_kb: int       # resident
+    most_kb: int       # resident, beyond what the process had that it was forked from
 
     def faults(self) -> list[str]:
         """What no verb may do, whatever it is given."""
@@ -88,7 +88,7 @@ def call(argv: Sequence[str], folder: Path, env: Mapping[str, str | None],
     descriptors.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        start_s = time.monotonic()
+        start_s, before_kb = time.monotonic(), _resident_kb()
         pid = os.fork()
         if pid == 0:
             _be_the_verb(argv, folder, env, prepare, (out.fileno(), err.fileno()), is_new)
@@ -98,7 +98,11 @@ def call(argv: Sequence[str], folder: Path, env: Mapping[str, str | None],
         for file in (out, err):
             file.seek(0)
             said.append(file.read(SHOWN_BYTES))   # the next call's process begins with what this one holds
-    return Said(tuple(argv), code, said[0], said[1], took_s, cpu_s, most_kb)
+    return Said(tuple(argv), code, said[0], said[1], took_s, cpu_s, max(0, most_kb - before_kb))
+
+
+def _resident_kb() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 10
 
 
 def _await(pid: int, until_s: float) -> tuple[int | None, float, int]:
