@@ -114,8 +114,9 @@ def _miss(reason: str) -> None:
 
 def journal_files(run_dir: Path) -> tuple[tuple[str, int, int], ...]:
     """Name, inode and size of each writer's file: while these stay, so do events and state."""
-    with os.scandir(run_dir / "journal") as files:
-        return tuple(sorted((file.name, file.inode(), file.stat().st_size) for file in files))
+    with os.scandir(run_dir / "journal") as files:   # a look for the folder's health comes and goes beside them
+        return tuple(sorted((file.name, file.inode(), file.stat().st_size) for file in files
+                            if file.name.endswith(".jsonl")))
 
 
 @lru_cache(maxsize=4)

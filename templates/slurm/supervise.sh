@@ -40,6 +40,8 @@ make_local_dir() {   # in $1, a folder on this node's own disk that nobody else 
     SL_LOCAL=$(mktemp -d "$mine.XXXXXX") || return   # whoever comes first to the name must not cost the supervisor
     [[ -O $mine && ! -L $mine ]] || echo "$mine" >"$SL_LOCAL/taken"
   fi
+  # The batch script's shell, where it led before, stands by itself: who ended first would take the other's folder.
+  [[ ! -s $SL_LOCAL/shell ]] || ! kill -0 "$(<"$SL_LOCAL/shell")" || exit 0
   (umask 077 && mkdir -p "$SL_LOCAL/lib" && cp "$0" "$SL_LOCAL/job.sbatch") || { rm -rf "$SL_LOCAL" && return 1; }
 }
 

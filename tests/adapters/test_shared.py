@@ -515,6 +515,7 @@ def test_whoever_waits_for_a_frozen_folder_does_something_else_meanwhile(
         turns.append(time.monotonic())
         time.sleep(0.01)
 
+    assert is_so_within(lambda: not stuck_children(), 10, 0.01)   # of tests before: MAX_STUCK bounds them all
     folder = SharedFolder(freezable.path, spool_dir, beside)
     freezable.freeze()
     try:

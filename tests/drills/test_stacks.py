@@ -221,17 +221,24 @@ def test_node_whose_slurmd_is_frozen_holds_nobody_and_is_listed(hang: Hang) -> N
 
 def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(hang: Hang) -> None:
     job = hang(-1, "none", nodes=3)
-    watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "20"], user=ALICE,
-                                cwd=job.folder, env=job.installation.env)
-    # At sight: it is there for four seconds, and on busy cores a second look may come too late.
-    wait_until(lambda: kill_all(helpers(job.nodes[2])) > 0, 60, "no helper came to the node")
-    wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 60, "a helper did not die")
 
-    out, _ = watcher.communicate(timeout=60)
+    said = look_while_killing(job)
+    for _ in range(2):   # a helper is there for four seconds: on busy cores it may be done before it is seen
+        said = said if said["silent"] else look_while_killing(job)
 
-    said = json.loads(out)
     assert [node["ranks"] for node in said["nodes"]] == ["0-1", "2-3"]
     assert [one["node"] for one in said["silent"]] == [job.nodes[2]]
+
+
+def look_while_killing(job: Job) -> dict[str, Any]:
+    """What `stacks --json` says while the helpers on the last node are killed at sight."""
+    watcher = job.sandbox.start([*job.installation.argv, "stacks", job.id, "--json", "--samples", "20"], user=ALICE,
+                                cwd=job.folder, env=job.installation.env)
+    wait_until(lambda: kill_all(helpers(job.nodes[2])) > 0, 60, "no helper came to the node")
+    wait_until(lambda: kill_all(helpers(job.nodes[2])) == 0, 60, "a helper did not die")
+    out, _ = watcher.communicate(timeout=60)
+    said: dict[str, Any] = json.loads(out)
+    return said
 
 
 def kill_all(pids: Iterable[int]) -> int:

@@ -91,6 +91,25 @@ def test_supervisor_that_dies_again_and_again_leaves_the_job_to_the_standby(
     assert drill.losses() == losses_until(last), drill.story()
 
 
+def test_standby_on_the_node_of_the_batch_script_leaves_its_place_alone(sandbox: Sandbox, submit: Submitter) -> None:
+    """A leader on another node may ask for one there while the batch script is still without a supervisor."""
+    drill = submit(sandbox)(FLAGS, overrides=("standby=false",))
+    drill.wait_step(3)
+    host, leader = drill.events("attempt_started")[0].host, drill.leader()
+
+    step = sandbox.run(
+        ["srun", f"--jobid={drill.job}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", f"--nodelist={host}",
+         "bash", str(drill.run_dir / "job.sbatch"), "standby"], cwd=drill.folder, env=drill.env)
+
+    assert step.returncode == 0 and drill.leader() == leader, drill.story()
+    drill.kill(leader)   # born again out of the same place
+    last = finish(drill)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
+    assert drill.losses() == losses_until(last)
+
+
 def kill_leaders(drill: Drill) -> None:
     """Kill the batch host's supervisor whenever it is born, until its script goes on without one."""
     while "training does, unsupervised" not in drill.story():

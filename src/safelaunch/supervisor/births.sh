@@ -18,6 +18,7 @@ SL_INJOB=("$SL_PYTHON" -I -S "$SL_LOCAL/lib/safelaunch/injob.py")
 supervise() {   # $1: leader or standby, born again whenever it dies; its last word stands in $SL_LOCAL/final
   local leader code born pipe strikes=0
   SL_ROLE=$1
+  echo "$$" >"$SL_LOCAL/shell"   # whose place this is: make_local_dir of the script
   exec 3>&2 2>>"$SL_LOCAL/leader.out"   # bash's own word on a killed leader must not wait for a frozen job output
   while [[ ! -e $SL_LOCAL/final ]]; do
     trap 'kill -USR2 "$leader" 2>/dev/null' USR2
