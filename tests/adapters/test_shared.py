@@ -27,6 +27,8 @@ from tests.patience import is_so_within
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
 
+pytestmark = pytest.mark.timed   # a courier, a child and the test take turns within seconds
+
 DEADLINE_S = 60.0
 SLACK_S = 30.0  # two cores, shared with other tests; who waits for the folder waits until the thaw
 JOURNAL = "journal/1-host-1.jsonl"

@@ -14,6 +14,8 @@ from safelaunch.adapters.shared import SharedFolder
 from tests.sandboxes import wait_until
 from tests.sharedfs import Node, SharedFs
 
+pytestmark = pytest.mark.timed   # clients and a server of their own take turns within seconds
+
 HOUR_S = 3600.0   # no test takes so long, however long the machine stands still
 DEADLINE_S = 60.0
 SEE = "__import__('safelaunch.node.fresh', fromlist=['see']).see"
