@@ -18,7 +18,7 @@ from typing import Any
 from tests.core.checkpoints.checkpoint_files import dcp_metadata, torch_file
 
 from benchmarks.figure import Figure, render_table
-from safelaunch.adapters import checkpoints
+from safelaunch.checkpoints.io import checkpoints
 
 FILES = 10_000
 ROUNDS = 7

@@ -20,13 +20,13 @@ from typing import Any
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.watch import CONFIG
-from safelaunch.adapters import journal
-from safelaunch.adapters.attempt import raise_limit
-from safelaunch.adapters.control import ControlServer
-from safelaunch.core.folding import fold
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.guard.io.control import ControlServer
 from safelaunch.node.guard.link import Link
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.io import journal
+from safelaunch.run.journal import render
+from safelaunch.supervisor.io.attempt import raise_limit
 
 RUNS = ((200, 1), (2_000, 1), (20, 5_000))   # attempts, and lines of steps of each
 GUARDS, PROCESSES, CROWD_S = (1_000, 4_000, 10_000), 12, 120.0

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.progress.lines import listen
-from safelaunch.core.why.read import logstamps
+from safelaunch.hangs import hang
+from safelaunch.trainlog.lines import listen
+from safelaunch.why import logstamps
 
 POLL_S = 5.0
 MOST_S = 30 * 86400.0

@@ -1,7 +1,7 @@
 """python -m benchmarks.hangs [--hours 10000] [--seed 1] [--replay FOLDER]: hangs and false alarms, in virtual time.
 
-Made-up trainings (steptraces) print into a log that the real core.progress and core.hangs read as a leader does. Where
-they are silent for too long, what the ranks do (hangscenes) is judged by the real verdict and proof of core.hangs.
+Made-up trainings (steptraces) print into a log that the real trainlog and hangs read as a leader does. Where
+they are silent for too long, what the ranks do (hangscenes) is judged by the real verdict and proof of hangs.
 At random moments of each phase a copy of the training stops for ever. In the same run: a timeout of 600 s on each
 collective (NCCL), five times the longest interval (nvidia-resiliency-ext) and ten times the median step.
 """
@@ -24,8 +24,8 @@ from benchmarks.figure import percentile
 from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.proof import (
+from safelaunch.hangs import hang
+from safelaunch.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     Examination,
@@ -34,10 +34,10 @@ from safelaunch.core.hangs.proof import (
     last_look_s,
     pause_before_last_s,
 )
-from safelaunch.core.progress.lines import listen
+from safelaunch.trainlog.lines import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # supervisor.observe: the log is read each 5 s; what is overdue, each second
-SAMPLES, LOOKS_S = (3, 8), (3.0, 5.0)      # supervisor.hangchecks: of the first two looks; what they take
+SAMPLES, LOOKS_S = (3, 8), (3.0, 5.0)      # supervisor.hang.hangchecks: of the first two looks; what they take
 START_S = 5.0                              # ... and what the third takes beside its samples, one a second
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0

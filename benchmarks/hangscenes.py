@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 
 from benchmarks.steptraces import CHECKPOINT, COMPILE, DATA, EVALUATION, STALL, START, STEP, WARM_UP, Job, Piece
-from safelaunch.core.hangs.proof import Examination
-from safelaunch.core.hangs.ranks import KernelPlace, Life, NodeReport, ObservedRank, Stack
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.hangs.proof import Examination
+from safelaunch.stacks.ranks import KernelPlace, Life, NodeReport, ObservedRank, Stack
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
 
 RANKS, PER_NODE = 8, 4
 HANGS = ("collectives", "asleep", "nap", "backward", "network", "storage", "stopped", "loader", "polling")

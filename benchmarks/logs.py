@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.watch import CONFIG
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.run.journal import render
 
 EVENTS, LINES = 10_000, 240
 EVERY_S, JOURNAL_EVERY = 0.25, 40

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from benchmarks.figure import Figure
-from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
-from safelaunch.adapters.noderound import NODE, Target
+from safelaunch.nodehealth.io.nodechecks import CheckQuestion, NodeChecks
+from safelaunch.slurm.io.noderound import NODE, Target
 
 STEP_S = 0.1   # a helper step's start on a real Slurm of this machine
 TIMES = 5

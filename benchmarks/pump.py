@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from safelaunch.adapters.probe import run_in_child
-from safelaunch.adapters.shared import SharedFolder
+from safelaunch.base.io.probe import run_in_child
 from safelaunch.node import pump
+from safelaunch.run.io.shared import SharedFolder
 
 PROMISED_MB_PER_S = 200.0
 LEADER_MB = 40  # the leader's budget: a fork copies the page table of so much

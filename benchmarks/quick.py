@@ -20,8 +20,8 @@ from benchmarks import history, leader, restart, stacks, submit, why_speed, whyl
 from benchmarks.figure import ratio_of_pairs
 from benchmarks.history import Measured, Row
 from benchmarks.stage import SLURM_DEFAULTS, open_stage
-from safelaunch.core.why.read.scan import Compiled
-from safelaunch.core.why.rulebook import RULES
+from safelaunch.why.read.scan import Compiled
+from safelaunch.why.rulebook import RULES
 
 RESTART_ROUNDS, RESTARTS = 3, 8
 SUBMIT_PAIRS = 9

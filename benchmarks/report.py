@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.watch import CONFIG
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.run.journal import render
 
 LINES, STEPS, ATTEMPTS = 1_000_000, 100_000, 10
 STEP_S, SAVED_EVERY = 2.0, 500

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, percentile
 from benchmarks.stage import SLURM_DEFAULTS, Stage, open_stage
-from safelaunch.adapters import runfolder
 from safelaunch.errors import SandboxError
+from safelaunch.run.io import runfolder
 
 TRAINER = Path(__file__).with_name("trainer.py")
 NODES, ROUNDS, RESTARTS = 4, 4, 20   # in each round safelaunch, then the bash loop: a busy minute hits both

@@ -20,8 +20,8 @@ import safelaunch
 from benchmarks.figure import Figure
 from benchmarks.restart import TRAIN_YAML, gaps_s, lay_out, parts_s
 from benchmarks.stage import SLURM_DEFAULTS, Stage, open_stage
-from safelaunch.adapters import runfolder
-from safelaunch.adapters.guardcode import guard_text
+from safelaunch.guard.io.guardcode import guard_text
+from safelaunch.run.io import runfolder
 
 NODES, ROUNDS, RESTARTS, SRUNS = 4, 3, 12, 40
 WRAPPER_S, GAP_RATIO = 0.010, 1.5

@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from safelaunch.core.ledger import NodeEvidence
-from safelaunch.core.nodeuse import DAY_S, NodeDays, NodeUse, judge_rates
-from safelaunch.core.nodeuse import judge_fleet as judge_uses
-from safelaunch.core.progress.figures import median
-from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
-from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, measured_again
+from safelaunch.nodehealth.ledger import NodeEvidence
+from safelaunch.nodehealth.nodeuse import DAY_S, NodeDays, NodeUse, judge_rates
+from safelaunch.nodehealth.nodeuse import judge_fleet as judge_uses
+from safelaunch.nodehealth.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
+from safelaunch.nodehealth.slow.fleet import TOLERANCE, judge_fleet, measured_again
+from safelaunch.trainlog.figures import median
 
 
 def poisson(rng: random.Random, mean: float) -> int:

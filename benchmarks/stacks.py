@@ -20,9 +20,9 @@ from tests.frozen import mount_loop
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.stage import ALICE, Stage, open_stage
-from safelaunch.core.hangs.ranks import NodeReport, ReportReader
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.stacks.ranks import NodeReport, ReportReader
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
 
 NODES, TASKS, ROUNDS = 4, 8, 5
 MANY_NODES, SHAPES, DEPTH = 12_544, 40, 30

@@ -22,9 +22,9 @@ from typing import Any
 import safelaunch
 from benchmarks.figure import Figure, render_table
 from benchmarks.watch import CONFIG
-from safelaunch.adapters import registry
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.run.io import registry
+from safelaunch.run.journal import render
 
 RUNS, LIVING = 200, 10
 ROUNDS = 15

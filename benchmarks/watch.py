@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figure import Figure, render_table
-from safelaunch.adapters import registry
-from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.world import World
-from safelaunch.commands import watch as verb
-from safelaunch.core import slurmtext
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
-from safelaunch.watch.watcher import Watcher
+from safelaunch.base.model import Event
+from safelaunch.run.io import registry
+from safelaunch.run.journal import render
+from safelaunch.slurm import slurmtext
+from safelaunch.slurm.io.slurm import Command, Result
+from safelaunch.supervisor.io.world import World
+from safelaunch.verbs.jobs import watch as verb
+from safelaunch.watch.io.watcher import Watcher
 
 RUNS = 1000
 PROGRESS = 1440           # lines of a journal: a day of one a minute

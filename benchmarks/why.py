@@ -127,12 +127,12 @@ def _is_same_host(one: str, other: str | None) -> bool:
 
 def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     """What `safelaunch why --json` prints, without the start of a process for each log."""
-    from safelaunch.adapters.logs.logfiles import read_logs
-    from safelaunch.adapters.rulepacks import load_packs
-    from safelaunch.core.why import rulebook
-    from safelaunch.core.why.judge.engine import judge_log
-    from safelaunch.core.why.read.scan import Compiled
-    from safelaunch.core.why.show import verdictjson
+    from safelaunch.extensions.io.rulepacks import load_packs
+    from safelaunch.why import rulebook
+    from safelaunch.why.io.logfiles import read_logs
+    from safelaunch.why.judge.engine import judge_log
+    from safelaunch.why.read.scan import Compiled
+    from safelaunch.why.show import verdictjson
 
     rules = (*rulebook.RULES, *load_packs())
     compiled = Compiled(rules)   # for all of them: it takes 50 ms, most logs 1 ms

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks import whylogs
 from benchmarks.figure import Figure, ratio_of_pairs, render_table
-from safelaunch.core.why.read.scan import Compiled
-from safelaunch.core.why.rulebook import RULES
+from safelaunch.why.read.scan import Compiled
+from safelaunch.why.rulebook import RULES
 
 DEADLINE_S = 900.0
 LOOP_MB = 4            # of the log for the Python loops, which take as long for each byte as for the others
@@ -34,10 +34,10 @@ HOSTILE_MB = 32
 WHY = """
 import resource, sys
 from pathlib import Path
-from safelaunch.adapters.logs import logfiles
-from safelaunch.core.why import rulebook
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.read import literals
+from safelaunch.why.io import logfiles
+from safelaunch.why import rulebook
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.read import literals
 log, mode = Path(sys.argv[1]), sys.argv[2]
 if mode == "plain":
     literals.make_engine = lambda *words, **options: None

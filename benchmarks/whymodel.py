@@ -23,17 +23,17 @@ import numpy as np
 from tests.core.why.test_slurm_words import WORDS as SLURM_WORDS
 
 from benchmarks.why import Case, find_corpora, load_corpus
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.categories import NAMES
-from safelaunch.core.why.findings import Rule
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.judge.lastlines import BAD_WORDS
-from safelaunch.core.why.read import loglines
-from safelaunch.core.why.read.scan import Compiled
-from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.weigh import words
-from safelaunch.core.why.weigh.exceptions import read_exception
-from safelaunch.core.why.weigh.groups import SHARED
+from safelaunch.why import loglines
+from safelaunch.why.categories import NAMES
+from safelaunch.why.findings import Rule
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.judge.lastlines import BAD_WORDS
+from safelaunch.why.read.scan import Compiled
+from safelaunch.why.rulebook import RULES
+from safelaunch.why.weigh import words
+from safelaunch.why.weigh.exceptions import read_exception
+from safelaunch.why.weigh.groups import SHARED
 
 PHRASES = Path(__file__).with_name("whyphrases.tsv")
 SPOKEN = Path(__file__).parent.parent / "tests" / "why" / "spoken.jsonl"

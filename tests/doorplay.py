@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from safelaunch.adapters.callers import Guard
-from safelaunch.adapters.control import STANDBY_TASK, ControlServer
+from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.control import STANDBY_TASK, ControlServer
 from safelaunch.node.guard.link import Link
 
 TOKEN = "a" * 64

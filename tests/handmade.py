@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import runmaking
-from safelaunch.adapters.runfolder import Run
-from safelaunch.core import plan as plans
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.run import plan as plans
+from safelaunch.run.io import runmaking
+from safelaunch.run.io.runfolder import Run
+from safelaunch.run.journal import render
 
 YAML = """\
 name: bloom

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.model import Event
-from safelaunch.core.state import Ended, State
+from safelaunch.base.model import Event
+from safelaunch.run.fold.state import Ended, State
 from tests.patience import is_so_within
 from tests.runs import by_age, events_of, has_each_rank, journal_files, parent_of, plan_of, state_of
 

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
-from safelaunch.core.model import Event
-from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
+from safelaunch.base.model import Event
 from safelaunch.errors import SandboxError
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import runfolder
+from safelaunch.run.plan import Plan
 from safelaunch.sandbox.cluster import Sandbox
 from tests import ramdisk
 from tests.patience import is_so_within

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 import pytest
 
-from safelaunch.adapters import durable
+from safelaunch.base.io import durable
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import cgroups, daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox

@@ -19,16 +19,17 @@ import pytest
 import safelaunch
 import safelaunch.plugins
 from safelaunch.api import LogLine, StopAnswer
+from safelaunch.base.model import Event
 from safelaunch.cli import run as cli
-from safelaunch.core.config.resolve import resolve
-from safelaunch.core.model import Event
-from safelaunch.core.state import Ended
-from safelaunch.core.status.values import RunStatus, RunSummary, RunTable
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.config.resolve import resolve
 from safelaunch.errors import ConfigError, UsageError, WaitTimedOut
-from safelaunch.views import confirmation, logfollow
-from safelaunch.views.holding import HoldAnswer
-from safelaunch.views.logparts import split_lines
+from safelaunch.run.fold.state import Ended
+from safelaunch.status.values import RunStatus, RunSummary, RunTable
+from safelaunch.verbs.common import confirmation
+from safelaunch.verbs.control.holding import HoldAnswer
+from safelaunch.verbs.logs import logfollow
+from safelaunch.verbs.logs.logparts import split_lines
+from safelaunch.why.verdict import Verdict
 from tests.handmade import Made, fake_command, make_run, make_running
 from tests.localruns import write_yaml
 
@@ -58,8 +59,8 @@ def test_importing_it_imports_no_dependency_and_none_of_its_own_layers(tmp_path:
 def test_all_that_is_promised_is_there_and_nothing_else_is_made_up() -> None:
     assert all(getattr(safelaunch, name) is not None for name in safelaunch.__all__)
     assert set(safelaunch.__all__) <= set(dir(safelaunch))
-    with pytest.raises(AttributeError, match="no attribute 'launch'"):
-        _ = safelaunch.launch
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = safelaunch.nothing
 
 
 def test_a_run_is_watched_and_steered_without_click_and_without_a_word_printed(bloom: Made) -> None:
@@ -102,7 +103,7 @@ def test_another_thread_gets_the_same_status(tmp_path: Path, bloom: Made) -> Non
 
 
 def test_the_table_holds_the_runs_and_what_could_not_be_asked(bloom: Made) -> None:
-    from safelaunch.adapters import registry
+    from safelaunch.run.io import registry
 
     registry.register(bloom.dir, "bloom", "1a2b3c4d", "12", "")
     table = safelaunch.runs()
@@ -293,7 +294,7 @@ def test_a_config_of_values_tells_its_mistakes_by_their_keys(bloom: Made, monkey
 
 
 def test_values_mean_what_the_same_words_mean() -> None:
-    from safelaunch.adapters.configfiles import override_words
+    from safelaunch.config.io.configfiles import override_words
 
     words = override_words({"name": "a b: #c", "slurm": {"nodes": 4, "exclusive": True}, "restart.max_restarts": 7,
                             "run_dir": Path("x"), "resume": None})

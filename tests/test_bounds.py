@@ -12,22 +12,32 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import control, ledger, notify, program, registry, rulepacks, sharedfile, slurm
-from safelaunch.adapters import journal as folder
-from safelaunch.adapters.attemptfacts import MOST_BYTES as FACTS_BYTES
-from safelaunch.adapters.logs import logbounds
-from safelaunch.adapters.runfolder import REQUESTS
-from safelaunch.core import journal
-from safelaunch.core.checkpoints import inside, safetensors, tree
-from safelaunch.core.config.handed import SCRIPT_MAX_BYTES
-from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
-from safelaunch.core.ledgerlines import render_line
-from safelaunch.core.why import rulepacks as packs
-from safelaunch.core.why.read.scan import MAX_LINE
+from safelaunch.base.io import program, sharedfile
+from safelaunch.base.yaml.yamltext import TEXT_MAX_BYTES
+from safelaunch.checkpoints import inside, tree
+from safelaunch.checkpoints.formats import safetensors
+from safelaunch.config.handed import SCRIPT_MAX_BYTES
 from safelaunch.errors import ConfigError
+from safelaunch.extensions.io import rulepacks
+from safelaunch.guard.io import control
 from safelaunch.node.guard import protocol
-from safelaunch.supervisor import listening, observe, suspicion
-from safelaunch.views import livecheckpoint, reportcurves, submitplan
+from safelaunch.nodehealth.io import ledger
+from safelaunch.nodehealth.ledgerlines import render_line
+from safelaunch.notify.io import notify
+from safelaunch.run import journal
+from safelaunch.run.io import journal as folder
+from safelaunch.run.io import registry
+from safelaunch.run.io.attemptfacts import MOST_BYTES as FACTS_BYTES
+from safelaunch.run.io.runfolder import REQUESTS
+from safelaunch.slurm.io import slurm
+from safelaunch.supervisor import observe
+from safelaunch.supervisor.common import listening, suspicion
+from safelaunch.verbs.overview import livecheckpoint
+from safelaunch.verbs.report import reportcurves
+from safelaunch.verbs.submit import submitplan
+from safelaunch.why import rulepacks as packs
+from safelaunch.why.io import logbounds
+from safelaunch.why.read.scan import MAX_LINE
 from tests.adapters.test_ledger import evidence
 from tests.core.test_journal import line
 
@@ -199,7 +209,7 @@ def test_a_pipe_in_the_place_of_a_rule_pack_is_refused_at_once(tmp_path: Path) -
 
 
 def test_a_longer_header_of_tensors_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from safelaunch.adapters.checkpoints import RealFolder
+    from safelaunch.checkpoints.io.checkpoints import RealFolder
 
     head = json.dumps({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + b"x")

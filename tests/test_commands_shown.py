@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from safelaunch.cli import VERBS
-from safelaunch.core.config.keys import KEYS
+from safelaunch.config.keys import KEYS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for pattern in ("*.md", "docs/*.md", "examples/*/README.md") for path in ROOT.glob(pattern))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import VERBS
-from safelaunch.core.acts import ACTS
-from safelaunch.core.config.sbatchoptions import REFUSED
-from safelaunch.core.folding import _STEPS
-from safelaunch.views.eventwords import SENTENCES
+from safelaunch.run.acts import ACTS
+from safelaunch.run.fold.folding import _STEPS
+from safelaunch.slurm.sbatchoptions import REFUSED
+from safelaunch.verbs.common.eventwords import SENTENCES
 from tests import promtext
 from tests.house.source import modules, text_of
 from tests.localruns import SubmitLocal
@@ -28,9 +28,9 @@ README = (ROOT / "README.md").read_text()
 RUN_FOLDER = "".join((ROOT / "docs" / name).read_text() for name in ("run-folder.md", "protocol.md"))
 
 # Where the kind is not a literal: (module, expression) → what it can be.
-COMPUTED = {("supervisor/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
+COMPUTED = {("supervisor/ends/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
             ("supervisor/observe.py", "event"): ("kill_switch", "request"),
-            ("supervisor/slowing.py", "event"): ("slower", "slower_over")}
+            ("supervisor/nodes/slowing.py", "event"): ("slower", "slower_over")}
 
 
 def table(head: str) -> list[list[str]]:
@@ -105,18 +105,18 @@ def keys_of(module: str, *markers: str) -> set[str]:
 
 
 def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
-    assert keys_of("supervisor/attempts.py", "resume_path") <= EVENTS["attempt_started"]
+    assert keys_of("supervisor/attempt/attempts.py", "resume_path") <= EVENTS["attempt_started"]
 
 
 @pytest.mark.parametrize(
     ("heading", "module", "marker"),
     [
-        ("## The journal", "core/journal.py", "seq"),
-        ("### `claims/<n>`", "adapters/journal.py", "action pid"),
-        ("### `run.json`", "views/submitting.py", "origins"),
-        ("### `pulse.json`", "core/heartbeat.py", "guards"),
+        ("## The journal", "run/journal.py", "seq"),
+        ("### `claims/<n>`", "run/io/journal.py", "action pid"),
+        ("### `run.json`", "verbs/submit/submitting.py", "origins"),
+        ("### `pulse.json`", "run/heartbeat.py", "guards"),
         ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
-        ("### `attempts/<n>/exit.json`", "core/decide/closing.py", "srun_code"),
+        ("### `attempts/<n>/exit.json`", "decide/ends/closing.py", "srun_code"),
     ],
     ids=lambda text: text.strip("# ") if text.startswith("#") else None,
 )

@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from safelaunch.adapters.callers import Guard
-from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.job import Allocation
-from safelaunch.core import journal, nodefold, story
-from safelaunch.core.decide import rows
-from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit
-from safelaunch.core.report import shares
-from safelaunch.core.state import State
+from safelaunch.base.model import Event, Exit
+from safelaunch.decide.facts.seen import Live, Observation
+from safelaunch.decide.turn import rows
+from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.job import Allocation
+from safelaunch.run import journal, story
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.slurm import nodefold
+from safelaunch.status import shares
+from safelaunch.supervisor.io.fence import Fencer
 from safelaunch.supervisor.state.attempt import RunningAttempt
-from safelaunch.views import overview
+from safelaunch.verbs.overview import overview
 from tests.core.decide.situations import NOW, PLAN
 from tests.doorplay import Door, Line, greet
 from tests.tables import each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import filelock
 import pytest
 
-from safelaunch.core import scriptparts
+from safelaunch.script import scriptparts
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = [f"templates/slurm/{name}.sh" for name in scriptparts.ALL]
@@ -142,7 +143,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     assert modules <= set(archives.wheel_files())
     assert {name for name in others if ".dist-info/" not in name} == {
         "safelaunch/py.typed", *(f"safelaunch/node/{name}.sh" for name in ("command", "guarded", "script", "srun")),
-        "safelaunch/supervisor/births.sh", "safelaunch/core/why/weigh/words.bin",
+        "safelaunch/supervisor/births.sh", "safelaunch/why/weigh/words.bin",
         *(f"safelaunch/{template}" for template in TEMPLATES),
         *(f"safelaunch/templates/report/{name}" for name in ("month.html", "page.html", "run.html", "style.css")),
         *(f"safelaunch/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
@@ -171,3 +172,9 @@ def test_the_templates_folder_of_the_package_is_a_committed_symlink() -> None:
     assert os.readlink(link) == "../../templates"
     said = run("git", "ls-files", "--stage", "src/safelaunch/templates", cwd=ROOT).stdout
     assert said.startswith("120000 ")
+
+
+def test_what_earlier_job_scripts_import_is_there() -> None:
+    """A job in the queue was rendered by the release before, and starts with the package of its day."""
+    for name in ("safelaunch.loop", "safelaunch.adapters.courier"):
+        assert callable(importlib.import_module(name).main)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.progress.figures import measure
-from safelaunch.core.progress.lines import listen
-from safelaunch.core.progress.steps import latest_step
+from safelaunch.trainlog.figures import measure
+from safelaunch.trainlog.lines import listen
+from safelaunch.trainlog.steps import latest_step
 
 SRC = Path(__file__).parent.parent / "src"
 INSIDE = {"SAFELAUNCH_ATTEMPT": "1", "RANK": "0"}

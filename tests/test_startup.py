@@ -19,11 +19,11 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (295, 40),
-    "safelaunch.commands.submit": (90, 1),
-    "safelaunch.commands.status": (92, 7),
-    "safelaunch.commands.logs": (100, 13),
-    "safelaunch.commands.why": (112, 14),
+    "safelaunch.loop": (325, 40),
+    "safelaunch.verbs.submit.submit": (103, 1),
+    "safelaunch.verbs.status.status": (100, 7),
+    "safelaunch.verbs.logs.logs": (101, 13),
+    "safelaunch.verbs.why.why": (114, 14),
 }
 COUNT = """
 import importlib, json, sys
@@ -53,7 +53,7 @@ def run(code: str, *words: str) -> list[Any]:
 
 def imported_later() -> Iterator[str]:
     """What the supervisor imports inside of functions."""
-    for path in (*sorted((SOURCE / "supervisor").rglob("*.py")), SOURCE / "adapters" / "world.py"):
+    for path in (*sorted((SOURCE / "supervisor").rglob("*.py")), SOURCE / "supervisor" / "io" / "world.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.col_offset and node.module:
                 name = f"{node.module}.{node.names[0].name}"
@@ -70,5 +70,5 @@ def test_no_program_imports_more_at_its_start_than_it_did() -> None:
 def test_a_supervisor_has_loaded_pythons_own_files_before_it_needs_more_of_its_own() -> None:
     """Its own lie on the node's disk, Python's perhaps in a folder that freezes."""
     names = sorted(set(imported_later()))
-    assert "safelaunch.adapters.diagnosis" in names
+    assert "safelaunch.why.io.diagnosis" in names
     assert run(LATER, *names) == []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"   # the only one that needs no results
-MOST_NAME = 64   # letters of a run's name (core.config.keys)
+MOST_NAME = 64   # letters of a run's name (config.keys)
 GENERAL = frozenset(("timeout_min", "nodes", "tasks_per_node", "cpus_per_task", "gpus_per_node", "mem_gb"))
 Section = dict[str, Any]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from safelaunch.api import RunHandle as Run
     from safelaunch.api import load, runs, submit, submit_sweep
     from safelaunch.rankprint import print0, print_locked
-    from safelaunch.views.eventwords import describe
+    from safelaunch.verbs.common.eventwords import describe
 
 __all__ = ["Run", "__version__", "describe", "errors", "load", "print0", "print_locked", "progress", "runs", "submit",
            "submit_sweep"]
@@ -33,7 +33,7 @@ _LATER = {
     "submit_sweep": ("safelaunch.api", "submit_sweep"),
     "print0": ("safelaunch.rankprint", "print0"),
     "print_locked": ("safelaunch.rankprint", "print_locked"),
-    "describe": ("safelaunch.views.eventwords", "describe"),
+    "describe": ("safelaunch.verbs.common.eventwords", "describe"),
     "errors": ("safelaunch.errors", ""),
 }
 

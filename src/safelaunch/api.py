@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.views.talk import Say, hush
+from safelaunch.verbs.common.talk import Say, hush
 
 if TYPE_CHECKING:
-    from safelaunch.adapters.runfolder import Run as StoredRun
-    from safelaunch.core.config.resolve import Resolved
-    from safelaunch.core.model import Event
-    from safelaunch.core.state import Ended
-    from safelaunch.core.status.values import RunStatus, RunTable
-    from safelaunch.core.why.verdict import Verdict
-    from safelaunch.views.holding import HoldAnswer
+    from safelaunch.base.model import Event
+    from safelaunch.config.resolve import Resolved
+    from safelaunch.run.fold.state import Ended
+    from safelaunch.run.io.runfolder import Run as StoredRun
+    from safelaunch.status.values import RunStatus, RunTable
+    from safelaunch.verbs.control.holding import HoldAnswer
+    from safelaunch.why.verdict import Verdict
 
 DONE = 0
 
@@ -74,16 +74,16 @@ class RunHandle:
 
     def status(self) -> RunStatus:
         """How it is doing now, by its journal and by Slurm, which is asked once."""
-        from safelaunch.core.status.values import status_of
-        from safelaunch.views.overview import overview
-        from safelaunch.views.runs import ask_scheduler
+        from safelaunch.status.values import status_of
+        from safelaunch.verbs.common.runs import ask_scheduler
+        from safelaunch.verbs.overview.overview import overview
 
         word = ask_scheduler(self._stored, with_times=True)
         return status_of(overview(self._stored, word, time.time()))
 
     def events(self, *, follow: bool = False, all: bool = False, say: Say = hush) -> Iterator[Event]:
         """The events, each once; with `all` every line of the journal. `follow` goes on until the run has ended."""
-        from safelaunch.views.eventstream import stream
+        from safelaunch.verbs.logs.eventstream import stream
 
         for events in stream(self._stored, follow, all, say):
             yield from events
@@ -98,10 +98,10 @@ class RunHandle:
         `follow` goes on until the run has ended; of a run that has just ended, all lines come, after a second. Raises
         UsageError for a filter that cannot be obeyed.
         """
-        from safelaunch.views.attemptlogs import LogChoice
-        from safelaunch.views.logfollow import follow_logs, wait_for_last_lines
-        from safelaunch.views.logparts import folded, read_logs, split_lines
-        from safelaunch.views.logsince import Since, parse_since
+        from safelaunch.verbs.logs.attemptlogs import LogChoice
+        from safelaunch.verbs.logs.logfollow import follow_logs, wait_for_last_lines
+        from safelaunch.verbs.logs.logparts import folded, read_logs, split_lines
+        from safelaunch.verbs.logs.logsince import Since, parse_since
 
         choice = LogChoice(self._stored, attempt, rank, host, grep)
         if since is not None:
@@ -118,13 +118,13 @@ class RunHandle:
         """The first cause of a failure: of that attempt, else of the newest that did not end well. Raises UsageError
         where there is no such attempt.
         """
-        from safelaunch.views import whyrun, whyverdict
+        from safelaunch.verbs.why import whyrun, whyverdict
 
         return whyverdict.judge_subject(whyrun.of_run(self._stored, attempt))[1]
 
     def report(self, file: str | os.PathLike[str] | None = None) -> str:
         """What became of it as one HTML page (docs/report.md), also in `file`. UsageError: that cannot be written."""
-        from safelaunch.views import reportpage
+        from safelaunch.verbs.report import reportpage
 
         page = reportpage.render(self._stored, time.time())
         if file is not None:
@@ -133,7 +133,7 @@ class RunHandle:
 
     def wait(self, timeout: float | None = None, *, say: Say = hush) -> Ended:
         """How it has ended, once it has. `timeout` in seconds; then WaitTimedOut, which is a TimeoutError."""
-        from safelaunch.views.waiting import await_end
+        from safelaunch.verbs.common.waiting import await_end
 
         return await_end(self._stored, timeout, say)
 
@@ -141,7 +141,7 @@ class RunHandle:
         """End it for good: it is asked to save and end. With `checkpoint` it ends at its next complete checkpoint, at
         the latest after `within_s`. With `now` it is killed. Raises UsageError and RunFolderError.
         """
-        from safelaunch.views import stopping
+        from safelaunch.verbs.common import stopping
 
         said: list[str] = []
         name = stopping.stop_name(now, checkpoint)
@@ -149,13 +149,13 @@ class RunHandle:
 
     def hold(self, why: str = "") -> HoldAnswer:
         """Start no new attempt until `resume`. Raises RunFolderError."""
-        from safelaunch.views import holding
+        from safelaunch.verbs.control import holding
 
         return holding.hold(self._stored, why)
 
     def resume(self) -> HoldAnswer:
         """Take a hold back. Raises UsageError for a run that has ended, and RunFolderError."""
-        from safelaunch.views import holding
+        from safelaunch.verbs.control import holding
 
         return holding.resume(self._stored)
 
@@ -186,9 +186,9 @@ def _submit(
     config: str | os.PathLike[str] | Mapping[str, object], sbatch: Sequence[str], say: Say,
     overrides: Mapping[str, object], *, is_sweep: bool,
 ) -> list[RunHandle]:
-    from safelaunch.adapters import configfiles
+    from safelaunch.config.io import configfiles
     from safelaunch.errors import UsageError
-    from safelaunch.views import sweeping
+    from safelaunch.verbs.submit import sweeping
 
     words = configfiles.override_words(overrides)
 
@@ -212,7 +212,7 @@ def load(which: str | os.PathLike[str] | None = None) -> RunHandle:
     """The run of that path, name, run id or job id, as the verbs take it; None = the newest in this folder. Raises
     UsageError when none or several are meant, RunFolderError when it cannot be read.
     """
-    from safelaunch.views import runs as runviews  # not what submit needs
+    from safelaunch.verbs.common import runs as runviews  # not what submit needs
 
     return RunHandle(runviews.load(None if which is None else os.fspath(which)))
 
@@ -221,8 +221,8 @@ def runs(*, all: bool = False, team: bool = False) -> RunTable:
     """Your runs that go on or ended within a day; `all` also earlier ones, `team` also other users'. Slurm is asked
     once. Raises RunFolderError where the list of runs does not answer.
     """
-    from safelaunch.core.status.values import table_of
-    from safelaunch.views.runlist import collect
+    from safelaunch.status.values import table_of
+    from safelaunch.verbs.overview.runlist import collect
 
     found = collect(all, team)
     return table_of(found.briefs, found.silent, found.closed, found.trouble, found.now)

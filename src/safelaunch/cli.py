@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from safelaunch import __version__, streams
-from safelaunch.core.plaintext import clean, clean_lines
+from safelaunch.base.plaintext import clean, clean_lines
 from safelaunch.errors import ConfigError, SafelaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -21,43 +21,43 @@ BUG, UNABLE, UNWRITABLE = 70, 71, 74   # EX_SOFTWARE, EX_OSERR, EX_IOERR: sysexi
 
 # verb → module that defines a click command of that name (in `command`), and its line in --help.
 VERBS: dict[str, tuple[str, str]] = {
-    "submit": ("safelaunch.commands.submit", "Submit a training instead of sbatch, and keep it alive"),
-    "doctor": ("safelaunch.commands.doctor", "Say what at this site can harm a run, and what to set"),
-    "check": ("safelaunch.commands.check", "Check a train.yaml; needs no Slurm"),
-    "script": ("safelaunch.commands.script", "Print the sbatch script of a train.yaml"),
-    "config": ("safelaunch.commands.config", "Show the resolved config and where each value came from"),
-    "schema": ("safelaunch.commands.schema", "Print the JSON Schema of train.yaml"),
-    "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
-    "policy": ("safelaunch.commands.policy", "Print what follows which failure"),
-    "status": ("safelaunch.commands.status", "Show how a run is doing"),
-    "top": ("safelaunch.commands.top", "Show all runs on a screen that stays, and steer them"),
-    "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
-    "stacks": ("safelaunch.commands.stacks", "Show what all ranks of a job do, and who holds the others"),
-    "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
-    "progress": ("safelaunch.commands.progress", "Show which steps are read in a log, and try a pattern for them"),
-    "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
-    "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
-    "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
-    "metrics": ("safelaunch.commands.metrics", "Print the figures of runs for Prometheus"),
-    "save": ("safelaunch.commands.save", "Ask a training to save now and go on"),
-    "restart": ("safelaunch.commands.restart", "Start the next attempt now, after an edit or instead of a pause"),
-    "stop": ("safelaunch.commands.stop", "End a run for good"),
-    "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
-    "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),
-    "extend": ("safelaunch.commands.extend", "Keep nodes for inspection for longer"),
-    "change": ("safelaunch.commands.change", "Give the later jobs of a run another time or partition"),
-    "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
-    "clean": ("safelaunch.commands.clean", "Delete old runs; shows a plan first"),
-    "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and exit with its code"),
-    "attach": ("safelaunch.commands.attach", "Watch a job that safelaunch did not submit"),
-    "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
-    "notify": ("safelaunch.commands.notify", "Send a test message to those whom notify names"),
-    "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
-    "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect, clear or check some"),
-    "plugins": ("safelaunch.commands.plugins", "List what installed packages add to safelaunch"),
-    "completion": ("safelaunch.commands.completion", "Print what makes bash, zsh or fish complete all of this"),
-    "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
-    "demo": ("safelaunch.commands.demo", "See five failures and what becomes of them, here, in a minute"),
+    "submit": ("safelaunch.verbs.submit.submit", "Submit a training instead of sbatch, and keep it alive"),
+    "doctor": ("safelaunch.verbs.site.doctor", "Say what at this site can harm a run, and what to set"),
+    "check": ("safelaunch.verbs.submit.check", "Check a train.yaml; needs no Slurm"),
+    "script": ("safelaunch.verbs.submit.script", "Print the sbatch script of a train.yaml"),
+    "config": ("safelaunch.verbs.submit.config", "Show the resolved config and where each value came from"),
+    "schema": ("safelaunch.verbs.submit.schema", "Print the JSON Schema of train.yaml"),
+    "init": ("safelaunch.verbs.submit.init", "Write a first train.yaml, also from an sbatch script"),
+    "policy": ("safelaunch.verbs.site.policy", "Print what follows which failure"),
+    "status": ("safelaunch.verbs.status.status", "Show how a run is doing"),
+    "top": ("safelaunch.verbs.top.top", "Show all runs on a screen that stays, and steer them"),
+    "why": ("safelaunch.verbs.why.why", "Find the first cause of a failure, in a run or in any log"),
+    "stacks": ("safelaunch.verbs.jobs.stacks", "Show what all ranks of a job do, and who holds the others"),
+    "logs": ("safelaunch.verbs.logs.logs", "Show the training's log across attempts"),
+    "progress": ("safelaunch.verbs.logs.progress", "Show which steps are read in a log, and try a pattern for them"),
+    "events": ("safelaunch.verbs.logs.events", "Show the journal: all that happened, and why"),
+    "report": ("safelaunch.verbs.report.report", "Write what became of a run into one HTML file"),
+    "checkpoints": ("safelaunch.verbs.status.checkpoints", "List the checkpoints, and which one is resumed from"),
+    "metrics": ("safelaunch.verbs.status.metrics", "Print the figures of runs for Prometheus"),
+    "save": ("safelaunch.verbs.control.save", "Ask a training to save now and go on"),
+    "restart": ("safelaunch.verbs.control.restart", "Start the next attempt now, after an edit or instead of a pause"),
+    "stop": ("safelaunch.verbs.control.stop", "End a run for good"),
+    "hold": ("safelaunch.verbs.control.hold", "Start no new attempt of a run for now"),
+    "resume": ("safelaunch.verbs.control.resume", "Continue a run that is on hold"),
+    "extend": ("safelaunch.verbs.control.extend", "Keep nodes for inspection for longer"),
+    "change": ("safelaunch.verbs.control.change", "Give the later jobs of a run another time or partition"),
+    "release": ("safelaunch.verbs.control.release", "Give back nodes that are held for inspection"),
+    "clean": ("safelaunch.verbs.control.clean", "Delete old runs; shows a plan first"),
+    "wait": ("safelaunch.verbs.control.wait", "Wait until a run has ended, and exit with its code"),
+    "attach": ("safelaunch.verbs.jobs.attach", "Watch a job that safelaunch did not submit"),
+    "watch": ("safelaunch.verbs.jobs.watch", "Look after all runs from outside their jobs; --once for cron"),
+    "notify": ("safelaunch.verbs.site.notify", "Send a test message to those whom notify names"),
+    "shell": ("safelaunch.verbs.jobs.shell", "Open a shell on a node of a run"),
+    "nodes": ("safelaunch.verbs.nodes.nodes", "Show suspected nodes and why; suspect, clear or check some"),
+    "plugins": ("safelaunch.verbs.site.plugins", "List what installed packages add to safelaunch"),
+    "completion": ("safelaunch.verbs.help.completion", "Print what makes bash, zsh or fish complete all of this"),
+    "sandbox": ("safelaunch.verbs.site.sandbox", "A real Slurm of N nodes on this machine"),
+    "demo": ("safelaunch.verbs.site.demo", "See five failures and what becomes of them, here, in a minute"),
 }
 
 
@@ -130,7 +130,7 @@ def run(argv: list[str]) -> int:
     """Exit code of one command line; prints help itself so that it needs no parser."""
     asked = os.environ.get("_SAFELAUNCH_COMPLETE", "")
     if asked in ("bash_complete", "zsh_complete", "fish_complete"):   # by the function of `safelaunch completion`
-        from safelaunch.commands import completion
+        from safelaunch.verbs.help import completion
 
         return completion.complete(VERBS, asked)
     if argv[:1] == ["help"] and len(argv) > 1 and argv[1] not in HELP:
@@ -159,7 +159,7 @@ def _refuse(kind: str, word: str, known: Iterable[str], where: str) -> int:
 
 def _run_help(words: list[str]) -> int:
     """`help VERB`, `help PAGE`, `help --page PAGE`, `help WORDS`, `help --pages`, `help --man FOLDER`."""
-    from safelaunch.commands import help as pages
+    from safelaunch.verbs.help import help as pages
 
     if words[0] == "--man":
         try:

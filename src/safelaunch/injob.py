@@ -13,5 +13,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "lead":
         from safelaunch.loop import main
     else:
-        from safelaunch.adapters.courier import main
+        from safelaunch.run.io.courier import main
     main(sys.argv[2:])

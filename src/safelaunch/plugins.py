@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safelaunch.core.checkpoints.model import Candidate, CheckpointTree
-from safelaunch.core.notify.message import Message
-from safelaunch.core.notify.targets import NotSent
-from safelaunch.core.pluginvalues import CheckPlugin, CheckpointFormat, LauncherPlugin, Notifier
+from safelaunch.checkpoints.model import Candidate, CheckpointTree
+from safelaunch.extensions.pluginvalues import CheckPlugin, CheckpointFormat, LauncherPlugin, Notifier
+from safelaunch.notify.message import Message
+from safelaunch.notify.targets import NotSent
 
 __all__ = ["Candidate", "CheckPlugin", "CheckpointFormat", "CheckpointTree", "LauncherPlugin", "Message", "NotSent",
            "Notifier"]

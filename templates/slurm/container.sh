@@ -1,4 +1,4 @@
-# A container's runtime starts the shell, and the guard starts the runtime (core/containers.py).
+# A container's runtime starts the shell, and the guard starts the runtime (launch/containers.py).
 export_container() {
   export SAFELAUNCH_CONTAINER=$SL_CONTAINER SAFELAUNCH_NEEDS=$SL_CONTAINER_NEEDS SAFELAUNCH_WORKDIR=$SL_WORKDIR
 }

@@ -2,7 +2,7 @@
 SL_PATIENCE_S=60   # with the folders that the supervisor comes from: a frozen one must not hold the training
 close_output() {   # Slurm has made it with the umask of the submission: what that leaves to others is taken from them
   local taken='go='
-  [[ ! -g $SL_RUN_DIR ]] || taken='g-wx,o='   # shared with kill_switch.group, as adapters/modes.py has it
+  [[ ! -g $SL_RUN_DIR ]] || taken='g-wx,o='   # shared with kill_switch.group, as base/io/modes.py has it
   chmod "$taken" "$SL_RUN_DIR/slurm-${SLURM_JOB_ID:-0}".*out
 } 2>/dev/null
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.job import own_addresses
-from safelaunch.adapters.names import Names, resolve
+from safelaunch.guard.io.control import ControlServer
+from safelaunch.guard.io.job import own_addresses
+from safelaunch.guard.io.names import Names, resolve
 from safelaunch.node.guard.link import Link, hosts_of
 
 TOKEN = "a" * 64

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import attempt
-from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.supervisor.io import attempt
+from safelaunch.supervisor.io.attempt import AttemptProcess
 
 
 def test_an_adopted_attempt_lives_as_long_as_any_process_of_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.configfiles import read_config
+from safelaunch.config.io.configfiles import read_config
 
 
 def test_a_launcher_in_a_called_file_is_noted_and_what_cannot_be_read_is_passed_over(

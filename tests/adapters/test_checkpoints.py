@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.checkpoints import find
+from safelaunch.checkpoints.io.checkpoints import find
 from tests.torchbin import Ranks, needs_torch
 
 
@@ -119,7 +119,7 @@ def test_a_folder_that_may_not_be_read_is_an_error_and_not_an_empty_one(open_fol
 def test_the_leader_can_afford_the_import() -> None:
     # The leader has 40 MB in all; the import takes 4 to 5 MB. torch, pydantic and pathlib would cost more than that.
     script = (
-        "import resource, sys; before = resource.getrusage(0).ru_maxrss; import safelaunch.adapters.checkpoints;"
+        "import resource, sys; before = resource.getrusage(0).ru_maxrss; import safelaunch.checkpoints.io.checkpoints;"
         "print(resource.getrusage(0).ru_maxrss - before, *{'torch', 'pydantic', 'pathlib'} & set(sys.modules))"
     )
     said = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=120, check=True)
@@ -166,7 +166,7 @@ def test_files_of_millions_of_opcodes_neither_hold_a_search_nor_take_its_memory(
         (folder / f"step_{step}.pt").hardlink_to(tmp_path / "pumped")
     (folder / "step_5.pt").write_bytes(b"\x80\x02N.")
     script = (
-        "import json, resource; from safelaunch.adapters.checkpoints import find\n"
+        "import json, resource; from safelaunch.checkpoints.io.checkpoints import find\n"
         f"found = find({str(folder)!r}, 'auto'); used = resource.getrusage(0)\n"
         "peak_kb = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "print(json.dumps([found.best.step, len(found.skipped), used.ru_utime + used.ru_stime, peak_kb]))"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.checkpoints import LAYOUTS, counted
 
-from safelaunch.adapters import checkpoints
+from safelaunch.checkpoints.io import checkpoints
 
 FILES = 200
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.runs import Installation
 from tests.sandboxes import make_workdir, new_sandbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from safelaunch.adapters.codechanges import changed_since
-from safelaunch.core.codefiles import code_files
+from safelaunch.run.codefiles import code_files
+from safelaunch.run.io.codechanges import changed_since
 
 
 def test_an_edited_file_and_an_edited_module_beside_it_are_told(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import control
-from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.core.timing import MANY_PING_S, OWES_S
+from safelaunch.base.timing import MANY_PING_S, OWES_S
+from safelaunch.guard.io import control
+from safelaunch.guard.io.control import STANDBY_TASK, ControlServer
 from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, mac
 
 TOKEN = "a" * 64
@@ -480,7 +480,7 @@ FLOODED = """
 import resource, selectors, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 sys.path[:0] = eval(sys.argv[1])
-from safelaunch.adapters import control
+from safelaunch.guard.io import control
 control.STRANGERS_SHARE = 0.01   # no share to keep to: it is the descriptors that run out
 selector = selectors.DefaultSelector()
 server = control.ControlServer(selector, "a" * 64)

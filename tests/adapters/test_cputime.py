@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.base.io.cputime import TookTooLong, within
 
 
 def test_a_pattern_that_takes_for_ever_is_ended_within_its_time_and_nothing_of_the_timer_is_left() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.diagnosis import diagnose
-from safelaunch.adapters.logs import logbounds, logfiles
-from safelaunch.core.why import rulebook
-from safelaunch.core.why.findings import OutsideEvidence
+from safelaunch.why import rulebook
+from safelaunch.why.findings import OutsideEvidence
+from safelaunch.why.io import logbounds, logfiles
+from safelaunch.why.io.diagnosis import diagnose
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEP = b" iteration %8d/ 500000 | elapsed time per iteration (ms): 401.0 | lm loss: 2.5E+00 |\n"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.callers import Connection, Strangers
-from safelaunch.adapters.control import AT_ONCE, ControlServer
+from safelaunch.guard.io.callers import Connection, Strangers
+from safelaunch.guard.io.control import AT_ONCE, ControlServer
 from safelaunch.node.guard.fence import SAY, TaskFence
 from safelaunch.node.guard.link import Link
 from safelaunch.node.guard.processes import signal_handlers

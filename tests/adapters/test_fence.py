@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from safelaunch.adapters.callers import Guard
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.fence import ALL_NODES, Fencer
-from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.timing import FENCE_MARGIN_S
+from safelaunch.base.timing import FENCE_MARGIN_S
+from safelaunch.decide.facts.seen import Live
+from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.control import ControlServer
+from safelaunch.guard.io.job import Allocation
 from safelaunch.node.guard.protocol import STEP_TASKS
+from safelaunch.slurm.io.slurm import Command, Result
+from safelaunch.supervisor.io.fence import ALL_NODES, Fencer
 from tests.core.test_script import plan_of
 
 REFUSED = "srun: error: cli_filter plugin terminated with error"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.folderroute import look, route
-from safelaunch.core.decide.vanished import Look, Spot, missing_at
+from safelaunch.base.io.folderroute import look, route
+from safelaunch.decide.ends.vanished import Look, Spot, missing_at
 
 
 @pytest.fixture

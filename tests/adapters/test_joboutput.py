@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from safelaunch.adapters.joboutput import leave_line
+from safelaunch.guard.io.joboutput import leave_line
 
 
 def test_lines_follow_each_other(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal
-from safelaunch.adapters.journal import Direct, JournalFolder, Writer
-from safelaunch.adapters.shared import SharedFolder
-from safelaunch.core.folding import fold
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
-from safelaunch.core.state import State
+from safelaunch.base.model import Event
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal
+from safelaunch.run.io.journal import Direct, JournalFolder, Writer
+from safelaunch.run.io.shared import SharedFolder
+from safelaunch.run.journal import render
 
 DEADLINE_S = 60.0
 LIVES = 8

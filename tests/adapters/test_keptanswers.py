@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import clustername
-from safelaunch.adapters.clustername import ClusterName, FederatedName, KeptAnswers
+from safelaunch.run.io import clustername
+from safelaunch.run.io.clustername import ClusterName, FederatedName, KeptAnswers
 from tests.handmade import fake_command
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.knownnodes import try_with_fewer
-from safelaunch.adapters.slurm import Result
+from safelaunch.decide.io.knownnodes import try_with_fewer
+from safelaunch.slurm.io.slurm import Result
 
 TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.adapters.bashtext import is_complete
-from safelaunch.core.lastcommand import find_last
+from safelaunch.config.io.bashtext import is_complete
+from safelaunch.script.lastcommand import find_last
 from tests.tables import each
 
 FOUND = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from safelaunch.adapters.localtime import moment
+from safelaunch.base.io.localtime import moment
 
 T = 1_795_609_930.0   # 2026-11-25 12:32:10 UTC
 DAY_S = 86400.0

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import slurm
-from safelaunch.adapters.slurm import Result
-from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide.resize import size_in_slurm
+from safelaunch.decide.nodes.resize import size_in_slurm
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.io.successor import Successor
 from tests.core.decide.situations import PLAN
 from tests.runs import ALICE
 from tests.sandboxes import wait_until

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from safelaunch.adapters.nodebench import BenchQuestion, NodeBench
-from safelaunch.adapters.noderound import Target
-from safelaunch.adapters.slurm import Command
-from safelaunch.core.slow.bench import Speed
-from safelaunch.core.slow.fleet import LOOK
+from safelaunch.nodehealth.io.nodebench import BenchQuestion, NodeBench
+from safelaunch.nodehealth.slow.bench import Speed
+from safelaunch.nodehealth.slow.fleet import LOOK
+from safelaunch.slurm.io.noderound import Target
+from safelaunch.slurm.io.slurm import Command
 
 NODES = ("n0", "n1", "n2", "n3")
 

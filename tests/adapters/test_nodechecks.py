@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
-from safelaunch.adapters.noderound import Target
-from safelaunch.adapters.slurm import Command
-from safelaunch.core.checks.judge import judge
 from safelaunch.node.checks.answer import LIGHT
+from safelaunch.nodehealth.checks.judge import judge
+from safelaunch.nodehealth.io.nodechecks import CheckQuestion, NodeChecks
+from safelaunch.slurm.io.noderound import Target
+from safelaunch.slurm.io.slurm import Command
 
 NODES = ("n0", "n1", "n2")
 

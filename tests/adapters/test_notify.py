@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import notify
-from safelaunch.adapters.notify import Delivery
-from safelaunch.core.notify.message import Message
-from safelaunch.core.notify.targets import NotifyTarget, targets
+from safelaunch.notify.io import notify
+from safelaunch.notify.io.notify import Delivery
+from safelaunch.notify.message import Message
+from safelaunch.notify.targets import NotifyTarget, targets
 
 SECRET = "T00-XXsecretXX"
 MESSAGE = Message("bloom", "safelaunch: bloom has given up", "failure", ("gave_up",),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from safelaunch.adapters.slurm import Command, Pace
+from safelaunch.slurm.io.slurm import Command, Pace
 
 
 def test_commands_that_waited_while_their_process_stood_still_start_two_a_second() -> None:

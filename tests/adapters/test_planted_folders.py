@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import ownership
 from safelaunch.errors import RunFolderError
-from safelaunch.views import metrics
+from safelaunch.run.io import ownership
+from safelaunch.verbs.status import runmetrics as metrics
 from tests.adapters.test_ledger import ALICE, BOB, as_user, needs_root
 from tests.commands.test_foreign_links import place
 from tests.handmade import make_run

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 import safelaunch
-from safelaunch.adapters import checkpoints, notify, plugins, rulepacks
+from safelaunch.checkpoints.io import checkpoints
+from safelaunch.checkpoints.latest import NAMES
 from safelaunch.cli import run as cli
-from safelaunch.core.checkpoints.latest import NAMES
-from safelaunch.core.notify.message import Message
-from safelaunch.core.notify.targets import PLUGIN, NotifyTarget
-from safelaunch.core.plugins import BUILT_IN_FORMATS, CHECKS, FORMATS, GROUPS, LAUNCHERS, NOTIFIERS, RULES
+from safelaunch.extensions.io import plugins, rulepacks
+from safelaunch.extensions.plugins import BUILT_IN_FORMATS, CHECKS, FORMATS, GROUPS, LAUNCHERS, NOTIFIERS, RULES
+from safelaunch.notify.io import notify
+from safelaunch.notify.message import Message
+from safelaunch.notify.targets import PLUGIN, NotifyTarget
 from tests.localruns import LocalRun, type_safelaunch
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +116,7 @@ def test_without_a_plugin_the_list_is_empty_and_nothing_that_is_slow_is_imported
                                                                                 local_env: dict[str, str]) -> None:
     done = type_safelaunch(["plugins"], tmp_path, local_env)
     assert (done.returncode, done.stdout) == (0, "") and "no package here extends safelaunch" in done.stderr
-    code = ("import sys; from safelaunch.adapters import rulepacks; rulepacks.load_packs(); "
+    code = ("import sys; from safelaunch.extensions.io import rulepacks; rulepacks.load_packs(); "
             "print('importlib.metadata' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], env=local_env, capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
@@ -222,7 +224,7 @@ def test_one_that_jobs_do_not_see_is_refused_where_its_code_runs_in_jobs(home: P
 
 def test_a_child_of_a_supervisor_sees_the_packages_of_its_interpreter(tmp_path: Path) -> None:
     source = Path(safelaunch.__file__).parents[1]
-    code = (f"import sys; sys.path.insert(0, {str(source)!r}); from safelaunch.adapters import plugins\n"
+    code = (f"import sys; sys.path.insert(0, {str(source)!r}); from safelaunch.extensions.io import plugins\n"
             "plugins.see_packages(); import pytest")
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=60, cwd=tmp_path)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import slurm
-from safelaunch.adapters.program import MOST_BYTES, ProgramEnd, ProgramRun, run
+from safelaunch.base.io.program import MOST_BYTES, ProgramEnd, ProgramRun, run
+from safelaunch.slurm.io import slurm
 
 LONG_S = 60.0
 # A shell whose child sleeps in the same session, and would outlive it.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import provenance
-from safelaunch.adapters.provenance import GitFacts
+from safelaunch.run.io import provenance
+from safelaunch.run.io.provenance import GitFacts
 from tests.handmade import fake_command
 
 LONG_S = 60.0

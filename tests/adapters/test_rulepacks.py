@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import rulepacks
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import ConfigError
+from safelaunch.extensions.io import rulepacks
+from safelaunch.extensions.io.rulepacks import load_packs
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.rulebook import RULES
 from tests.localruns import SubmitLocal
 
 PACK = r"""version: 1

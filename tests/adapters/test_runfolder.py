@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal, runfolder, runmaking, runpath
-from safelaunch.adapters.runfolder import Run
-from safelaunch.adapters.shared import SharedFolder
-from safelaunch.core import plan as plans
 from safelaunch.errors import RunFolderError
-from safelaunch.views import controls, submitting
+from safelaunch.run import plan as plans
+from safelaunch.run.io import journal, runfolder, runmaking, runpath
+from safelaunch.run.io.runfolder import Run
+from safelaunch.run.io.shared import SharedFolder
+from safelaunch.verbs.common import controls
+from safelaunch.verbs.submit import submitting
 from tests.handmade import YAML, make_run
 from tests.users import acting_as
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from safelaunch.adapters.outbox import APPEND, PUT, RESERVED_BYTES, Outbox
-from safelaunch.adapters.probe import stuck_children
-from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
+from safelaunch.base.io.probe import stuck_children
 from safelaunch.errors import RunFolderError
+from safelaunch.run.io.outbox import APPEND, PUT, RESERVED_BYTES, Outbox
+from safelaunch.run.io.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from tests.patience import is_so_within
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ def test_a_signal_for_the_whole_step_does_not_end_the_courier(root: Path, spool_
 @pytest.mark.parametrize("number", range(5))
 def test_of_eight_processes_that_publish_a_claim_exactly_one_wins(root: Path, spool_dir: Path, number: int) -> None:
     code = (
-        "import sys; from pathlib import Path; from safelaunch.adapters.shared import SharedFolder\n"
+        "import sys; from pathlib import Path; from safelaunch.run.io.shared import SharedFolder\n"
         "folder = SharedFolder(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         f"print(folder.publish(sys.argv[3], sys.argv[4].encode(), {DEADLINE_S})); folder.close()"
@@ -431,7 +431,7 @@ def test_a_claim_whose_answer_was_lost_in_a_freeze_is_known_as_ours_when_repeate
 
 
 def test_the_leader_imports_nothing_heavy_for_it() -> None:
-    code = "import sys, safelaunch.adapters.shared; print(*sys.modules)"
+    code = "import sys, safelaunch.run.io.shared; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"pydantic", "yaml", "click", "rich", "asyncio", "subprocess"} & set(modules.stdout.split())
 

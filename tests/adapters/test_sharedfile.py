@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal, registry, runfolder, sharedfile
-from safelaunch.adapters.logs import logchunks, logfiles
-from safelaunch.core.why.rulebook import RULES
+from safelaunch.base.io import sharedfile
 from safelaunch.errors import RunFolderError
-from safelaunch.supervisor import slurmends
-from safelaunch.views import attemptlogs, loglines
-from safelaunch.views.livepulse import read_heartbeat
-from safelaunch.views.logfollow import Stream
+from safelaunch.run.io import journal, registry, runfolder
+from safelaunch.supervisor.common import slurmends
+from safelaunch.verbs.common.livepulse import read_heartbeat
+from safelaunch.verbs.logs import attemptlogs, loglines
+from safelaunch.verbs.logs.logfollow import Stream
+from safelaunch.why.io import logchunks, logfiles
+from safelaunch.why.rulebook import RULES
 from tests.handmade import make_run
 
 

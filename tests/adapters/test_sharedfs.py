@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.journal import Direct
-from safelaunch.adapters.shared import SharedFolder
+from safelaunch.run.io.journal import Direct
+from safelaunch.run.io.shared import SharedFolder
 from tests.sandboxes import wait_until
 from tests.sharedfs import Node, SharedFs
 
@@ -90,7 +90,7 @@ def test_of_claims_on_many_nodes_at_once_exactly_one_is_won(
     shared_fs.set(late_s=60.0, attributes_late_s=60.0, link_says_exists=True)
     for number in range(1, 6):
         for index, node in enumerate(nodes):
-            node.send("from safelaunch.adapters.journal import Direct\nfrom pathlib import Path\n"
+            node.send("from safelaunch.run.io.journal import Direct\nfrom pathlib import Path\n"
                       f"print(json.dumps(Direct(Path('{folder}')).publish('claims/{number}', b'{index}')))")
         assert sorted(node.answer() for node in nodes) == [False, False, True]
 

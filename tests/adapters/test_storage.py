@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.storage import find_trouble, try_to_write
+from safelaunch.run.io.storage import find_trouble, try_to_write
 from tests.frozen import FuseMount, LoopMount
 
 

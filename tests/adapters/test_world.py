@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from safelaunch.adapters.world import World
+from safelaunch.supervisor.io.world import World
 
 
 @pytest.fixture

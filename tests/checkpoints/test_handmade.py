@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from safelaunch.core.checkpoints.model import FoundCheckpoints
+from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import files
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints.model import FoundCheckpoints
+from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files, parts
 from tests.core.checkpoints.checkpoint_files import DictFolder, latest_complete
 from tests.tables import each
@@ -214,7 +214,7 @@ def damaged(layout: str, name: str, damage: str, at: float, other: str) -> dict[
                       "zero tail": before[:place] + bytes(len(before) - place)}[damage]
     after = tree[name]
     if damage == "cut" and layout == "orbax" and before.startswith(PARTS, place) and place:
-        return None   # a cut between two values shows nowhere (core/checkpoints/orbax.py)
+        return None   # a cut between two values shows nowhere (checkpoints/formats/orbax.py)
     if after == before or (name.endswith(("json", "METADATA")) and reads_alike(before, after)):
         return None
     return tree

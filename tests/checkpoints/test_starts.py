@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.checkpoints.model import FoundCheckpoints
+from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
 from tests.core.checkpoints.checkpoint_files import torch_file

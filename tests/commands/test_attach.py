@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.views import attaching
+from safelaunch.verbs.jobs import attaching
 from tests.handmade import fake_command, make_running
 
 SHOWN = ("JobId=7 JobName=plain UserId=x JobState={state} Reason=None ExitCode={code} NodeList=n0 StdErr={out} "
@@ -88,7 +88,7 @@ def test_who_may_not_be_attached_is_refused_with_a_reason(
 def test_a_job_of_a_run_has_its_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                            capsys: pytest.CaptureFixture[str]) -> None:
     made = make_running(tmp_path, monkeypatch)
-    from safelaunch.adapters import registry
+    from safelaunch.run.io import registry
 
     registry.register(made.dir, "bloom", "1a2b3c4d", "12")
     assert run(["attach", "12"]) == 2 and "is one of the run bloom" in capsys.readouterr().err

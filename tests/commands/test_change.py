@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import laterjobs
 from safelaunch.cli import run
+from safelaunch.script.io import laterjobs
 from tests.commands.test_hold import Queue, job
 from tests.handmade import Made, fake_command, make_run
 

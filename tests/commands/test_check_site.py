@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import sitefolder
 from safelaunch.cli import run
-from safelaunch.core import sitefolder as judged
+from safelaunch.site import sitefolder as judged
+from safelaunch.site.io import sitefolder
 from tests.sharedfs import SharedFs
 
 

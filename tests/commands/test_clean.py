@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry, removal
+from safelaunch.base.io import removal
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
+from safelaunch.run.io import registry
 from tests.handmade import YAML, Made, make_run
 
 DAY = 86400.0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
-from safelaunch.core.config.keys import NAME_PATTERN
+from safelaunch.config.keys import NAME_PATTERN
 from safelaunch.errors import RunFolderError
+from safelaunch.run.io import runfolder
 from tests.adapters.test_ledger import ALICE, BOB, as_user, needs_root
 from tests.commands.test_foreign_links import give, place, type_verb
 from tests.handmade import YAML, Made, make_run

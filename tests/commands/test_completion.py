@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry
 from safelaunch.cli import VERBS, run
+from safelaunch.run.io import registry
 from tests import deadlines
 
 COMPLETE = """\

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.starter import render_value
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.starter import render_value
 from safelaunch.errors import ConfigError
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import click
 import pytest
 
-from safelaunch.adapters import registry
-from safelaunch.adapters.journal import read as read_journal
 from safelaunch.cli import run
-from safelaunch.commands import demo
+from safelaunch.run.io import registry
+from safelaunch.run.io.journal import read as read_journal
 from safelaunch.sandbox import users
+from safelaunch.verbs.site import demo
 from tests.sandboxes import wait_until
 from tests.test_package import Archives, fresh_venv
 from tests.test_package import archives as archives

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import doctor, sitefolder
 from safelaunch.cli import run
+from safelaunch.site.io import doctor, sitefolder
 from tests.handmade import fake_command
 
 COMMANDS = ("scontrol", "sacctmgr", "sbatch", "salloc", "squeue", "scancel")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import safelaunch
+from safelaunch.base.model import Event
 from safelaunch.cli import run
-from safelaunch.commands.events import fold_line
-from safelaunch.core.model import Event
-from safelaunch.views.eventwords import SENTENCES, describe
+from safelaunch.verbs.common.eventwords import SENTENCES, describe
+from safelaunch.verbs.logs.events import fold_line
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 from tests.tables import each

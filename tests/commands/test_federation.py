@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import slurm
 from safelaunch.cli import run
+from safelaunch.slurm.io import slurm
 from tests.core.test_slurmtext import FEDERATION
 from tests.handmade import fake_command
 

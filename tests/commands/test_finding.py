@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry
-from safelaunch.adapters.probe import run_in_child
+from safelaunch.base.io.probe import run_in_child
 from safelaunch.errors import RunFolderError, UsageError
-from safelaunch.views import runs, teamruns
+from safelaunch.run.io import registry
+from safelaunch.verbs.common import runs, teamruns
 from tests.handmade import Made, fake_command, make_run
 
 BOB = "nobody"   # an ordinary user of every machine

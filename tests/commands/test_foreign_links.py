@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.views import confirmation
+from safelaunch.verbs.common import confirmation
 from tests.adapters.test_ledger import ALICE, BOB, as_user, needs_root
 from tests.handmade import YAML, Made, make_run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.errors import RunFolderError
-from safelaunch.views import runs
+from safelaunch.verbs.common import runs
 from tests.adapters.test_ledger import ALICE, needs_root
 from tests.commands.test_foreign_links import give
 from tests.effort import slowness

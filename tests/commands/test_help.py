@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import ALIASES, VERBS, run
-from safelaunch.commands import help as pages
-from safelaunch.core import helpsearch
-from safelaunch.views import talk
+from safelaunch.verbs.common import talk
+from safelaunch.verbs.help import help as pages
+from safelaunch.verbs.help import helpsearch
 from tests.tables import each
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.core import slurmoutput
+from safelaunch.slurm import slurmoutput
 from tests.core.test_script import MINIMAL, plan_of, rendered
 from tests.tables import each
 

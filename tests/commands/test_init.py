@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.sbatchscript import draft_from_script
-from safelaunch.core.config.starter import Draft, render_draft
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.sbatchscript import draft_from_script
+from safelaunch.config.starter import Draft, render_draft
 
 JOB = """\
 #!/bin/bash

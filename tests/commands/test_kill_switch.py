@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
-from safelaunch.views import confirmation, controls
+from safelaunch.run.io import runfolder
+from safelaunch.verbs.common import confirmation, controls
 from tests.adapters.test_ledger import BOB, MALLORY, TEAM, as_user, needs_root
 from tests.handmade import YAML, Made, make_run
 from tests.users import acting_as

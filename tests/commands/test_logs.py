@@ -12,8 +12,8 @@ import pytest
 from benchmarks.why import OWN_SAMPLES, Case, load_corpus
 
 from safelaunch.cli import run
-from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
-from safelaunch.views.logfollow import wait_for_last_lines
+from safelaunch.verbs.logs.attemptlogs import BLOCK_BYTES, tail_offset
+from safelaunch.verbs.logs.logfollow import wait_for_last_lines
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 from tests.sandboxes import wait_until

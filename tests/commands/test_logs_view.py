@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.views import talk
-from safelaunch.views.attemptlogs import AttemptLog
-from safelaunch.views.logparts import folded
-from safelaunch.views.logshow import LogWriter, colour_of
+from safelaunch.verbs.common import talk
+from safelaunch.verbs.logs.attemptlogs import AttemptLog
+from safelaunch.verbs.logs.logparts import folded
+from safelaunch.verbs.logs.logshow import LogWriter, colour_of
 from tests.handmade import Made, make_run
 
 HOSTILE = b"[n0:0]:\x1b]52;c;cm0=\x07\x1b[2J\x9b31m\xc2\x9b\x1b]0;title\x07\xff\x08 \x1b[31mred\n"

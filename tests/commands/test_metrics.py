@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry
 from safelaunch.cli import run
-from safelaunch.core.metrics import FAMILIES
+from safelaunch.run.io import registry
+from safelaunch.status.metrics import FAMILIES
 from tests import promtext
 from tests.handmade import Made, make_run, make_running
 from tests.ports import free_ports

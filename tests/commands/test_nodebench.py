@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands.nodes import BENCHES
 from safelaunch.node.bench.main import NAMES
+from safelaunch.verbs.nodes.nodes import BENCHES
 from tests.handmade import fake_command
 
 HOST = os.uname().nodename.split(".")[0]

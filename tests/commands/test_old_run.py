@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import ledger, runfolder
 from safelaunch.cli import run
-from safelaunch.views.eventwords import SENTENCES
+from safelaunch.nodehealth.io import ledger
+from safelaunch.run.io import runfolder
+from safelaunch.verbs.common.eventwords import SENTENCES
 from tests.handmade import fake_command
 
 PACKED = Path(__file__).parents[1] / "fixtures" / "commit_4e50d35" / "run.tar.xz"

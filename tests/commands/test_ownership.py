@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import journal, local, ownership
-from safelaunch.adapters.submission import Submission
+from safelaunch.base.model import Event
 from safelaunch.cli import run
-from safelaunch.core.model import Event
 from safelaunch.errors import RunFolderError
+from safelaunch.run.io import journal, local, ownership
+from safelaunch.script.io.submission import Submission
 from tests.handmade import make_run
 
 MALLORY = 60002   # no account: a kernel needs none

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.core.decide import between, policy
+from safelaunch.decide.budget import policy
+from safelaunch.decide.turn import between
 from tests.handmade import YAML, make_run
 from tests.localruns import SubmitLocal
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.runfolder import attempt_folder
 from safelaunch.cli import run
-from safelaunch.views import steplook
+from safelaunch.run.io.runfolder import attempt_folder
+from safelaunch.verbs.logs import steplook
 from tests.handmade import make_running
 
 LOG = "starting\nbatch a1 of x, loss 2.0\nsaving\nbatch a2 of x, loss 1.5\nbatch a3 of x, loss 1.0"

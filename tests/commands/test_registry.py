@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry
+from safelaunch.run.io import registry
 from tests.handmade import Made, fake_command, make_run
 
 
@@ -142,7 +142,7 @@ def test_a_relative_state_home_is_ignored_as_its_standard_says(tmp_path: Path, m
 
 
 def test_many_writers_at_once_lose_no_line(tmp_path: Path) -> None:
-    script = ("import sys; from pathlib import Path; from safelaunch.adapters import registry\n"
+    script = ("import sys; from pathlib import Path; from safelaunch.run.io import registry\n"
               "for i in range(100): registry.register(Path(f'/r/{sys.argv[1]}/{i}'), 'n', 'i', '1')")
     writers = [subprocess.Popen([sys.executable, "-c", script, str(number)], env=os.environ) for number in range(4)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0, 0]

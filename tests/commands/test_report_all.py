@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch import cli
-from safelaunch.adapters import registry
-from safelaunch.views import monthpage
+from safelaunch.run.io import registry
+from safelaunch.verbs.report import monthpage
 from tests.browser import dump_dom, find_browser
 from tests.handmade import Made, fake_command, make_run
 

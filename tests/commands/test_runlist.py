@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import registry, runfolder
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
-from safelaunch.views import runlist, runs
+from safelaunch.run.io import registry, runfolder
+from safelaunch.verbs.common import runs
+from safelaunch.verbs.overview import runlist
 from tests.frozen import MAX_FROZEN_S, FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
 
@@ -153,7 +154,7 @@ def test_the_team_has_runs_of_others_that_slurm_knows_and_says_how_many_are_clos
     theirs = make_run(tmp_path / "far" / "delta", YAML.replace("bloom", "delta"), "5a2b3c4d")
     theirs.running()
     me = pwd.getpwuid(os.getuid()).pw_name
-    monkeypatch.setattr("safelaunch.views.teamruns._me", lambda: "somebody")
+    monkeypatch.setattr("safelaunch.verbs.common.teamruns._me", lambda: "somebody")
     asked, lines = tmp_path / "asked", (
         (f"2:00:00|N/A|12|RUNNING|{me}|delta.5a2b3c4d|None|n0", f"{theirs.dir}/job.sbatch"),
         ("2:00:00|N/A|11|RUNNING|me|alpha.0a2b3c4d|None|n0", "/x/job.sbatch"),

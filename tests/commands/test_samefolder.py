@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import journal, submission
 from safelaunch.cli import run
+from safelaunch.run.io import journal
+from safelaunch.script.io import submission
 from tests.commands.test_sweep import SBATCH, SQUEUE
 
 TRAIN = """\

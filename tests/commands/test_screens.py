@@ -21,7 +21,7 @@ import click
 import pytest
 
 from safelaunch import cli
-from safelaunch.adapters import registry
+from safelaunch.run.io import registry
 from tests.handmade import Made, fake_command, make_run
 
 ESC = "\x1b"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import local
 from safelaunch.cli import run
+from safelaunch.run.io import local
 from tests.adapters.test_ledger import BOB, MALLORY, needs_root
 from tests.users import open_paths, read_all
 
@@ -41,7 +41,7 @@ def project(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "home").mkdir(mode=0o700)
     monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", str(folder / "site.yaml"))
     monkeypatch.setattr(local, "submit", lambda *_: "4711")
-    monkeypatch.setattr("safelaunch.views.submitting.GIT_BEFORE_S", 120.0)
+    monkeypatch.setattr("safelaunch.verbs.submit.submitting.GIT_BEFORE_S", 120.0)
     work = folder / "work"
     work.mkdir()
     (work / "train.yaml").write_text(TEXT.replace(MARK, OLD_MARK))

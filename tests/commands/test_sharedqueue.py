@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.views import runs, sharedqueue
+from safelaunch.slurm.slurmtext import QueuedJob
+from safelaunch.verbs.common import runs
+from safelaunch.verbs.overview import sharedqueue
 from tests.handmade import fake_command, make_run
 
 JOB = QueuedJob("12", "RUNNING", "me", "bloom.1a2b3c4d", "None", "n0", 7200.0)

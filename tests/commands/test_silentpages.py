@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.status.rows import word_of
-from safelaunch.core.status.speech import SchedulerAnswer
-from safelaunch.views.overview import brief, overview
-from safelaunch.views.whyrun import present_of
+from safelaunch.status.rows import word_of
+from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.verbs.overview.overview import brief, overview
+from safelaunch.verbs.why.whyrun import present_of
 from tests.handmade import Made, make_run
 
 FOLDERS = itertools.count()

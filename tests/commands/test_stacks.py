@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.collect import Collected
-from safelaunch.commands import stacks
-from safelaunch.commands.stacks import command
-from safelaunch.core.hangs import loading, stacktext
-from safelaunch.core.hangs import verdict as hangverdict
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.stacks import loading, stacktext
+from safelaunch.stacks import verdict as hangverdict
+from safelaunch.stacks.io.collect import Collected
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
+from safelaunch.verbs.jobs import stacks
+from safelaunch.verbs.jobs.stacks import command
 from tests.core.hangs.stack_values import rank, reports
 from tests.localruns import type_safelaunch
 

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import checkpoints
+from safelaunch.base.model import Event
+from safelaunch.checkpoints.io import checkpoints
 from safelaunch.cli import run
-from safelaunch.commands.status import every, plain
-from safelaunch.core.model import Event
-from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.sandbox.cluster import Sandbox
-from safelaunch.views import livecheckpoint, runs, terminal
-from safelaunch.views.overview import node_hours, overview
-from safelaunch.views.resumepoints import BEHIND_NAN
+from safelaunch.slurm.slurmtext import QueuedJob
+from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.verbs.common import runs, terminal
+from safelaunch.verbs.common.resumepoints import BEHIND_NAN
+from safelaunch.verbs.overview import livecheckpoint
+from safelaunch.verbs.overview.overview import node_hours, overview
+from safelaunch.verbs.status.status import every, plain
 from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.effort import at_rest_s
 from tests.frozen import MAX_FROZEN_S, FuseMount
@@ -453,7 +454,7 @@ def test_json_has_the_keys_that_the_documentation_names(bloom: Made, capsys: pyt
 def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(
     bloom: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from safelaunch.adapters import registry
+    from safelaunch.run.io import registry
 
     registry.register(bloom.dir, "bloom", "1a2b3c4d", "12")
     assert run(["status", "gpt"]) == 2
@@ -464,7 +465,7 @@ def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(
 def test_an_ambiguous_name_lists_its_candidates(
     bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from safelaunch.adapters import registry
+    from safelaunch.run.io import registry
 
     other = make_run(tmp_path / "elsewhere" / "bloom", run_id="5e6f7a8b")
     for made in (bloom, other):

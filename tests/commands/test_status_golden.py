@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import runfolder
-from safelaunch.commands.status import plain
-from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.status.speech import SchedulerAnswer
-from safelaunch.views import reportfacts
-from safelaunch.views.overview import brief, overview
+from safelaunch.run.io import runfolder
+from safelaunch.slurm.slurmtext import QueuedJob
+from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.verbs.overview.overview import brief, overview
+from safelaunch.verbs.report import reportfacts
+from safelaunch.verbs.status.status import plain
 from tests.commands.test_old_run import PACKED
 from tests.handmade import Made, make_run
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.runfolder import Run, name_of
 from safelaunch.cli import run
-from safelaunch.core.state import State
+from safelaunch.run.fold.state import State
+from safelaunch.run.io.runfolder import Run, name_of
 from safelaunch.sandbox.cluster import Sandbox
-from safelaunch.views import confirmation, stopping, talk
+from safelaunch.verbs.common import confirmation, stopping, talk
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
 
@@ -326,7 +326,7 @@ def test_who_may_not_stop_it_is_told_who_may() -> None:
         made.dir.chmod(0o755)
         # Everything is imported first: the other user may not be able to read this Python's packages.
         program = ("import os, sys; sys.path[:0] = %r\n"
-                   "import safelaunch.commands.stop; from safelaunch.cli import run\n"
+                   "import safelaunch.verbs.control.stop; from safelaunch.cli import run\n"
                    "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(run(['stop', %r]))")
         done = subprocess.run([sys.executable, "-c", program % (sys.path, str(made.dir))], text=True,
                               capture_output=True, timeout=120, cwd="/")

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
-from safelaunch.adapters.clustername import ClusterName
-from safelaunch.adapters.configfiles import read_config
-from safelaunch.adapters.provenance import GitFacts
-from safelaunch.views import submitplan, submitting
+from safelaunch.config.io.configfiles import read_config
+from safelaunch.run.io.clustername import ClusterName
+from safelaunch.run.io.provenance import GitFacts
+from safelaunch.verbs.submit import submitplan, submitting
 from tests import deadlines
 from tests.handmade import fake_command
 

@@ -26,11 +26,13 @@ from typing import Any
 import psutil
 import pytest
 
-from safelaunch.adapters import journal, runmaking, sitefiles, submission
-from safelaunch.adapters.slurm import Result
 from safelaunch.cli import run
 from safelaunch.errors import RunFolderError
-from safelaunch.views import runlist, sweeps
+from safelaunch.run.io import journal, runmaking
+from safelaunch.script.io import sitefiles, submission
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.verbs.overview import runlist
+from safelaunch.verbs.status import sweepruns as sweeps
 from tests.handmade import make_run
 from tests.patience import is_so_within
 

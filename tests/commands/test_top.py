@@ -17,9 +17,9 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static, TabbedContent
 from textual.worker import WorkerCancelled
 
-from safelaunch.adapters import registry, runfolder
 from safelaunch.cli import run
-from safelaunch.commands.topscreen import TABS, KeyList, Question, TopScreen
+from safelaunch.run.io import registry, runfolder
+from safelaunch.verbs.top.topscreen import TABS, KeyList, Question, TopScreen
 from tests.handmade import Made, make_running
 from tests.localruns import SubmitLocal
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.views import waiting
-from safelaunch.views.runs import JournalWatch
+from safelaunch.verbs.common import waiting
+from safelaunch.verbs.common.runs import JournalWatch
 from tests.handmade import Made, fake_command, make_running
 from tests.sandboxes import wait_until
 

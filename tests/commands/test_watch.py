@@ -20,19 +20,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.adapters import journal, registry
-from safelaunch.adapters.probe import ChildAnswer, stuck_children
-from safelaunch.adapters.slurm import Pace
-from safelaunch.adapters.world import World
+from safelaunch.base.io.probe import ChildAnswer, stuck_children
 from safelaunch.cli import run
-from safelaunch.commands import watch
-from safelaunch.core.folding import fold
-from safelaunch.core.state import State
-from safelaunch.watch import acts, reading, watcher
-from safelaunch.watch import memory as watchmemory
-from safelaunch.watch.memory import Memory
-from safelaunch.watch.reading import RunReader
-from safelaunch.watch.watcher import Watcher
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal, registry
+from safelaunch.slurm.io.slurm import Pace
+from safelaunch.supervisor.io.world import World
+from safelaunch.verbs.jobs import watch
+from safelaunch.watch.io import acts, reading, watcher
+from safelaunch.watch.io import memory as watchmemory
+from safelaunch.watch.io.memory import Memory
+from safelaunch.watch.io.reading import RunReader
+from safelaunch.watch.io.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.patience import is_so_within
@@ -865,7 +865,7 @@ def test_a_journal_is_thinned_alike_in_blocks_and_line_by_line(
 
 
 def test_once_twice_finds_a_vanished_job(cluster: Cluster, bloom: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safelaunch.core.decide.watch.LIVES_S", 0.0)
+    monkeypatch.setattr("safelaunch.watch.watch.LIVES_S", 0.0)
     monkeypatch.setattr(watcher, "SOON_S", 0.0)
     monkeypatch.setattr(watcher, "FIRST_S", 0.0)
     cluster.shows()
@@ -897,9 +897,9 @@ def test_a_torn_memory_costs_nothing(tmp_path: Path, content: str) -> None:
 
 FORGETTING = """
 import os, signal, sys, time
-from safelaunch.watch.watcher import Watcher
+from safelaunch.watch.io.watcher import Watcher
 from safelaunch.cli import main
-from safelaunch.commands import watch
+from safelaunch.verbs.jobs import watch
 class Dying:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)

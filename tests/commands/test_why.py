@@ -20,15 +20,15 @@ from typing import Any
 
 import pytest
 
+from safelaunch.base.plaintext import LABEL_WIDTH
 from safelaunch.cli import run
-from safelaunch.core.categories import TABLE
-from safelaunch.core.causes.category import ADVICE
-from safelaunch.core.plaintext import LABEL_WIDTH
-from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.show.verdicttext import VerdictRow
-from safelaunch.views import terminal
-from safelaunch.views.whysubject import Subject
-from safelaunch.views.whyverdict import judge_subject
+from safelaunch.verbs.common import terminal
+from safelaunch.verbs.why.whysubject import Subject
+from safelaunch.verbs.why.whyverdict import judge_subject
+from safelaunch.why.categories import TABLE
+from safelaunch.why.causes.category import ADVICE
+from safelaunch.why.rulebook import BY_ID
+from safelaunch.why.show.verdicttext import VerdictRow
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
 

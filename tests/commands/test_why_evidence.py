@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import ledger
 from safelaunch.cli import run
-from safelaunch.core.ledger import NodeEvidence
-from safelaunch.views import talk
+from safelaunch.nodehealth.io import ledger
+from safelaunch.nodehealth.ledger import NodeEvidence
+from safelaunch.verbs.common import talk
 from tests.handmade import Made, fake_command, make_run
 
 STEPS = b"".join(b"[n1:0]:step %d loss 2.5\n" % number for number in range(40))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import registry
 from safelaunch.cli import run
-from safelaunch.views import whygood
+from safelaunch.run.io import registry
+from safelaunch.verbs.why import whygood
 from tests.handmade import YAML, Made, make_run
 
 REMARK = b"ValueError: no metrics server at {} given, metrics are off\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.errors import UsageError
-from safelaunch.views import whysubject
+from safelaunch.verbs.why import whysubject
 from tests.odd.call import call, import_verbs
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safelaunch.adapters import runfolder
-from safelaunch.core.state import State
 from safelaunch.errors import RunFolderError
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import runfolder
 from tests.conformance.differences import expand
 from tests.conformance.place import PLAIN, Side
 

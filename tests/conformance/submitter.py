@@ -18,7 +18,7 @@ AT_ONCE = 4
 def main(file: str) -> None:
     tasks = json.loads(Path(file).read_text())
     if any(task["argv"][0] == "safelaunch" for task in tasks):
-        import safelaunch.commands.submit  # noqa: F401
+        import safelaunch.verbs.submit.submit  # noqa: F401
     living: dict[int, Path] = {}
     for task in tasks:
         if len(living) >= AT_ONCE:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core import acts
-from safelaunch.core.acts import ACTS, ActOutcome
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
 from safelaunch.errors import SlurmRefused
+from safelaunch.run import acts
+from safelaunch.run.acts import ACTS, ActOutcome
+from safelaunch.run.fold.folding import fold
 from tests.tables import each
 
 

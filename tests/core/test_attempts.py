@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.attempts import Attempts
-from safelaunch.core.records import replace
-from safelaunch.core.state import Attempt
+from safelaunch.base.records import replace
+from safelaunch.run.fold.attempts import Attempts
+from safelaunch.run.fold.state import Attempt
 
 
 def attempt(number: int) -> Attempt:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from safelaunch.core.categories import NAMES, TABLE, advice
-from safelaunch.core.causes import program, surroundings
-from safelaunch.core.causes.category import ADVICE, POLICY_WORDS, Category
-from safelaunch.core.ledger import KINDS
+from safelaunch.nodehealth.ledger import KINDS
+from safelaunch.why.categories import NAMES, TABLE, advice
+from safelaunch.why.causes import program, surroundings
+from safelaunch.why.causes.category import ADVICE, POLICY_WORDS, Category
 from tests.tables import each
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.cleaning import OldRun, is_own_name, may_go_with_checkpoints, why_kept
+from safelaunch.verbs.control.cleanplan import OldRun, is_own_name, may_go_with_checkpoints, why_kept
 from tests.tables import each
 
 NOW, DAY = 1e9, 86400.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.codefiles import code_files, tell_changed
+from safelaunch.run.codefiles import code_files, tell_changed
 from tests.tables import each
 
 

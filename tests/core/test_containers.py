@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from safelaunch.core import containers
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import Learned
-from safelaunch.core.plan import Plan, make
-from safelaunch.core.script import render
+from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.errors import ConfigError
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import Learned
+from safelaunch.launch import containers
 from safelaunch.node.guard.processes import RUNTIMES as PROCESSES_OF_THE_GUARD
 from safelaunch.node.proctable import may_be_rank
+from safelaunch.run.plan import Plan, make
+from safelaunch.script.script import render
 from tests.core.test_launchers import process
 from tests.core.test_script import TEMPLATE
 from tests.tables import each

@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from safelaunch.core.categories import TABLE
-from safelaunch.core.endings import JOB_ENDS, RUN_ENDED, AttemptEnd, JobEnd, JobEndRow, RunEnd
-from safelaunch.core.folding import _STEPS
+from safelaunch.base.endings import JOB_ENDS, RUN_ENDED, AttemptEnd, JobEnd, JobEndRow, RunEnd
+from safelaunch.run.fold.folding import _STEPS
+from safelaunch.why.categories import TABLE
 from tests.tables import each
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.excludelist import ExcludeList, unknown_names
+from safelaunch.slurm.excludelist import ExcludeList, unknown_names
 from tests.tables import each
 
 THERE = ("n0", "n1", "n2")

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import journal
-from safelaunch.core.folding import _STEPS, fold
-from safelaunch.core.model import Event
-from safelaunch.core.state import NAMING, Ended, State
+from safelaunch.base.model import Event
+from safelaunch.run import journal
+from safelaunch.run.fold.folding import _STEPS, fold
+from safelaunch.run.fold.state import NAMING, Ended, State
 from tests.tables import each
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import forecast, plan
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.forecast import ExpectedStart, SubmissionFacts, changed_files, parse_test_only
-from safelaunch.core.plan import Plan
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.run import plan
+from safelaunch.run.plan import Plan
+from safelaunch.script import forecast
+from safelaunch.script.forecast import ExpectedStart, SubmissionFacts, changed_files, parse_test_only
 from tests.slurmwords.texts import load_all
 from tests.tables import each
 

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.heartbeat import Heartbeat, dump, parse, to_json
 from safelaunch.node.guard.record import _count
+from safelaunch.run.heartbeat import Heartbeat, dump, parse, to_json
 from tests.tables import each
 
 NAMES = st.text("abcn019-.", max_size=12)

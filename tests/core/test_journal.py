@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import journal
-from safelaunch.core.journal import MAX_LINE_BYTES
-from safelaunch.core.model import Event
+from safelaunch.base.model import Event
+from safelaunch.run import journal
+from safelaunch.run.journal import MAX_LINE_BYTES
 from tests.tables import each
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core import laterjobs
 from safelaunch.errors import UsageError
+from safelaunch.script import laterjobs
 from tests.tables import each
 
 BEFORE = {"time": "30", "partition": "main"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.launchers import (
+from safelaunch.launch.launchers import (
     CUSTOM,
     LAUNCHERS,
     Launcher,

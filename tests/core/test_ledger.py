@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.categories import TABLE
-from safelaunch.core.ledger import (
+from safelaunch.nodehealth.ledger import (
     CLEARED,
     DISPROVED,
     KINDS,
@@ -32,7 +31,8 @@ from safelaunch.core.ledger import (
     weight_left,
     why_readmitted,
 )
-from safelaunch.core.plan import Suspects
+from safelaunch.run.plan import Suspects
+from safelaunch.why.categories import TABLE
 from tests.tables import each
 
 DAY_S = 86400.0

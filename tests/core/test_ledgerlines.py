@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from safelaunch.core.ledger import CLEARED, KINDS, ExclusionTerm, NodeEvidence
-from safelaunch.core.ledgerlines import (
+from safelaunch.base.model import Event
+from safelaunch.nodehealth.ledger import CLEARED, KINDS, ExclusionTerm, NodeEvidence
+from safelaunch.nodehealth.ledgerlines import (
     MAX_LINE_BYTES,
     evidence_of,
     node_excluded,
@@ -19,7 +20,6 @@ from safelaunch.core.ledgerlines import (
     parse_line,
     render_line,
 )
-from safelaunch.core.model import Event
 from tests.tables import each
 
 ONE = NodeEvidence("gpu-012", "gpu", 1_795_000_000.25, "Xid 79", "alice", "1a2b3c4d", 3, "gpu:xid79", "alpha")

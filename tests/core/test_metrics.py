@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import metrics
-from safelaunch.core.folding import fold
-from safelaunch.core.metrics import FAMILIES, STATES, MeteredRun, MetricSample
-from safelaunch.core.model import Event
-from safelaunch.core.plaintext import clean
-from safelaunch.core.report.shares import Books, settle
+from safelaunch.base.model import Event
+from safelaunch.base.plaintext import clean
+from safelaunch.run.fold.folding import fold
+from safelaunch.status import metrics
+from safelaunch.status.metrics import FAMILIES, STATES, MeteredRun, MetricSample
+from safelaunch.status.shares import Books, settle
 from tests import promtext
 
 

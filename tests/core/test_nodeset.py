@@ -9,8 +9,8 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import nodefold, nodeset
 from safelaunch.errors import ParseError
+from safelaunch.slurm import nodefold, nodeset
 from tests.tables import each
 
 NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "jean-zay-ib"]), st.integers(0, 300))

@@ -10,9 +10,9 @@ from benchmarks.slow import poisson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.ledger import CLEARED, RATE, NodeEvidence, exclusions
-from safelaunch.core.ledgerlines import MAX_LINE_BYTES, parse_line, render_line
-from safelaunch.core.nodeuse import (
+from safelaunch.nodehealth.ledger import CLEARED, RATE, NodeEvidence, exclusions
+from safelaunch.nodehealth.ledgerlines import MAX_LINE_BYTES, parse_line, render_line
+from safelaunch.nodehealth.nodeuse import (
     DAY_S,
     NodeDays,
     NodeUse,
@@ -22,7 +22,7 @@ from safelaunch.core.nodeuse import (
     rate_evidence,
     render_use,
 )
-from safelaunch.core.plan import Suspects
+from safelaunch.run.plan import Suspects
 from tests.tables import each
 
 NOW = 400 * DAY_S

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.numbers import count, days, figure, percent
+from safelaunch.base.numbers import count, days, figure, percent
 from tests.tables import each
 
 

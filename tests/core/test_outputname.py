@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.outputname import JobNames, default_pattern, expand, lines_that_name, what_a_link_meets
+from safelaunch.slurm.outputname import JobNames, default_pattern, expand, lines_that_name, what_a_link_meets
 from tests.tables import each
 
 ALONE = JobNames("24004", "na me.x", "sl-alice", "n0")

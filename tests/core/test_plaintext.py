@@ -8,9 +8,9 @@ import subprocess
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.plaintext import clean, clean_json, columns
-from safelaunch.core.script import quote_bash
-from safelaunch.core.slurmoutput import parse_ending
+from safelaunch.base.plaintext import clean, clean_json, columns
+from safelaunch.script.script import quote_bash
+from safelaunch.slurm.slurmoutput import parse_ending
 from tests.tables import each
 
 END = "slurmstepd: error: *** JOB 4711 ON n0 CANCELLED AT 2026-11-23T01:02:03 ***"

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import plan
-from safelaunch.core.config.gpus import gpu_type
+from safelaunch.run import plan
+from safelaunch.slurm.gpus import gpu_type
 from tests.tables import each
 
 

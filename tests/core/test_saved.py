@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.saved import Newest, Seen, judge
+from safelaunch.run.saved import Newest, Seen, judge
 from tests.tables import each
 
 OLD, NEW = Newest(10.0, "ckpt/step_10", 10), Newest(20.0, "ckpt/step_20", 20)

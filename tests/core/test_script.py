@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core import scriptparts
-from safelaunch.core.config.handed import MAX_VALUE_BYTES
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.plan import Plan, make
-from safelaunch.core.script import (
+from safelaunch.config.handed import MAX_VALUE_BYTES
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.errors import TemplateError
+from safelaunch.run.plan import Plan, make
+from safelaunch.script import scriptparts
+from safelaunch.script.script import (
     directives,
     first_job_options,
     quote_bash,
@@ -24,7 +25,6 @@ from safelaunch.core.script import (
     time_limit_s,
     warn_before_s,
 )
-from safelaunch.errors import TemplateError
 from tests.tables import each
 
 HERE = Path(__file__).parent

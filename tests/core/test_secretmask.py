@@ -8,8 +8,8 @@ import itertools
 import json
 import uuid
 
-from safelaunch.core.secretmask import hide_values, mask
-from safelaunch.core.why.read import loglines
+from safelaunch.base.secretmask import hide_values, mask
+from safelaunch.why import loglines
 from tests.tables import each
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.sitefolder import CAUTION, CHECKS, NEEDS, NOT_SAFE, OK, UNKNOWN, judge
+from safelaunch.site.sitefolder import CAUTION, CHECKS, NEEDS, NOT_SAFE, OK, UNKNOWN, judge
 from tests.tables import each
 
 GOOD: dict[str, dict[str, Any]] = {

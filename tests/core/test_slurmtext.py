@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.slurmoutput import (
+from safelaunch.errors import ParseError
+from safelaunch.slurm.slurmoutput import (
     is_ended_by_prolog,
     is_preempted,
     is_step_cancelled_first,
@@ -17,7 +18,7 @@ from safelaunch.core.slurmoutput import (
     parse_step_end,
     parse_step_ending,
 )
-from safelaunch.core.slurmtext import (
+from safelaunch.slurm.slurmtext import (
     FoundJob,
     JobAccount,
     KnownJob,
@@ -46,7 +47,6 @@ from safelaunch.core.slurmtext import (
     usable_nodes,
     why_no_overlap,
 )
-from safelaunch.errors import ParseError
 from tests.tables import each
 
 # What stands in the job's own output after each act, as measured: a batch script on n0 with `srun -N2` inside.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from safelaunch.core import slurmwords
-from safelaunch.core.slurmoutput import is_step_cancelled_first, parse_ending, parse_step_end, parse_step_ending
+from safelaunch.slurm import slurmwords
+from safelaunch.slurm.slurmoutput import is_step_cancelled_first, parse_ending, parse_step_end, parse_step_ending
 from tests.tables import each
 
 STAMP = "2026-11-22T18:25:39"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.model import Event
-from safelaunch.core.story import select
-from safelaunch.views.eventwords import describe
+from safelaunch.base.model import Event
+from safelaunch.run.story import select
+from safelaunch.verbs.common.eventwords import describe
 
 Line = tuple[str, dict[str, Any]]
 SILENT = "neither its supervisor nor its node guard answers"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core import timing as t
-from safelaunch.core.decide.takeover import MIN_READS
+from safelaunch.base import timing as t
+from safelaunch.decide.jobs.takeover import MIN_READS
 from safelaunch.node.guard import fence, main, record
 from tests.tables import each
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safelaunch.core import via
-from safelaunch.core.config.keys import KEYS
-from safelaunch.core.config.kinds import OneOf
-from safelaunch.supervisor import handover
+from safelaunch.config.keys import KEYS
+from safelaunch.config.kinds.kinds import OneOf
+from safelaunch.slurm import via
+from safelaunch.supervisor.ends import handover
 from tests.tables import each
 
 

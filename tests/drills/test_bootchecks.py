@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import tell_last
 from tests.drills.test_nodechecks import SKIP

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.test_bootchecks import SKIPPED
 from tests.drills.test_nodechecks import SKIP

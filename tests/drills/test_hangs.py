@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.control import STANDBY_TASK
+from safelaunch.guard.io.control import STANDBY_TASK
 from safelaunch.node.guard.link import Link
 from safelaunch.sandbox.cluster import Sandbox
 from tests import frozen

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run as type_here
-from safelaunch.views.runs import newest_below
+from safelaunch.verbs.common.runs import newest_below
 from tests.localruns import LocalRun, type_safelaunch, write_yaml
 from tests.test_commands_shown import ROOT, shown
 

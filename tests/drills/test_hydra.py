@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.runs import ALICE, Drill, Installation
 from tests.sandboxes import make_workdir

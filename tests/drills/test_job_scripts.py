@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.errors import ConfigError
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import long_only

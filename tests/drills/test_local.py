@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import ownership
 from safelaunch.node.guard.fence import LOOK_S
+from safelaunch.run.io import ownership
 from tests.drills.proofs import long_only, tell_last
 from tests.handmade import fake_command
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.slow.fleet import LOOK
+from safelaunch.nodehealth.slow.fleet import LOOK
 from safelaunch.sandbox.cluster import Sandbox, daemons_on
 from tests.drills.proofs import IS_LONG
 from tests.runs import ALICE, Installation

@@ -14,7 +14,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import FLAGS, check_completes, crash
 from tests.runs import ROOT, Installation, Submitter
 
-NEW_ONLY = "lib/safelaunch/supervisor/takeover.py"   # of the package that a node's supervisor runs
+NEW_ONLY = "lib/safelaunch/supervisor/ends/takeover.py"   # of the package that a node's supervisor runs
 OLD = ROOT / "tests" / "fixtures" / "commit_4e50d35" / "package.tar.xz"
 
 

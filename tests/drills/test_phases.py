@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.hangs.hang import HOLD_S, NAMED_S
+from safelaunch.hangs.hang import HOLD_S, NAMED_S
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import long_only
 from tests.runs import Drill, Installation, Submitter

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core import slurmwords
 from safelaunch.sandbox import sites
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.slurm import slurmwords
 from tests.drills.proofs import FLAGS, check_nothing_left, finish, long_only, wait_standby
 from tests.drills.test_nodechecks import SKIP
 from tests.drills.test_via import watch_hurried
@@ -272,7 +272,7 @@ def test_where_a_user_may_have_one_job_only_the_job_is_requeued(own_sandbox: Mak
 
 
 def is_known_by_output(sandbox: Sandbox) -> bool:
-    """Whether this Slurm writes of the batch host's failed Prolog (core.slurmwords.PROLOG_FAILED_FIRST)."""
+    """Whether this Slurm writes of the batch host's failed Prolog (slurm.slurmwords.PROLOG_FAILED_FIRST)."""
     version = slurmwords.parse_version(sandbox.slurm(["sinfo", "--version"])) or ""
     return any(row.since <= version[:5] <= row.until for row in slurmwords.PROLOG_FAILED_FIRST)
 

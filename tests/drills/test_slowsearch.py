@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import IS_LONG
 from tests.runs import Submitter

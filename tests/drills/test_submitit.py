@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import long_only
 from tests.runs import ALICE, Drill, Installation

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder
-from safelaunch.adapters.runfolder import Run
+from safelaunch.run.io import runfolder
+from safelaunch.run.io.runfolder import Run
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import crash, long_only, tell_last
 from tests.runs import ALICE, Drill, Installation, Submitter, parent_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.frozen import LoopMount
 from tests.localruns import SubmitLocal

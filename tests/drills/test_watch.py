@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.state import State
+from safelaunch.run.fold.state import State
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
 from tests.drills.test_handover import QUICK, warn
@@ -25,9 +25,9 @@ from tests.runs import ALICE, Drill, Submitter
 FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync"
 HURRY = """
 import sys
-from safelaunch.commands import watch as verb
-from safelaunch.core.decide import watch
-from safelaunch.watch import watcher
+from safelaunch.verbs.jobs import watch as verb
+from safelaunch.watch import watch
+from safelaunch.watch.io import watcher
 watch.STALE_S, watch.STALE_STANDBY_S, watch.LIVES_S, watch.HUNG_S, watch.STUCK_S, watch.QUIET_S = 20, 25, 20, 45, 2, 20
 watcher.FIRST_S, watcher.SOON_S, watcher.LAST_S = 3.0, 2.0, 6.0
 verb.TICK_S, verb.GAP_S = 1.0, 0.05

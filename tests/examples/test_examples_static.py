@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.checkpoints import find
-from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.plan import make
+from safelaunch.checkpoints.io.checkpoints import find
+from safelaunch.checkpoints.resume import resume_args
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.run.plan import make
 from tests.torchbin import Ranks, needs_accelerate, needs_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

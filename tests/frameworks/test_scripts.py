@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import pytest
 
-from safelaunch.adapters.checkpoints import find
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.scriptlayer import read_script
-from safelaunch.core.plan import make
+from safelaunch.checkpoints.io.checkpoints import find
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.scripts.scriptlayer import read_script
+from safelaunch.run.plan import make
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import IS_LONG, long_only
 from tests.frameworks.trainings import QUIET, make_bin, needs

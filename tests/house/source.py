@@ -23,7 +23,7 @@ class Module:
     """A file: its path, its text, and its tree once a rule asks for it."""
 
     def __init__(self, path: Path, below: Path) -> None:
-        self.path = path.relative_to(below).as_posix()   # core/via.py
+        self.path = path.relative_to(below).as_posix()   # slurm/via.py
         self.text = path.read_text()
         self.name = ".".join((below.name, *Path(self.path).with_suffix("").parts)).removesuffix(".__init__")
 

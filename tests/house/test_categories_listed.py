@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from safelaunch.core.categories import TABLE
+from safelaunch.why.categories import TABLE
 from tests.house.source import Module, modules
 
-TABLES = ("core/causes/surroundings.py", "core/causes/program.py")   # two halves of one
+TABLES = ("why/causes/surroundings.py", "why/causes/program.py")   # two halves of one
 MANY = 4   # so many of their names in one literal are a table of categories
 
 

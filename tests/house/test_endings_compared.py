@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from safelaunch.core.endings import AttemptEnd, JobEnd, RunEnd
+from safelaunch.base.endings import AttemptEnd, JobEnd, RunEnd
 from tests.house.source import Module, modules, text_of
 
 NAMES = ("how", "said_how", "ended", "ending")

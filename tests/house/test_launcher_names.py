@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from safelaunch.core.launchers import LAUNCHERS
+from safelaunch.launch.launchers import LAUNCHERS
 from tests.house.source import modules
 
 # The table; the example that `safelaunch init` writes; the two of the node.
 # innerlaunchers: launchers that people write into command:, most of which safelaunch does not start itself.
-NAMING = {"core/launchers.py", "core/config/starter.py", "core/config/innerlaunchers.py", "node/proctable.py",
+NAMING = {"launch/launchers.py", "config/starter.py", "config/shell/innerlaunchers.py", "node/proctable.py",
           "node/guard/processes.py"}
 
 

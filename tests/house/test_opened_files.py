@@ -1,4 +1,4 @@
-"""Files are opened by adapters.sharedfile, or are of no shared folder."""
+"""Files are opened by base.io.sharedfile, or are of no shared folder."""
 
 from __future__ import annotations
 
@@ -10,46 +10,51 @@ from tests.house.source import modules
 # Which functions open files to read them beside sharedfile, and what those are.
 OTHERS = {
     "this user's own, and the site's": (
-        "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:with_resume",
-        "adapters/sitefiles.py:read_template", "adapters/sitefiles.py:umask",
-        "watch/memory.py:load",
+        "config/io/configfiles.py:read_text", "run/io/registry.py:_compact", "run/io/registry.py:with_resume",
+        "script/io/sitefiles.py:read_template", "script/io/sitefiles.py:umask",
+        "watch/io/memory.py:load",
     ),
     "this node's own disk": (
-        "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
-        "adapters/attempt.py:AttemptProcess.poll", "adapters/attempt.py:AttemptProcess.read",
-        "adapters/attempt.py:AttemptProcess.sruns", "adapters/attempt.py:AttemptProcess.tail",
-        "adapters/outbox.py:Outbox.adopt_all",
-        "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/takeover.py:_note_taken",
-        "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.check_folder.look",
+        "supervisor/io/attempt.py:AttemptProcess._pump_pid", "supervisor/io/attempt.py:AttemptProcess.adopt",
+        "supervisor/io/attempt.py:AttemptProcess.poll", "supervisor/io/attempt.py:AttemptProcess.read",
+        "supervisor/io/attempt.py:AttemptProcess.sruns", "supervisor/io/attempt.py:AttemptProcess.tail",
+        "run/io/outbox.py:Outbox.adopt_all",
+        "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/ends/takeover.py:_note_taken",
+        "supervisor/ends/takeover.py:open_control", "supervisor/leader.py:Leader.check_folder.look",
     ),
     "the package, the kernel, Slurm's configuration": (
-        "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",
-        "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
-        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/local.py:is_alive",
-        "adapters/noderound.py:_text",
-        "adapters/plugins.py:_texts_in", "adapters/probe.py:_close_files_but", "commands/help.py:entries",
-        "commands/help.py:show_page",
-        "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
+        "supervisor/io/attempt.py:AttemptProcess._is_of_it", "run/io/clustername.py:_from_conf",
+        "run/io/courier.py:Courier.detach", "run/io/courier.py:main",
+        "guard/io/guardcode.py:guard_text", "guard/io/job.py:own_addresses", "run/io/local.py:is_alive",
+        "slurm/io/noderound.py:_text",
+        "extensions/io/plugins.py:_texts_in", "base/io/probe.py:_close_files_but", "verbs/help/help.py:entries",
+        "verbs/help/help.py:show_page",
+        "site/io/sitefolder.py:_mount", "watch/io/memory.py:_boot", "watch/io/reading.py:_mount_points",
     ),
-    "folders that are no links, by descriptor": ("adapters/removal.py:_in_folder", "adapters/removal.py:open_own"),
-    "no file: a URL": ("adapters/notify.py:_post",),
+    "folders that are no links, by descriptor": ("base/io/removal.py:_in_folder", "base/io/removal.py:open_own"),
+    "no file: a URL": ("notify/io/notify.py:_post",),
     "a folder that was made a moment ago to be tried": (
-        "adapters/sitefolder.py:_append", "adapters/sitefolder.py:_link", "adapters/sitefolder.py:_rename",
-        "adapters/sitefolder.py:_write",
+        "site/io/sitefolder.py:_append", "site/io/sitefolder.py:_link", "site/io/sitefolder.py:_rename",
+        "site/io/sitefolder.py:_write",
     ),
     "opened to be written, through no link": (
-        "adapters/courier.py:_append", "adapters/joboutput.py:_append", "adapters/ledger.py:_append",
-        "adapters/runfolder.py:request", "adapters/runmaking.py:_take_over",
+        "run/io/courier.py:_append", "guard/io/joboutput.py:_append", "nodehealth/io/ledger.py:_append",
+        "run/io/runfolder.py:request", "run/io/runmaking.py:_take_over",
     ),
     "opened as a dir_fd, or to change its mode, through no link": (
-        "adapters/modes.py:set_mode", "adapters/openfolder.py:_walk", "adapters/openfolder.py:inside",
-        "adapters/ownership.py:_close",
+        "base/io/modes.py:set_mode", "base/io/openfolder.py:_walk", "base/io/openfolder.py:inside",
+        "run/io/ownership.py:_close",
     ),
     "checkpoints, whose links count; a pipe that a person has named as a log": (
-        "adapters/checkpoints.py:_OpenFile.__init__", "adapters/logs/logfiles.py:_open_stream",
+        "checkpoints/io/checkpoints.py:_OpenFile.__init__", "why/io/logfiles.py:_open_stream",
     ),
-    "sharedfile itself": ("adapters/sharedfile.py:_open",),
+    "sharedfile itself": ("base/io/sharedfile.py:_open",),
 }
+
+
+# No run folder is opened there: programs for nodes, the administrator's side, code for other people's processes.
+ELSEWHERE = ("node/", "sandbox/", "integrations/", "callbacks/", "safelaunch_progress.py", "rankprint.py",
+             "streams.py")
 
 
 def calls_in(node: ast.AST, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ast.Call]]:
@@ -72,11 +77,10 @@ def opens_to_read(call: ast.Call) -> bool:
 
 
 def test_files_are_opened_by_sharedfile_or_are_of_no_shared_folder() -> None:
-    rooms = ("adapters", "adapters/logs", "commands", "supervisor", "views", "watch")
-    texts = [module for module in modules() if module.path.rpartition("/")[0] in rooms
+    texts = [module for module in modules() if not module.path.startswith(ELSEWHERE)
              and ("open" in module.text or "read_" in module.text)]
     found = {f"{module.path}:{where}" for module in texts
              for where, call in calls_in(module.tree) if opens_to_read(call)}
     known = {name for names in OTHERS.values() for name in names}
-    assert found - known == set(), "read files of a run folder by adapters.sharedfile; others have a place in OTHERS"
+    assert found - known == set(), "read files of a run folder by base.io.sharedfile; others have a place in OTHERS"
     assert known - found == set(), "these open no file any more"

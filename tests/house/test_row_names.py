@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
-from safelaunch.core.decide import alive, between
-from safelaunch.core.endings import BY_PERSON, ENDED_BY, GIVES_WAY
+from safelaunch.base.endings import BY_PERSON, ENDED_BY, GIVES_WAY
+from safelaunch.decide.turn import alive, between
 from tests.house.source import Module, modules, text_of
 
 # Besides the rows: words by which a leader ends what no row could, or notes that somebody else has (supervisor/).
@@ -26,6 +26,6 @@ def test_whoever_names_a_row_names_one_that_is_there() -> None:
     known = {row.__name__.strip("_") for row in (*alive.ALIVE, *between.BETWEEN)} | OTHERS
     tables = {*ENDED_BY, *GIVES_WAY, *chain.from_iterable(GIVES_WAY.values()), *BY_PERSON, *alive.ASKING}
     rooms = [module for module in modules()
-             if module.path.startswith(("core/decide/", "supervisor/")) or module.path == "core/folding.py"]
+             if module.path.startswith(("decide/", "supervisor/")) or module.path == "run/fold/folding.py"]
     compared = {name: module.path for module in rooms for name in rows_named(module)}
     assert tables | set(compared) <= known, {name: compared.get(name) for name in (tables | set(compared)) - known}

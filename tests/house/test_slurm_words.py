@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from safelaunch.core import jobstates
+from safelaunch.slurm import jobstates
 from tests.house.source import modules
 
 SLURM = frozenset({"sacct", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun"})
@@ -14,7 +14,7 @@ def test_slurms_words_for_a_jobs_state_stand_in_one_table() -> None:
     """But for the rules of `why`, which read them in logs, and for node programs, which import nothing."""
     known = {value for name, value in vars(jobstates).items() if name.isupper() and isinstance(value, str)}
     said = {f"{module.name}:{node.lineno}" for module in modules()
-            if module.path != "core/jobstates.py" and not module.path.startswith("core/why/rules")
+            if module.path != "slurm/jobstates.py" and not module.path.startswith("why/rules")
             for node in module.all(ast.Constant) if node.value in known}
     assert said == set()
 
@@ -22,7 +22,7 @@ def test_slurms_words_for_a_jobs_state_stand_in_one_table() -> None:
 def test_slurms_commands_are_made_in_one_module() -> None:
     """But for the sandbox, which is an administrator, and for node programs, which import nothing."""
     made = {f"{module.name}:{node.lineno}" for module in modules()
-            if module.path != "adapters/slurm.py" and not module.path.startswith(("sandbox", "node"))
+            if module.path != "slurm/io/slurm.py" and not module.path.startswith(("sandbox/", "node/"))
             for node in module.sequences() if is_slurm_command(node)}
     assert made == set()
 

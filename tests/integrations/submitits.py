@@ -13,7 +13,7 @@ import pytest
 import submitit
 from submitit.core import plugins
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from tests.localruns import LocalRun
 
 # Failures are repeated at once, and only where a test wants it.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters import runfolder
-from safelaunch.core.config.keys import NAME_PATTERN
+from safelaunch.config.keys import NAME_PATTERN
 from safelaunch.integrations.submitit import parameters
-from safelaunch.views.logfollow import wait_for_last_lines
+from safelaunch.run.io import runfolder
+from safelaunch.verbs.logs.logfollow import wait_for_last_lines
 from tests.integrations.submitits import own_home as own_home
 from tests.tables import each
 

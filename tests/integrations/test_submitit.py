@@ -13,7 +13,7 @@ import pytest
 import submitit
 from submitit.core import utils
 
-from safelaunch.adapters import runfolder
+from safelaunch.run.io import runfolder
 from tests.integrations.submitits import executor as executor
 from tests.integrations.submitits import own_home as own_home
 

@@ -15,7 +15,7 @@ import submitit
 import tomllib
 from submitit.core import utils
 
-from safelaunch.core.config.keys import KEYS
+from safelaunch.config.keys import KEYS
 from safelaunch.integrations.submitit import environment, parameters
 from safelaunch.integrations.submitit.executor import SafelaunchExecutor
 from safelaunch.integrations.submitit.watcher import STATES
@@ -59,7 +59,7 @@ def test_a_program_that_uses_another_cluster_of_submitit_loads_little_of_safelau
     code = ("import submitit, sys; submitit.AutoExecutor('logs', cluster='debug'); "
             "print(*(name for name in sys.modules if name.startswith('safelaunch.')))")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert not {"safelaunch.core.plan", "safelaunch.core.config.keys", "safelaunch.api"} & set(said.stdout.split())
+    assert not {"safelaunch.run.plan", "safelaunch.config.keys", "safelaunch.api"} & set(said.stdout.split())
     assert not parameters.VALID & set(parameters.NOT_TAKEN)
 
 
@@ -85,7 +85,7 @@ def test_a_refused_array_names_the_runs_that_are_submitted(
     executor: submitit.AutoExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from safelaunch.errors import SlurmRefused
-    from safelaunch.views.submitting import Sending, Submitted
+    from safelaunch.verbs.submit.submitting import Sending, Submitted
 
     real, count = Sending.submit, iter(range(9))
 
@@ -171,7 +171,7 @@ def test_a_task_that_is_not_the_first_leaves_a_request_to_end_to_it(
 
 
 def test_every_state_of_an_end_is_one_that_submitit_takes_for_an_end() -> None:
-    from safelaunch.core.endings import RunEnd
+    from safelaunch.base.endings import RunEnd
 
     goes_on = {"PENDING", "RUNNING", "UNKNOWN"}   # submitit.core.core.InfoWatcher.is_done
     assert {name for name, word in STATES.items() if word not in goes_on} == set(map(str, RunEnd))

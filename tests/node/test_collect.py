@@ -27,15 +27,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.adapters import collect as fan_out
-from safelaunch.adapters import nodechecks, noderound
-from safelaunch.adapters.slurm import Command
-from safelaunch.core.hangs import stacktext
-from safelaunch.core.hangs.proof import Examination, weigh
-from safelaunch.core.hangs.ranks import ReportReader
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.hangs.proof import Examination, weigh
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, ranksoftware, spy
+from safelaunch.nodehealth.io import nodechecks
+from safelaunch.slurm.io import noderound
+from safelaunch.slurm.io.slurm import Command
+from safelaunch.stacks import stacktext
+from safelaunch.stacks.io import collect as fan_out
+from safelaunch.stacks.ranks import ReportReader
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
 from tests.frozen import FuseMount
 from tests.node.names import JOB, OTHER_JOB
 from tests.sandboxes import wait_until

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.adapters.guardcode import NODE, PARTS
+from safelaunch.guard.io.guardcode import NODE, PARTS
 from safelaunch.node.guard.fence import (
     CANCEL,
     HOLD,

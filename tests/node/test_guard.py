@@ -25,9 +25,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.callers import Guard
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.guardcode import guard_text
+from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.control import ControlServer
+from safelaunch.guard.io.guardcode import guard_text
 from safelaunch.node.guard import kernel
 from safelaunch.node.guard.fence import TICK_S
 from safelaunch.node.guard.main import PRIVATE, SWITCH_MARGIN_S

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from safelaunch.adapters import probe
-from safelaunch.adapters.probe import REAP_WITHIN_S, ChildAnswer, reap_children, run_in_child, stuck_children
+from safelaunch.base.io import probe
+from safelaunch.base.io.probe import REAP_WITHIN_S, ChildAnswer, reap_children, run_in_child, stuck_children
 
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
@@ -165,7 +165,7 @@ def test_a_child_that_somebody_else_reaped_is_gone() -> None:
 
 def test_two_threads_of_a_program_that_has_imported_filelock_probe_at_once() -> None:
     """From Python 3.12 on filelock refuses the second fork."""
-    code = ("import filelock, threading\nfrom safelaunch.adapters.probe import run_in_child\nfound = []\n"
+    code = ("import filelock, threading\nfrom safelaunch.base.io.probe import run_in_child\nfound = []\n"
             "def look():\n    for _ in range(100): found.append(run_in_child(lambda: 1, 60).value)\n"
             "both = [threading.Thread(target=look) for _ in range(4)]\n"
             "[one.start() for one in both]\n[one.join() for one in both]\nprint(found == [1] * 400)")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.logview import rankfold
 from safelaunch.node import ranklogs
 from safelaunch.node.ranklogs import OTHER, PREFIX, LogSplit, RankFiles, rank_file
+from safelaunch.verbs.logs import rankfold
 
 NODES = ("n1", "n0")   # Slurm's order is not the names'
 

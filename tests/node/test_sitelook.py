@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.node import sitelook
 from safelaunch.node.children import Outcome
+from safelaunch.node.site import sitelook
 from tests.ports import free_ports
 from tests.tables import each
 

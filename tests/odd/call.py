@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch import cli
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import SafelaunchError
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.rulebook import RULES
 from tests.effort import slowness
 
 BUG = SafelaunchError.exit_code

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from safelaunch.core.config.keys import KEYS
+from safelaunch.config.keys import KEYS
 from tests.hostile import BAITS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

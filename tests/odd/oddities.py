@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import sharedfile
+from safelaunch.base.io import sharedfile
 from tests.odd.place import Place
 
 Make = Callable[[Place], object]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core import slurmtext
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
+from safelaunch.slurm import slurmtext
 from tests.sandboxes import new_sandbox, reset, wait_until
 
 
@@ -85,7 +85,7 @@ def test_a_preempted_job_is_cancelled_in_low(booked: Sandbox) -> None:
 
 @pytest.mark.parametrize("end", ["CANCELLED", "NODE_FAIL"])
 def test_the_end_of_a_job_that_a_silent_node_keeps_completing_is_known_to_sacct(booked: Sandbox, end: str) -> None:
-    """supervisor.takeover asks it who ended the job before, which squeue calls COMPLETING for minutes."""
+    """supervisor.ends.takeover asks it who ended the job before, which squeue calls COMPLETING for minutes."""
     job = submit(booked, "-N2", "-w", "n1,n2")
     wait_for_running(booked, job)
     booked.crash("n2", silent=True)

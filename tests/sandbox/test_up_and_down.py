@@ -260,7 +260,7 @@ def test_two_kinds_of_crash_at_once_are_refused(sandbox: Sandbox) -> None:
 
 def test_without_root_the_verb_says_so_and_names_sudo(slurm_here: None) -> None:
     program = (
-        "import os, sys; from safelaunch import cli; import safelaunch.commands.sandbox;"
+        "import os, sys; from safelaunch import cli; import safelaunch.verbs.site.sandbox;"
         "os.seteuid(65534); sys.exit(cli.run(['sandbox', 'up', '--name', 'never']))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180)

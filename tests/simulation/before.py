@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters import journal
-from safelaunch.core import slurmtext
-from safelaunch.core.decide.after import ABSENT_S
-from safelaunch.core.plan import AfterRun
-from safelaunch.core.state import State
+from safelaunch.decide.facts.after import ABSENT_S
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal
+from safelaunch.run.plan import AfterRun
+from safelaunch.slurm import slurmtext
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim

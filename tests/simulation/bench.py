@@ -8,10 +8,10 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.core.checks.results import OK, CheckReport, CheckResult
-from safelaunch.core.decide.slowness import BENCH_S
-from safelaunch.core.slow.bench import JudgedSpeed, judge_speed, measure_again
-from safelaunch.core.slow.fleet import TOLERANCE
+from safelaunch.decide.nodes.slowness import BENCH_S
+from safelaunch.nodehealth.checks.results import OK, CheckReport, CheckResult
+from safelaunch.nodehealth.slow.bench import JudgedSpeed, judge_speed, measure_again
+from safelaunch.nodehealth.slow.fleet import TOLERANCE
 from tests.simulation.hosts import Host
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.nodechecks import QUEUE_S, CheckedNodes
-from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
-from safelaunch.core.hangs.ranks import Silent
-from safelaunch.core.slow.fleet import TOLERANCE
-from safelaunch.core.slow.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
+from safelaunch.base.model import Silent
 from safelaunch.node.checks.answer import FULL
-from safelaunch.supervisor.bootchecks import STARTS_S
+from safelaunch.nodehealth.checks.results import FAILED, OK, CheckReport, CheckResult
+from safelaunch.nodehealth.io.nodechecks import QUEUE_S, CheckedNodes
+from safelaunch.nodehealth.pairs import NodeLink, Pair, PairRate, first_pairs, judge_pairs, second_pairs
+from safelaunch.nodehealth.slow.fleet import TOLERANCE
+from safelaunch.supervisor.nodes.bootchecks import STARTS_S
 from tests.simulation.hosts import Host
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from safelaunch.adapters import journal
 from safelaunch.node import fresh
+from safelaunch.run.io import journal
 from tests.simulation.clock import Clock
 
 # Below the simulation's folder: the run folder, the working directory with checkpoints, and the folder of another run.

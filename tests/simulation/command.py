@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.slurm.io.slurm import Command, Result
 
 if TYPE_CHECKING:
     from tests.simulation.clock import Clock
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SimCommand(Command):
-    """adapters.slurm.Command: ends when the world says so, or at its deadline."""
+    """slurm.io.slurm.Command: ends when the world says so, or at its deadline."""
 
     def __init__(self, clock: Clock, owner: Actor, argv: Sequence[str], env: Mapping[str, str],
                  deadline_s: float) -> None:

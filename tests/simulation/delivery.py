@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.notify import DEADLINE_S, Delivery
-from safelaunch.core.notify.message import Message
-from safelaunch.core.notify.targets import NotifyTarget
+from safelaunch.notify.io.notify import DEADLINE_S, Delivery
+from safelaunch.notify.message import Message
+from safelaunch.notify.targets import NotifyTarget
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim

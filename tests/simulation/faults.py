@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from greenlet import GreenletExit  # type: ignore[import-untyped,unused-ignore]
 
-from safelaunch.adapters import journal
-from safelaunch.core.decide.cancel import is_explained_handover
-from safelaunch.core.folding import fold
+from safelaunch.decide.jobs.cancel import is_explained_handover
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.io import journal
 from tests.simulation import person
 from tests.simulation.hosts import Host
 from tests.simulation.scenario import MANNERS, Fault

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from safelaunch.adapters import shared
-from safelaunch.adapters.outbox import APPEND, PUT
-from safelaunch.adapters.probe import ALONE_S, ChildAnswer
-from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
+from safelaunch.base.io.probe import ALONE_S, ChildAnswer
+from safelaunch.run.io import shared
+from safelaunch.run.io.outbox import APPEND, PUT
+from safelaunch.run.io.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from tests.simulation.clients import Client
 from tests.simulation.clock import Clock, Process
 
@@ -107,7 +107,7 @@ class Mount:
 
 
 class SimFolder(SharedFolder):
-    """adapters.shared.SharedFolder under virtual time: the same promises, a courier that outlives its leader."""
+    """run.io.shared.SharedFolder under virtual time: the same promises, a courier that outlives its leader."""
 
     def __init__(self, process: Process, mount: Mount, root: Path, beside: Callable[[], None] | None = None) -> None:
         # no super(): it would fork
@@ -240,7 +240,7 @@ class SimFolder(SharedFolder):
         try:
             with mount.client.reading():
                 return ChildAnswer(value=json.loads(json.dumps(fn())), took_s=delay_s)
-        except Exception as error:  # noqa: BLE001 - as adapters.probe: whatever it is, it is the answer
+        except Exception as error:  # noqa: BLE001 - as base.io.probe: whatever it is, it is the answer
             return ChildAnswer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
 
     def _unstick(self) -> None:

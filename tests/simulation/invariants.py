@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters import journal
-from safelaunch.core import via
-from safelaunch.core.decide import endless
-from safelaunch.core.decide.nanback import MOST_SAME
-from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
-from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.model import CHECK_FAILED
-from safelaunch.core.progress import lost
-from safelaunch.core.state import State
-from safelaunch.supervisor.following import LOOK_EVERY_S
-from safelaunch.supervisor.takeover import UNEXPLAINED_S
+from safelaunch.base.endings import BAD_ENDS
+from safelaunch.base.model import CHECK_FAILED
+from safelaunch.decide.budget import endless
+from safelaunch.decide.budget.nanback import MOST_SAME
+from safelaunch.decide.nodes.slowness import MOST_PLANNED, STOPS_S
+from safelaunch.run import lost
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal
+from safelaunch.slurm import via
+from safelaunch.supervisor.ends.takeover import UNEXPLAINED_S
+from safelaunch.supervisor.jobs.following import LOOK_EVERY_S
 from tests.simulation.checks import STANDS_STILL
 from tests.simulation.slurm import MIN_JOB_AGE_S
 

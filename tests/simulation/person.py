@@ -14,11 +14,13 @@ from unittest import mock
 
 from greenlet import getcurrent  # type: ignore[import-untyped,unused-ignore]
 
-from safelaunch.adapters import runfolder, slurm
-from safelaunch.adapters.loginactor import LoginActor
-from safelaunch.adapters.slurm import Result
-from safelaunch.views import controls, queuehold
-from safelaunch.views.queuehold import Turned
+from safelaunch.run.io import runfolder
+from safelaunch.run.io.loginactor import LoginActor
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.verbs.common import controls
+from safelaunch.verbs.control import queuehold
+from safelaunch.verbs.control.queuehold import Turned
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
 from tests.simulation.process import EPOCH_T, Actor

@@ -8,29 +8,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safelaunch.adapters import slurm
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.collect import Collected
-from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.adapters.job import Allocation as JobFacts
-from safelaunch.adapters.job import StandbyStart, standby
-from safelaunch.adapters.names import WITHIN_S
-from safelaunch.adapters.probe import ChildAnswer
-from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
-from safelaunch.adapters.world import ASKING, NAME_S, World
-from safelaunch.commands.watch import GAP_S, TICK_S
-from safelaunch.core import nodefold
-from safelaunch.core.decide.phase import Phase, may_follow
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.show import verdictjson
+from safelaunch.base.io.probe import ChildAnswer
+from safelaunch.decide.facts.phase import Phase, may_follow
+from safelaunch.guard.io.control import STANDBY_TASK, ControlServer
+from safelaunch.guard.io.job import Allocation as JobFacts
+from safelaunch.guard.io.job import StandbyStart, standby
+from safelaunch.guard.io.names import WITHIN_S
 from safelaunch.node.guard.link import Link
+from safelaunch.run.io.shared import SharedFolder
+from safelaunch.slurm import nodefold
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import DEADLINE_S, Command, Pace, Result
+from safelaunch.stacks.io.collect import Collected
 from safelaunch.supervisor import loop
+from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.supervisor.io.world import ASKING, NAME_S, World
 from safelaunch.supervisor.leader import DEMOTED, Leader
 from safelaunch.supervisor.state.parts import TookOver
-from safelaunch.watch.memory import Memory
-from safelaunch.watch.reading import RunReader
-from safelaunch.watch.watcher import Watcher
+from safelaunch.verbs.jobs.watch import GAP_S, TICK_S
+from safelaunch.watch.io.memory import Memory
+from safelaunch.watch.io.reading import RunReader
+from safelaunch.watch.io.watcher import Watcher
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.show import verdictjson
 from tests.core.why.judged import read_text
 from tests.simulation.bench import SimBench
 from tests.simulation.checks import SimChecks, SimPairs, SimPort
@@ -112,7 +112,7 @@ class Actor:
 
 
 class Watching(Actor):
-    """`safelaunch watch` on a login node, as commands.watch drives it."""
+    """`safelaunch watch` on a login node, as verbs.jobs.watch drives it."""
 
     def main(self) -> int:
         """Tick for ever."""
@@ -218,7 +218,7 @@ class Supervisor(Actor):
 
 
 class SimServer(ControlServer):
-    """adapters.control.ControlServer on the simulated network."""
+    """guard.io.control.ControlServer on the simulated network."""
 
     def __init__(self, supervisor: Actor, selector: Selector, token: str, port: int) -> None:
         self._supervisor = supervisor
@@ -254,7 +254,7 @@ class _NamesResolve(NamedTuple):
 
 
 class SimWorld(World):
-    """adapters.world.World of one process of the simulation."""
+    """supervisor.io.world.World of one process of the simulation."""
 
     def __init__(self, supervisor: Actor) -> None:   # no super(): it would open a real selector
         self._me, self._sim, self._host = supervisor, supervisor.sim, supervisor.host

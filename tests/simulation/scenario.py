@@ -7,7 +7,7 @@ import random
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from safelaunch.core import via
+from safelaunch.slurm import via
 
 # What can go wrong, and for how long (seconds; None: it is over at once).
 KINDS: dict[str, tuple[float, float] | None] = {

@@ -6,12 +6,13 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import journal, sitefiles
-from safelaunch.core import plan as plans
-from safelaunch.core import script
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.notify import words
-from safelaunch.core.plan import Plan
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.run import noticewords as words
+from safelaunch.run import plan as plans
+from safelaunch.run.io import journal
+from safelaunch.run.plan import Plan
+from safelaunch.script import script
+from safelaunch.script.io import sitefiles
 from tests.simulation.resizing import FIRST_STEP_S, WAIT_S
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, pres
 
 
 def make_run(sim: Sim) -> Plan:
-    """The folder, as adapters.runfolder.create leaves it."""
+    """The folder, as run.io.runfolder.create leaves it."""
     scenario = sim.scenario
     meta, job = _texts(scenario.nodes, scenario.spare_nodes, scenario.limit_min, scenario.standby, scenario.via,
                        scenario.preserve_s, scenario.after_failure if scenario.has_checks else "", scenario.notify,

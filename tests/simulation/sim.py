@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters import journal
-from safelaunch.core.folding import fold
-from safelaunch.core.state import State
 from safelaunch.node.guard.fence import is_to_be_cancelled
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal
 from tests.simulation import faults, setting
 from tests.simulation.before import Before
 from tests.simulation.clients import Client, make_server

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from safelaunch.core import nodefold, nodeset, slurmtext
-from safelaunch.core.decide.vanished import ELSEWHERE_GONE, ELSEWHERE_THERE
+from safelaunch.decide.ends.vanished import ELSEWHERE_GONE, ELSEWHERE_THERE
+from safelaunch.slurm import nodefold, nodeset, slurmtext
 from tests.simulation.batch import Step
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host

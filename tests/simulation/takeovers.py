@@ -1,6 +1,6 @@
 """False takeovers, counted over any number of node-hours: `python -m tests.simulation.takeovers --hours 1e6`.
 
-A reduced model around the judgement itself, core.decide.takeover: a leader that pings each second and shows its pulse
+A reduced model around the judgement itself, decide.jobs.takeover: a leader that pings each second and shows its pulse
 as observe.py and standbys.py of supervisor/ do, a standby that listens and reads as its standby.py does. Where nothing
 is wrong each ping makes both forget what was before: only the minutes around pauses and stalls are run.
 """
@@ -15,9 +15,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-from safelaunch.core.decide import takeover
-from safelaunch.core.decide.takeover import Signs
-from safelaunch.core.timing import CONTESTED_S, HEARTBEAT_S, PAUSE_S, READ_EVERY_S, SUSPICION_S
+from safelaunch.base.timing import CONTESTED_S, HEARTBEAT_S, PAUSE_S, READ_EVERY_S, SUSPICION_S
+from safelaunch.decide.jobs import takeover
+from safelaunch.decide.jobs.takeover import Signs
 
 STALL_S = 30.0       # issue 3, Targets
 PAUSES_AN_HOUR = 1.0

@@ -14,10 +14,10 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters import journal
-from safelaunch.core.folding import fold
-from safelaunch.core.report import shares
-from safelaunch.core.report.shares import BOOT, DOWN, HANG, KEPT, QUEUE, REDONE, START, UNREAD, USEFUL
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.io import journal
+from safelaunch.status import shares
+from safelaunch.status.shares import BOOT, DOWN, HANG, KEPT, QUEUE, REDONE, START, UNREAD, USEFUL
 from tests.simulation import training
 from tests.simulation.clients import writes_reach_the_server
 from tests.simulation.golden import GOLDEN

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters import runends
-from safelaunch.core.decide import after
-from safelaunch.core.decide.after import May
+from safelaunch.decide.facts import after
+from safelaunch.decide.facts.after import May
+from safelaunch.run.io import runends
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
 from tests.simulation.scenario import BEFORE, Fault, Scenario

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters.control import STANDBY_TASK
+from safelaunch.guard.io.control import STANDBY_TASK
 from tests.simulation import folder, process
 from tests.simulation.golden import GOLDEN
 from tests.simulation.process import SimServer
@@ -528,7 +528,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  watchers=0, via="successor", site="no_dependency", faults=(
                      Fault("worker_crashes", 12.2, 76.0, 94), Fault("corrupt", 22.43, 0.0, 75),
                      Fault("preempt", 38.4, 0.0, 99))), "completed", 6),
-    # The fourth attempt is without the node whose rank fails first each time (core.decide.alone).
+    # The fourth attempt is without the node whose rank fails first each time (decide.budget.alone).
     "a clock that is set back by two hours during a pause costs the run no two hours": (
         Scenario(seed=430543, nodes=4, pool=7, steps=43, load_s=10.0, limit_min=8, net_latency_s=0.0005, standby=False,
                  watchers=0, has_sacct=False, faults=(

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.core import metrics
-from safelaunch.core.metrics import MeteredRun, MetricSample
+from safelaunch.status import metrics
+from safelaunch.status.metrics import MeteredRun, MetricSample
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
 

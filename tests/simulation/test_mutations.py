@@ -14,37 +14,34 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters import callers, control, runfolder, slurm
-from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.slurm import Pace
-from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import alone, between, checks, ended, nanback, patience, slowness, takeover
-from safelaunch.core.decide.actions import BenchNodes
-from safelaunch.core.decide.budget import GiveUp
-from safelaunch.core.decide.seen import Observation
-from safelaunch.core.plan import Plan
-from safelaunch.core.slow.bench import Speed, judge_speed
-from safelaunch.core.state import State
+from safelaunch.decide.budget import alone, nanback
+from safelaunch.decide.budget.budget import GiveUp
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts import patience
+from safelaunch.decide.facts.actions import BenchNodes
+from safelaunch.decide.facts.seen import Observation
+from safelaunch.decide.jobs import takeover
+from safelaunch.decide.nodes import checks, slowness
+from safelaunch.decide.turn import between
+from safelaunch.guard.io import callers, control
 from safelaunch.node.guard import fence
 from safelaunch.node.guard.fence import KILL, TERM, TaskFence
-from safelaunch.supervisor import (
-    attempts,
-    bootchecks,
-    endings,
-    handover,
-    loop,
-    lostprogress,
-    nextjob,
-    observe,
-    resuming,
-    slowing,
-    slowsearch,
-    slurmends,
-    standbys,
-    suspectchecks,
-)
-from safelaunch.supervisor import takeover as births
+from safelaunch.nodehealth.slow.bench import Speed, judge_speed
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import runfolder
+from safelaunch.run.plan import Plan
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Pace
+from safelaunch.supervisor import loop, observe
+from safelaunch.supervisor.attempt import attempts, resuming
+from safelaunch.supervisor.common import lostprogress, slurmends
+from safelaunch.supervisor.ends import endings, handover
+from safelaunch.supervisor.ends import takeover as births
+from safelaunch.supervisor.io.fence import Fencer
+from safelaunch.supervisor.io.successor import Successor
+from safelaunch.supervisor.jobs import nextjob, standbys
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.nodes import bootchecks, slowing, slowsearch, suspectchecks
 from safelaunch.supervisor.state.tasks import Work
 from tests.simulation import bench, guards
 from tests.simulation.clients import Client

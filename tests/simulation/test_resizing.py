@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.core.decide import resize
-from safelaunch.core.state import Resize
+from safelaunch.decide.nodes import resize
+from safelaunch.run.fold.state import Resize
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault, Scenario
@@ -82,7 +82,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         SMALLER, [(resize, "size_of", lambda state, plan, resume: 2)], "from a checkpoint that is for"),
     "what a failed hook has written is used": (
         replace(SMALLER, before_resize="fails"),
-        [("safelaunch.supervisor.attempts", "output_of", lambda state, plan, resume, size: next(
+        [("safelaunch.supervisor.attempt.attempts", "output_of", lambda state, plan, resume, size: next(
             (one.resize.output for one in state.attempts if one.resize), None)),
          (resize, "is_barred", lambda *words: False),
          (resize, "why_convert", lambda state, plan, resume, size: None if any(

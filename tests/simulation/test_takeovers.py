@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from safelaunch.core.decide import takeover
+from safelaunch.decide.jobs import takeover
 from tests.simulation.takeovers import Episode, count_false, is_false
 
 EPISODES = 1_000_000 if os.environ.get("SAFELAUNCH_LONG") else 1_500

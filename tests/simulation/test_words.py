@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.core.decide import refusal
+from safelaunch.decide.ends import refusal
 from tests.simulation import slurm
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.adapters import runfolder
-from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.run.io import runfolder
+from safelaunch.supervisor.io.attempt import AttemptProcess
 from tests.simulation.bench import DROP
 from tests.simulation.clock import Timer
 from tests.simulation.guards import Task
@@ -328,7 +328,7 @@ class Attempt:
 
 
 class SimProcess(AttemptProcess):
-    """adapters.attempt.AttemptProcess over an attempt of the simulation."""
+    """supervisor.io.attempt.AttemptProcess over an attempt of the simulation."""
 
     def __init__(self, attempt: Attempt, local: Path, is_child: bool) -> None:
         super().__init__(local, attempt.number, attempt.facts)
@@ -378,7 +378,7 @@ class SimProcess(AttemptProcess):
 
 
 def write_checkpoint(path: Path, step: int, wall_t: float, is_whole: bool) -> None:
-    """A file that core.checkpoints judges by its structure: an empty one is none."""
+    """A file that checkpoints judges by its structure: an empty one is none."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(json.dumps({"step": step}).encode() if is_whole else b"")
     os.utime(path, (wall_t, wall_t))

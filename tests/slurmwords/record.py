@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from safelaunch.adapters import doctor, slurm
-from safelaunch.core.why.slurmfacts import ACCOUNT_FORMAT
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons, users
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.site.io import doctor
+from safelaunch.slurm.io import slurm
+from safelaunch.why.slurmfacts import ACCOUNT_FORMAT
 from tests import admin
 from tests.sandboxes import make_workdir, new_sandbox, wait_until
 from tests.slurmwords.texts import FOLDER, render

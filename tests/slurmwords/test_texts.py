@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from safelaunch.core import slurmoutput, slurmtext, slurmwords
-from safelaunch.core.why.slurmfacts import bad_nodes, parse_account, parse_job
+from safelaunch.slurm import slurmoutput, slurmtext, slurmwords
+from safelaunch.why.slurmfacts import bad_nodes, parse_account, parse_job
 from tests.slurmwords.texts import FOLDER, FROM_SOURCE, Text, load_all, render
 from tests.tables import each
 
@@ -49,7 +49,7 @@ def refused(text: Text) -> object:
 
 def states(text: Text) -> object:
     """sinfo's states without their marks, by node."""
-    from safelaunch.core import nodeset
+    from safelaunch.slurm import nodeset
 
     rows = slurmtext.parse_sinfo(text.text)
     return {node: state for state, nodes in rows for node in nodeset.expand(nodes)}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.decide.seen import Live
-from safelaunch.supervisor import asking
+from safelaunch.decide.facts.seen import Live
+from safelaunch.supervisor.common import asking
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.tasks import Work
 

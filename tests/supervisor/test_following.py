@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.adapters.slurm import Result
-from safelaunch.core.decide.after import RunBefore
-from safelaunch.core.plan import AfterRun
-from safelaunch.supervisor.following import _by_name, _known
+from safelaunch.decide.facts.after import RunBefore
+from safelaunch.run.plan import AfterRun
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.jobs.following import _by_name, _known
 from tests.tables import each
 
 JOBS = "12|RUNNING|me|bloom.1a|None|n0\n13|PENDING|me|bloom.1a|Dependency|\n14|RUNNING|me|other.2b|None|n1\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from safelaunch.supervisor.hangs import tell_next
+from safelaunch.supervisor.hang.hangs import tell_next
 from tests.tables import each
 
 

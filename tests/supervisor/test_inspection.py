@@ -6,9 +6,9 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
-from safelaunch.adapters.collect import Collected, Depth
-from safelaunch.adapters.noderound import Target
-from safelaunch.supervisor import inspection
+from safelaunch.slurm.io.noderound import Target
+from safelaunch.stacks.io.collect import Collected, Depth
+from safelaunch.supervisor.common import inspection
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.model import Exit
-from safelaunch.core.why.findings import OutsideEvidence
+from safelaunch.base.model import Exit
+from safelaunch.decide.facts.seen import Live
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.state.attempt import ReadLog
+from safelaunch.why.findings import OutsideEvidence
 
 EVIDENCE: Any = OutsideEvidence
 FAILED, KILLED = Exit("n1", 1, 1), Exit("n1", 1, 137, 9)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import laterjobs, ownership, runfolder
-from safelaunch.adapters.probe import ChildAnswer
+from safelaunch.base.io.probe import ChildAnswer
 from safelaunch.errors import RunFolderError
-from safelaunch.supervisor import takeover
+from safelaunch.run.io import ownership, runfolder
+from safelaunch.script.io import laterjobs
+from safelaunch.supervisor.ends import takeover
 from safelaunch.supervisor.leader import Leader, Superseded
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.nextjob import NextJob

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import ledger
-from safelaunch.adapters.probe import ChildAnswer, run_in_child
-from safelaunch.supervisor import suspicion
+from safelaunch.base.io.probe import ChildAnswer, run_in_child
+from safelaunch.nodehealth.io import ledger
+from safelaunch.supervisor.common import suspicion
 
 
 def boot(folder: Path, deadline_s: float) -> tuple[list[str], list[Any]]:

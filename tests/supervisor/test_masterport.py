@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from safelaunch.core.checks.results import CheckReport, CheckResult
-from safelaunch.supervisor import masterport
+from safelaunch.nodehealth.checks.results import CheckReport, CheckResult
+from safelaunch.supervisor.common import masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
 from tests.tables import each

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from safelaunch.adapters.slurm import Result
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.jobs.nextjob import submit_next
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.nextjob import submit_next
 from tests.tables import each
 
 TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"

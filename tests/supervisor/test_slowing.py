@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.plan import SlowPlan
-from safelaunch.core.progress.lines import listen
-from safelaunch.core.state import State
-from safelaunch.supervisor import listening, slowing
+from safelaunch.base.model import Event
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import SlowPlan
+from safelaunch.supervisor.common import listening
+from safelaunch.supervisor.nodes import slowing
 from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.trainlog.lines import listen
 from tests.core.decide.situations import PLAN
 from tests.core.slow.test_changepoint import DROP_STEP, chronicle
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from safelaunch.adapters.slurm import Result
+from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.observe import ask_third_witness
 from tests.tables import each

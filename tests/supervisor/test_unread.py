@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.progress.lines import Talk, Unread
-from safelaunch.core.state import State
-from safelaunch.supervisor import listening
+from safelaunch.base.model import Event
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.state.attempt import HeardLog, RunningAttempt
+from safelaunch.trainlog.lines import Talk, Unread
 
 STARTED = Event(1.0, 1, 1, "n0", "attempt_started", {"attempt": 1, "job": "1", "nodes": ["n0"], "port": 1})
 

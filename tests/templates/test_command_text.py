@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import safelaunch
-from safelaunch.adapters.bashtext import is_complete
-from safelaunch.core.script import render
+from safelaunch.config.io.bashtext import is_complete
+from safelaunch.script.script import render
 from tests.core.test_script import MINIMAL, TEMPLATE, plan_of
 from tests.hostile import LONG
 

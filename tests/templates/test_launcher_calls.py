@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.local import srun_words
-from safelaunch.core.plan import Plan
-from safelaunch.core.script import render
+from safelaunch.run.io.local import srun_words
+from safelaunch.run.plan import Plan
+from safelaunch.script.script import render
 from tests.core.test_script import TEMPLATE, plan_of
 from tests.ports import free_ports
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from safelaunch.adapters.localfolder import touch
+from safelaunch.base.io.localfolder import touch
 
 
 def test_all_in_it_looks_used_though_nothing_was_written(tmp_path: Path) -> None:

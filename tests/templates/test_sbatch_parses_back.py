@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from safelaunch.core.plan import Plan
-from safelaunch.core.script import directives, quote_directive, render, warn_before_s
+from safelaunch.run.plan import Plan
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.script.script import directives, quote_directive, render, warn_before_s
 from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 from tests.hostile import BAITS, batches, many, printable
 

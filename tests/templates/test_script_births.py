@@ -14,9 +14,9 @@ from unittest.mock import ANY
 import pytest
 
 import safelaunch
-from safelaunch.adapters import journal
-from safelaunch.core.folding import fold
-from safelaunch.core.state import Ended as RunEnded
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Ended as RunEnded
+from safelaunch.run.io import journal
 from tests.core.test_script import MINIMAL, plan_of, rendered
 
 LIBRARY = Path(safelaunch.__file__).parent
@@ -170,9 +170,9 @@ LAUNCHED = f"""
 import sys
 sys.path.insert(0, {str(LIBRARY.parent)!r})
 from pathlib import Path
-from safelaunch.adapters.outbox import APPEND, Outbox
-from safelaunch.core.journal import render
-from safelaunch.core.model import Event
+from safelaunch.run.io.outbox import APPEND, Outbox
+from safelaunch.run.journal import render
+from safelaunch.base.model import Event
 local, run_dir = map(Path, sys.argv[1:])
 (local / "attempt-0001.running").write_text(f"{{local}}/attempt-0001.exit\\n")
 (local / "spool").mkdir()

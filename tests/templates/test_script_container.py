@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.local import srun_words
-from safelaunch.core.containers import ContainerPlan
-from safelaunch.core.script import render
+from safelaunch.launch.containers import ContainerPlan
+from safelaunch.run.io.local import srun_words
+from safelaunch.script.script import render
 from tests.core.test_script import TEMPLATE, plan_of
 
 # What stands before the image is the runtime's own; the image sets variables of its own, enroot hands none on.

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from safelaunch.adapters import guardcode
-from safelaunch.adapters.local import srun_words
-from safelaunch.core.plan import Plan
-from safelaunch.core.script import render
+from safelaunch.guard.io import guardcode
+from safelaunch.run.io.local import srun_words
+from safelaunch.run.plan import Plan
+from safelaunch.script.script import render
 from tests.core.test_script import TEMPLATE, plan_of
 from tests.lease import leased
 from tests.sandboxes import wait_until

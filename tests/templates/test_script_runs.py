@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import safelaunch
-from safelaunch.core.plan import PreservePlan
-from safelaunch.core.script import render
+from safelaunch.run.plan import PreservePlan
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.script.script import render
 from tests.core.test_script import TEMPLATE, plan_of
 from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from safelaunch.core.plan import Plan
-from safelaunch.core.script import render
+from safelaunch.run.plan import Plan
+from safelaunch.script.script import render
 from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 from tests.hostile import batches, many, printable
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.checkpoints import find
+from safelaunch.checkpoints.io.checkpoints import find
 from tests.lease import leased
 from tests.tables import each
 from tests.trainers.stepping import losses_until

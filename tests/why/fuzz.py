@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from safelaunch.adapters.logs import logbounds, logchunks
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.show import verdictjson
+from safelaunch.why.io import logbounds, logchunks
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.rulebook import RULES
+from safelaunch.why.show import verdictjson
 from tests.core.why.judged import COMPILED
 
 MOST_MB = 300

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.why.verdict import Verdict
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant
 from tests.why.test_synthetic import CONFIDENT, describe, explain, is_right, text_of

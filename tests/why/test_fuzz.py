@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters.logs import logbounds, logchunks
+from safelaunch.why.io import logbounds, logchunks
 from tests.why import fuzz
 
 

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.rulebook import RULES
+from safelaunch.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
 from tests.tables import each
 

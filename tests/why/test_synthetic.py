@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.why.io.logfiles import read_logs
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.rulebook import RULES
+from safelaunch.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
 from tests.tables import each
 from tests.why.generator import Shape, Synthetic, make_log

@@ -1,6 +1,6 @@
 """One node's report on a hang: what every rank of a job does here, as one JSON line on stdout. Always exits with 0.
 
-Travels as text in the environment of its helper step, with the modules beside it (adapters.noderound), so that no file
+Travels as text in the environment of its helper step, with the modules beside it (slurm.io.noderound), so that no file
 of a frozen filesystem is needed. What may hang is left to disposable children; after the deadline it reports what it
 has.
 Both laws come from an incident, a dump of eight nodes. One py-spy was refused (EPERM, a rank asleep in D state). That
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 AT_ONCE = 8              # dumps at a time: the training's own cores are not for us alone
 STALL_S = 0.5            # of one process's files in /proc
 REPORT_S = 0.2           # kept for the report itself
-MOST_BYTES = 900_000     # of the report; adapters.slurm reads a megabyte
+MOST_BYTES = 900_000     # of the report; slurm.io.slurm reads a megabyte
 MOST_RANKS = 512
 
 

@@ -24,6 +24,6 @@ else:
         def __exit__(self, kind, error, trace):
             return kind is not None and issubclass(kind, self.kinds)
 
-# These take 12 ms: adapters.guardcode leaves their imports out, and a guard makes up for it once its launcher runs.
+# These take 12 ms: guard.io.guardcode leaves their imports out, and a guard makes up for it once its launcher runs.
 LATER = ("hmac", "json")
 __all__ = ["LATER", "signal", "socket", "suppress"]

@@ -44,7 +44,7 @@ RETRY_S = (0.2, 5.0)
 QUIET_S = 0.2
 DRAIN_S = 60.0  # after SIGTERM; Slurm's default KillWait is 30
 LOCK_S = 2.0
-FILE_MODE, GROUP_FILE_MODE = 0o600, 0o640  # as adapters/modes.py, which this file cannot import
+FILE_MODE, GROUP_FILE_MODE = 0o600, 0o640  # as base/io/modes.py, which this file cannot import
 BLOCK_BYTES = 4096
 
 IN_MODIFY = 0x2  # sys/inotify.h

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
 OTHER = "other.log"   # lines of no rank: of launchers, of srun, of safelaunch
-PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as core/logview/rankfold.py
+PREFIX = re.compile(rb"(\[([^\[\]\s:]{1,255}):(\d{1,9})\]:) ?")   # as verbs/logs/rankfold.py
 _HOST = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")   # the log says it, and it becomes part of a file's name
 MOST_FILES = 20_000   # of an attempt: a log full of odd prefixes fills no folder with files
 MOST_LINE = 1 << 20   # bytes; what follows in a longer one goes to OTHER
@@ -24,7 +24,7 @@ HELD_BYTES = 8 << 20  # of lines that wait to be written
 LINE_COSTS = 64       # bytes of memory beside its text
 FILES_A_SECOND = 100  # written to a shared folder: a thousand ranks that print each second are written every 10 s
 READ_BYTES = 1 << 20
-FILE, FOLDER, GROUP_FILE, GROUP_FOLDER = 0o600, 0o700, 0o640, 0o2750   # as adapters/modes.py
+FILE, FOLDER, GROUP_FILE, GROUP_FOLDER = 0o600, 0o700, 0o640, 0o2750   # as base/io/modes.py
 
 
 def rank_file(line: bytes, nodes: tuple[str, ...], per_node: Optional[int]) -> str:

@@ -5,7 +5,7 @@ torchrun itself imports PyTorch, 2 s of processor time on each node and in each 
 
 As under torchrun a rank has a session of its own, its lines begin with "[host:N]:", and the first rank that fails ends
 the others: by TERM, and by KILL after GRACE_S. The last words have torchrun's form, which `why` and people read. What
-torchrun can do beyond that is refused beside `direct` (core/config/rules.py). Standard library, Python 3.9; few
+torchrun can do beyond that is refused beside `direct` (config/rules.py). Standard library, Python 3.9; few
 modules, since their import is a part of each restart.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # its enums take 4.5 ms of each restart
 
-GRACE_S = 5.0        # between TERM and KILL behind a failure; the leader gives no more (core/decide/actions.py)
+GRACE_S = 5.0        # between TERM and KILL behind a failure; the leader gives no more (decide/facts/actions.py)
 TOLD_GRACE_S = 30.0  # the same where somebody has ended this process: torchrun's shutdown_timeout
 DRAIN_S = 1.0        # for the lines of what a rank has left behind; its guard ends that
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

@@ -173,7 +173,7 @@ own_log_srun() {   # "$@": of the user's srun. Runs it until its last line is in
   exit "$code"
 }
 
-note_srun() {   # $1: guarded, or plain; by these words the fence knows what may be left (core/decide/fence.py)
+note_srun() {   # $1: guarded, or plain; by these words the fence knows what may be left (decide/ends/fence.py)
   [[ ! -e $stem.sruns ]] || echo "$1" >>"$stem.sruns" || rm -f "$stem.sruns"   # without the file it asks each node
 } 2>/dev/null
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from safelaunch.adapters import program
+from safelaunch.base.io import program
 from safelaunch.errors import SandboxError
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import filelock
 
-from safelaunch.adapters import durable, modes, ownership
+from safelaunch.base.io import durable, modes
 from safelaunch.errors import SandboxError
+from safelaunch.run.io import ownership
 from safelaunch.sandbox import ports
 
 ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safelaunch.adapters import modes
+from safelaunch.base.io import modes
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Pairs

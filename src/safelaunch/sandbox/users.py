@@ -8,7 +8,7 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
-from safelaunch.adapters import modes
+from safelaunch.base.io import modes
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import registry
 from safelaunch.sandbox.command import run_command

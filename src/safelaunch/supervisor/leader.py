@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safelaunch.adapters import journal, laterjobs, ownership, runfolder, sharedfile
-from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.localtime import clock
-from safelaunch.adapters.outbox import APPEND, PUT
-from safelaunch.adapters.probe import ALONE_S, ChildAnswer
-from safelaunch.adapters.shared import DEADLINE_S
-from safelaunch.adapters.slurm import Result
-from safelaunch.adapters.world import World
-from safelaunch.core.decide import silence
-from safelaunch.core.model import Event
-from safelaunch.core.plaintext import clean
-from safelaunch.core.secretmask import mask
-from safelaunch.core.timing import LEASE_S, PATIENT_S, STALL_S, ping_every_s
+from safelaunch.base.io import sharedfile
+from safelaunch.base.io.localtime import clock
+from safelaunch.base.io.probe import ALONE_S, ChildAnswer
+from safelaunch.base.model import Event
+from safelaunch.base.plaintext import clean
+from safelaunch.base.secretmask import mask
+from safelaunch.base.timing import LEASE_S, PATIENT_S, STALL_S, ping_every_s
+from safelaunch.decide.ends import silence
+from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
+from safelaunch.run.io import journal, ownership, runfolder
+from safelaunch.run.io.outbox import APPEND, PUT
+from safelaunch.run.io.shared import DEADLINE_S
+from safelaunch.script.io import laterjobs
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.folder import PATIENCE
 from safelaunch.supervisor.state.parts import LeaderParts, TookOver

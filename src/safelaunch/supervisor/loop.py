@@ -1,7 +1,7 @@
 """The leader's loop: the supervisor in the batch step. One tick is observe → decide → act → record.
 
-Only `core.decide` decides. Nothing here blocks on the shared folder or on Slurm. Disposable children touch the folder
-(adapters.shared), and Slurm's commands run in the background. Longer acts are generators that yield what they wait for.
+Only `decide` decides. Nothing here blocks on the shared folder or on Slurm. Disposable children touch the folder
+(run.io.shared), and Slurm's commands run in the background. Longer acts are generators that yield what they wait for.
 The process can die at any line: the batch shell starts it again. What it needs to go on is in the journal and on this
 node's own disk.
 """
@@ -15,13 +15,10 @@ import os
 import sys
 from pathlib import Path
 
-from safelaunch.adapters import durable
-from safelaunch.adapters.attempt import raise_limit
-from safelaunch.adapters.job import Allocation, StandbyStart, current, standby
-from safelaunch.adapters.localtime import moment
-from safelaunch.adapters.world import World
-from safelaunch.core.decide import rows, turn
-from safelaunch.core.decide.actions import (
+from safelaunch.base.io import durable
+from safelaunch.base.io.localtime import moment
+from safelaunch.decide.facts import turn
+from safelaunch.decide.facts.actions import (
     AskNodes,
     AskToEnd,
     BenchNodes,
@@ -36,25 +33,23 @@ from safelaunch.core.decide.actions import (
     Preserve,
     Wait,
 )
-from safelaunch.core.decide.phase import Phase
-from safelaunch.core.decide.turn import Turn
-from safelaunch.supervisor import (
-    asking,
-    attempts,
-    bootchecks,
-    closing,
-    endings,
-    nextjob,
-    observe,
-    resuming,
-    slowsearch,
-    slurmends,
-)
-from safelaunch.supervisor.diagnosing import foresee
+from safelaunch.decide.facts.phase import Phase
+from safelaunch.decide.facts.turn import Turn
+from safelaunch.decide.turn import rows
+from safelaunch.guard.io.job import Allocation, StandbyStart, current, standby
+from safelaunch.supervisor import observe
+from safelaunch.supervisor.attempt import attempts, closing, resuming
+from safelaunch.supervisor.attempt.diagnosing import foresee
+from safelaunch.supervisor.common import asking, slurmends
+from safelaunch.supervisor.ends import endings
+from safelaunch.supervisor.ends.takeover import boot
+from safelaunch.supervisor.io.attempt import raise_limit
+from safelaunch.supervisor.io.world import World
+from safelaunch.supervisor.jobs import nextjob
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
+from safelaunch.supervisor.nodes import bootchecks, slowsearch
 from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.supervisor.state.tasks import Work
-from safelaunch.supervisor.takeover import boot
 
 SOON_S = 5.0   # a wait that is asked anew each turn has no end that people could use
 
@@ -211,7 +206,7 @@ def code_of_standby(start: StandbyStart | None) -> int:
 
 def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
     """Watch the leader; returns from whom to take over, or None when nothing is left to take over."""
-    from safelaunch.supervisor.standby import Standby  # what a leader has no time for
+    from safelaunch.supervisor.jobs.standby import Standby  # what a leader has no time for
 
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
     standby = Standby(run_dir, local, job, world, token, start.endpoint if start else None)

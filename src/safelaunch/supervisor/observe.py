@@ -8,45 +8,46 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from safelaunch.adapters import journal, ownership, runfolder, slurm
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.callers import Guard
-from safelaunch.adapters.control import STANDBY_TASK
-from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
-from safelaunch.adapters.outbox import PUT
-from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.storage import find_trouble
-from safelaunch.core import heartbeat, jobstates, slurmtext
-from safelaunch.core.decide import endless, jobend, silence
-from safelaunch.core.decide.policy import response
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.decide.turn import TurnFacts
-from safelaunch.core.model import RESTARTS, STOPS, Exit
-from safelaunch.core.progress.lines import Talk, listen
-from safelaunch.core.progress.steps import carry_on
-from safelaunch.core.script import warn_before_s
-from safelaunch.core.timing import CONTESTED_S, HEARTBEAT_S
+from safelaunch.base.io.localfolder import TOUCH_EVERY_S, touch
+from safelaunch.base.model import RESTARTS, STOPS, Exit
+from safelaunch.base.timing import CONTESTED_S, HEARTBEAT_S
+from safelaunch.decide.budget import endless
+from safelaunch.decide.budget.policy import response
+from safelaunch.decide.ends import jobend, silence
+from safelaunch.decide.facts.seen import Live
+from safelaunch.decide.facts.turn import TurnFacts
+from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.control import STANDBY_TASK
 from safelaunch.node import fresh
-from safelaunch.supervisor import (
+from safelaunch.run import heartbeat
+from safelaunch.run.io import journal, ownership, runfolder
+from safelaunch.run.io.outbox import PUT
+from safelaunch.run.io.storage import find_trouble
+from safelaunch.script.script import warn_before_s
+from safelaunch.slurm import jobstates, slurmtext
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Command, Result
+from safelaunch.supervisor.common import (
     asking,
-    hangs,
     listening,
-    lostnodes,
     lostprogress,
     metering,
     notifying,
     overlap,
-    slowing,
     slurmends,
     stepstart,
-    thaw,
-    vanished,
 )
+from safelaunch.supervisor.hang import hangs, thaw
+from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.supervisor.jobs import vanished
+from safelaunch.supervisor.jobs.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
-from safelaunch.supervisor.standbys import eligible_standbys, keep_standby
+from safelaunch.supervisor.nodes import lostnodes, slowing
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.heartbeat import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.trainlog.lines import Talk, listen
+from safelaunch.trainlog.steps import carry_on
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.logs import linenumbers, logbounds, logfiles
-from safelaunch.adapters.logs.linenumbers import line_numbers, number_verdict
-from safelaunch.adapters.logs.logchunks import count_lines
-from safelaunch.core.why import rulebook
-from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.why import rulebook
+from safelaunch.why.io import linenumbers, logbounds, logfiles
+from safelaunch.why.io.linenumbers import line_numbers, number_verdict
+from safelaunch.why.io.logchunks import count_lines
+from safelaunch.why.judge.engine import judge_log
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEP = b" iteration %8d/ 500000 | elapsed time per iteration (ms): 401.0 | lm loss: 2.5E+00 |\n"

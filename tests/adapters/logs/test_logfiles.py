@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters.logs import logbounds, logfiles
-from safelaunch.adapters.logs.linenumbers import line_numbers
-from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
-from safelaunch.core.why.read.scan import TRACEBACK
+from safelaunch.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
+from safelaunch.why.io import logbounds, logfiles
+from safelaunch.why.io.linenumbers import line_numbers
+from safelaunch.why.read.scan import TRACEBACK
 
 RULES = (
     Rule("cuda", "native_crash", (b"CUDA error",), rb"CUDA error: \w+"),
@@ -65,7 +65,7 @@ def test_a_name_of_gzip_alone_is_no_gzip(tmp_path: Path) -> None:
 
 def test_standard_input_is_read() -> None:
     code = ("from pathlib import Path; from tests.adapters.logs.test_logfiles import RULES, found\n"
-            "from safelaunch.adapters.logs.logfiles import read_logs; print(found(read_logs([Path('-')], RULES)))")
+            "from safelaunch.why.io.logfiles import read_logs; print(found(read_logs([Path('-')], RULES)))")
     done = subprocess.run([sys.executable, "-c", code], input=TEXT * 5000, capture_output=True, timeout=60, check=True)
     assert done.stdout.startswith(b"[('cuda', 2), ('cuda', 5)")
 

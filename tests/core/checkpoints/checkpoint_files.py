@@ -8,9 +8,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from safelaunch.core.checkpoints.latest import choose, survey
-from safelaunch.core.checkpoints.model import CheckpointTree, FoundCheckpoints
-from safelaunch.core.checkpoints.pickled import Allowance
+from safelaunch.checkpoints.latest import choose, survey
+from safelaunch.checkpoints.model import CheckpointTree, FoundCheckpoints
+from safelaunch.checkpoints.pickled import Allowance
 
 
 class DictFolder:

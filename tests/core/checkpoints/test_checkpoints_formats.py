@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from safelaunch.core.checkpoints import names
-from safelaunch.core.checkpoints.model import FoundCheckpoints
-from safelaunch.core.checkpoints.torchfile import judge_file
+from safelaunch.checkpoints import names
+from safelaunch.checkpoints.formats.torchfile import judge_file
+from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
     dcp_folder,

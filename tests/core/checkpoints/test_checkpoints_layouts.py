@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from safelaunch.core.checkpoints.model import FoundCheckpoints
+from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.test_handmade import tensors
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints import inside, torchfile
-from safelaunch.core.checkpoints.model import Candidate, FoundCheckpoints
-from safelaunch.core.checkpoints.pickled import SEARCH_OPS, Allowance, LongPickle, PickleFile
+from safelaunch.checkpoints import inside
+from safelaunch.checkpoints.formats import torchfile
+from safelaunch.checkpoints.model import Candidate, FoundCheckpoints
+from safelaunch.checkpoints.pickled import SEARCH_OPS, Allowance, LongPickle, PickleFile
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
     dcp_folder,

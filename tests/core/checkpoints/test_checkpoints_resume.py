@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.checkpoints.resume import is_usable, resume_args
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.checkpoints.resume import is_usable, resume_args
 from tests.tables import each
 
 AT_12 = Checkpoint("/data/my runs/step_12.pt", 12, "torch")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from safelaunch.core.checkpoints.latest import FORMATS
+from safelaunch.checkpoints.latest import FORMATS
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
     dcp_folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.checkpoints.loading import judge_loading
+from safelaunch.checkpoints.loading import judge_loading
 from tests.tables import each
 
 HEAD = '[n1:0]:Traceback (most recent call last):\n[n1:0]:  File "/home/u/train.py", line 3, in <module>\n'

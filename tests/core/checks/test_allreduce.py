@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from safelaunch.core.checks.allreduce import add_links
-from safelaunch.core.checks.judge import NodeState, judge
-from safelaunch.core.checks.results import OK, CheckReport, CheckResult
-from safelaunch.core.checks.show import log_lines
-from safelaunch.core.decide.checks import weigh
-from safelaunch.core.slow.pairs import PairRate, first_pairs, judge_pairs, second_pairs
+from safelaunch.decide.nodes.checks import weigh
+from safelaunch.nodehealth.checks.allreduce import add_links
+from safelaunch.nodehealth.checks.judge import NodeState, judge
+from safelaunch.nodehealth.checks.results import OK, CheckReport, CheckResult
+from safelaunch.nodehealth.checks.show import log_lines
+from safelaunch.nodehealth.pairs import PairRate, first_pairs, judge_pairs, second_pairs
 
 NODES = ("a", "b", "c", "d")
 FULL = CheckResult("space", "/scratch", OK, "", {})

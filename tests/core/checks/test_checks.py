@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.checks import ranksoftware, show
-from safelaunch.core.checks.compare import compare
-from safelaunch.core.checks.judge import NodeState, judge
-from safelaunch.core.checks.names import CHECK_NAMES
-from safelaunch.core.checks.results import MOST_RESULTS, CheckReport, CheckResult, parse_report
-from safelaunch.core.checks.show import check_table, log_lines, node_table
 from safelaunch.errors import ParseError
 from safelaunch.node.checks.table import CHECKS
+from safelaunch.nodehealth.checks import ranksoftware, show
+from safelaunch.nodehealth.checks.compare import compare
+from safelaunch.nodehealth.checks.judge import NodeState, judge
+from safelaunch.nodehealth.checks.names import CHECK_NAMES
+from safelaunch.nodehealth.checks.results import MOST_RESULTS, CheckReport, CheckResult, parse_report
+from safelaunch.nodehealth.checks.show import check_table, log_lines, node_table
 from tests.hostile import values
 from tests.tables import each
 

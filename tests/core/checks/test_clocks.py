@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.checks.clocks import MOST_APART_S, ClockBounds, bounds, compare
+from safelaunch.nodehealth.checks.clocks import MOST_APART_S, ClockBounds, bounds, compare
 from tests.tables import each
 
 

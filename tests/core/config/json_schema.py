@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node
+from safelaunch.base.yaml.yamlnodes import ListNode, MappingNode, Node
 
 Schema = dict[str, Any]
 _ANNOTATIONS = {"$schema", "title", "description", "default"}

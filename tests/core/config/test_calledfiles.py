@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.calledfiles import called_files, hidden_launchers
-from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.shell.calledfiles import called_files, hidden_launchers
 from tests.tables import each
 
 WIDE = "slurm: {nodes: 1, gpus_per_node: 4}\n"

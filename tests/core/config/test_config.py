@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES
-from safelaunch.core.config.keys import KEYS
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
-from safelaunch.core.config.schema import train_schema
-from safelaunch.core.config.yamltext import parse_document
-from safelaunch.core.launchers import LAUNCHERS
-from safelaunch.core.plan import make
-from safelaunch.core.script import render
+from safelaunch.base.yaml.yamltext import parse_document
+from safelaunch.config.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.config.keys import KEYS
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.config.schema import train_schema
 from safelaunch.errors import ConfigError
+from safelaunch.launch.launchers import LAUNCHERS
+from safelaunch.run.plan import make
+from safelaunch.script.script import render
 from tests.core.config.json_schema import accepts, plain
 from tests.tables import each
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.core.config.debugpresets import PRESETS, debug_overrides, debug_variables
+from safelaunch.config.debugpresets import PRESETS, debug_overrides, debug_variables
 from tests.tables import each
 
 DOCS = Path(__file__).parents[3] / "docs" / "verbs.md"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.guessfolder import guess_folder, tell_missing
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.sbatchscript import draft_from_script
-from safelaunch.core.config.starter import render_draft
+from safelaunch.config.guessfolder import guess_folder, tell_missing
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.sbatchscript import draft_from_script
+from safelaunch.config.starter import render_draft
 from tests.tables import each
 
 HEAD = "#!/bin/bash\n#SBATCH --time=10\n"

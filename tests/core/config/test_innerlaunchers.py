@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.innerlaunchers import INNER, find_calls
-from safelaunch.core.config.resolve import MAY_LAUNCH, ConfigLayer, Resolved, resolve
+from safelaunch.config.resolve import MAY_LAUNCH, ConfigLayer, Resolved, resolve
+from safelaunch.config.shell.innerlaunchers import INNER, find_calls
 from safelaunch.errors import ConfigError
 from tests.tables import each
 

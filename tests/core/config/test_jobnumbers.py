@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core import plan as plans
-from safelaunch.core.config.jobnumbers import layout
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
-from safelaunch.core.script import directives
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.errors import ConfigError
+from safelaunch.launch.jobnumbers import layout
+from safelaunch.run import plan as plans
+from safelaunch.script.script import directives
 from tests.tables import each
 
 

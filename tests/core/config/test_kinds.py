@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config import argumentlist, containerkinds, kinds, notifykinds, sweeps
-from safelaunch.core.config.keys import KEYS, NAME_PATTERN
-from safelaunch.core.config.kinds import ValueKind, WrongValue
-from safelaunch.core.config.yamltext import parse_value
+from safelaunch.base.yaml.yamltext import parse_value
+from safelaunch.config import sweeps
+from safelaunch.config.keys import KEYS, NAME_PATTERN
+from safelaunch.config.kinds import argumentlist, containerkinds, kinds, notifykinds
+from safelaunch.config.kinds.kinds import ValueKind, WrongValue
 from tests.core.config.json_schema import accepts, plain
 from tests.tables import each
 

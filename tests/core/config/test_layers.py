@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.resolve import ConfigLayer, Origin, Resolved, resolve
+from safelaunch.config.resolve import ConfigLayer, Origin, Resolved, resolve
 from safelaunch.errors import ConfigError
 from tests.tables import each
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.notelines import MOST, note_lines
+from safelaunch.config.notelines import MOST, note_lines
 
 
 def test_what_stands_in_several_lines_is_said_once() -> None:

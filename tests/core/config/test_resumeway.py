@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.resumeway import takes_words
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.resumeway import takes_words
 from safelaunch.errors import ConfigError
 from tests.tables import each
 

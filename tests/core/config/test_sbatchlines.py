@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_words
-from safelaunch.core.config.scriptrefusals import find_refusals, find_submissions
-from safelaunch.core.config.slurmkeys import split_flags
+from safelaunch.config.scripts.sbatchlines import read_sbatch_lines, split_words
+from safelaunch.config.scripts.scriptrefusals import find_refusals, find_submissions
+from safelaunch.config.scripts.slurmkeys import split_flags
 from tests.tables import each
 
 WORDS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
-from safelaunch.core.config.sbatchoptions import OPTIONS
-from safelaunch.core.config.sbatchvariables import VARIABLES
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.config.scripts.sbatchvariables import VARIABLES
 from safelaunch.errors import ConfigError
+from safelaunch.slurm.sbatchoptions import OPTIONS
 from tests.tables import each
 
 SCRIPT = "#!/bin/bash\n#SBATCH -N 1 -t 10\n"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.config.keys import KEYS, OPEN_SECTIONS
-from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
-from safelaunch.core.config.schema import train_schema
-from safelaunch.core.config.yamltext import parse_document
+from safelaunch.base.yaml.yamltext import parse_document
+from safelaunch.config.keys import KEYS, OPEN_SECTIONS
+from safelaunch.config.schema import train_schema
+from safelaunch.slurm.sbatchoptions import OPTIONS, REFUSED
 from tests.core.config.json_schema import accepts, plain
 from tests.tables import each
 

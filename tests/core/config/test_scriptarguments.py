@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
-from safelaunch.core.config.scriptarguments import CommandWords, first_reading, sort_words
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.config.scripts.scriptarguments import CommandWords, first_reading, sort_words
 from tests.tables import each
 
 READS = "#!/bin/bash\n#SBATCH -N 1\nset -e\npython train.py $1\n"

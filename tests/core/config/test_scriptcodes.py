@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.scriptcodes import hidden_codes, looks_at_codes
+from safelaunch.config.shell.scriptcodes import hidden_codes, looks_at_codes
 from tests.tables import each
 
 HIDES = (

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.adapters.bashtext import syntax_fault
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.sbatchscript import draft_from_script
-from safelaunch.core.config.shelllines import Unclosed, split_statements
-from safelaunch.core.config.starter import Draft, render_draft
+from safelaunch.config.io.bashtext import syntax_fault
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.sbatchscript import draft_from_script
+from safelaunch.config.shell.shelllines import Unclosed, split_statements
+from safelaunch.config.starter import Draft, render_draft
 from safelaunch.errors import ConfigError
 from tests.tables import each
 
@@ -84,7 +84,7 @@ def draft_of(text: str, file: str = "job.slurm") -> Draft:
 
 
 def config_of(draft: Draft, text: str) -> dict[str, Any]:
-    """What `check` makes of the draft; the script stands in a layer below, as adapters.configfiles reads it."""
+    """What `check` makes of the draft; the script stands in a layer below, as config.io.configfiles reads it."""
     below = [ConfigLayer("file", draft.script, text)] if draft.script else []
     return resolve([*below, ConfigLayer("file", "train.yaml", render_draft(draft))], [], {"HOME": "/h"}).config
 

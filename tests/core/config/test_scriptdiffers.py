@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.errors import ConfigError
 
 PAGE = Path(__file__).parents[3] / "docs" / "scripts.md"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.resolve import ConfigLayer, resolve
-from safelaunch.core.config.scripthints import script_hints
+from safelaunch.config.resolve import ConfigLayer, resolve
+from safelaunch.config.scripts.scripthints import script_hints
 from tests.tables import each
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core import plan as plans
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
-from safelaunch.core.ownscript import OwnScript
-from safelaunch.core.script import directives, render
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
 from safelaunch.errors import ConfigError
+from safelaunch.run import plan as plans
+from safelaunch.run.ownscript import OwnScript
+from safelaunch.script.script import directives, render
 from tests.tables import each
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.scripthints import script_hints
-from safelaunch.core.config.scriptlayer import read_script
-from safelaunch.core.config.shelllines import split_statements
+from safelaunch.config.scripts.scripthints import script_hints
+from safelaunch.config.scripts.scriptlayer import read_script
+from safelaunch.config.shell.shelllines import split_statements
 from tests.effort import at_rest_s
 from tests.tables import each
 

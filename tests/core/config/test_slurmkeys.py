@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.resolve import ConfigLayer, Origin, resolve
-from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
-from safelaunch.core.config.slurmkeys import SlurmValue, refuse_option, split_flags
+from safelaunch.config.resolve import ConfigLayer, Origin, resolve
+from safelaunch.config.scripts.slurmkeys import SlurmValue, refuse_option, split_flags
 from safelaunch.errors import ConfigError
+from safelaunch.slurm.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
 from tests.tables import each
 
 COMMAND = "command: x\n"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core import plan as plans
-from safelaunch.core.config import sweeps
-from safelaunch.core.config.keys import NAME_PATTERN
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve_each
-from safelaunch.core.secretmask import hide_values
+from safelaunch.base.secretmask import hide_values
+from safelaunch.config import sweeps
+from safelaunch.config.keys import NAME_PATTERN
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve_each
 from safelaunch.errors import ConfigError
+from safelaunch.run import plan as plans
 from tests.tables import each
 
 
@@ -98,7 +98,7 @@ def test_a_sweep_that_cannot_be_is_an_error_with_its_place(text: str, said: str)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=80), min_size=1, max_size=12,
                 unique=True), st.integers(1, 23))
 def test_every_point_has_a_safe_name_of_its_own(values: list[str], length: int) -> None:
-    from safelaunch.core.config.yamlnodes import DEFAULT, ListNode, MappingNode, quoted
+    from safelaunch.base.yaml.yamlnodes import DEFAULT, ListNode, MappingNode, quoted
 
     tree = MappingNode({"name": quoted("b" * length, DEFAULT), "sweep": MappingNode(
         {"v": ListNode(tuple(quoted(value, DEFAULT) for value in values), DEFAULT)}, DEFAULT)}, DEFAULT)
@@ -145,7 +145,7 @@ def test_no_point_changes_the_config_of_another(names: list[str]) -> None:
         assert point.config == config
         plans.make(point.config, "1a2b3c4d")
         hide_values(point.config)
-        point.config.update(run_dir="/elsewhere", after=[], command="")   # as views.submitting does
+        point.config.update(run_dir="/elsewhere", after=[], command="")   # as verbs.submit.submitting does
         for section in point.config.values():
             if isinstance(section, dict):
                 section.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.config.resolve import ConfigLayer, resolve
 from tests.tables import each
 
 ENV = 'train.yaml:2: command: ${name} is empty on the nodes, because keys are not expanded in command: write env: ' \

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.values import expand, parse_duration_s
-from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
-from safelaunch.core.config.yamltext import parse_document
+from safelaunch.base.yaml.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
+from safelaunch.base.yaml.yamltext import parse_document
+from safelaunch.config.values import expand, parse_duration_s
 from safelaunch.errors import ParseError
 from tests.tables import each
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.errors import ConfigError
 from tests.tables import each
 

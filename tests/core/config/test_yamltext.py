@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar
-from safelaunch.core.config.yamltext import parse_document, parse_json, parse_value
+from safelaunch.base.yaml.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar
+from safelaunch.base.yaml.yamltext import parse_document, parse_json, parse_value
 from safelaunch.errors import Problem
 from tests.tables import each
 

@@ -1,17 +1,17 @@
-"""What the tables of core.decide are asked about: a plan, runs with a past, and what a supervisor sees."""
+"""What the tables of decide are asked about: a plan, runs with a past, and what a supervisor sees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from safelaunch.core.decide import rows
-from safelaunch.core.decide.actions import Action
-from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, Request
-from safelaunch.core.plan import KillSwitch, LaunchPlan, Plan, PreservePlan, RestartPlan, Resume, Srun
-from safelaunch.core.state import State
+from safelaunch.base.model import Event, Exit, Request
+from safelaunch.decide.facts.actions import Action
+from safelaunch.decide.facts.seen import Live, Observation
+from safelaunch.decide.turn import rows
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import KillSwitch, LaunchPlan, Plan, PreservePlan, RestartPlan, Resume, Srun
 
 NOW = 10_000.0
 NODES = ("n0", "n1", "n2")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.advice import what_follows
-from safelaunch.core.decide import advance
-from safelaunch.core.decide.budget import reason_to_give_up
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.plan import Plan, Resume
-from safelaunch.core.state import State
+from safelaunch.base.model import Event
+from safelaunch.decide.budget.budget import reason_to_give_up
+from safelaunch.decide.ends.advice import what_follows
+from safelaunch.decide.facts import advance
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import Plan, Resume
 from tests.core.decide.situations import PLAN, seen
 from tests.core.decide.situations import action as decided
 from tests.tables import each

@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide import after
-from safelaunch.core.decide.actions import Finish, HandOver, Wait
-from safelaunch.core.decide.after import ABSENT_S, WATCHED_S, May, RunBefore
-from safelaunch.core.plan import AfterRun
-from safelaunch.core.state import State
+from safelaunch.decide.facts import after
+from safelaunch.decide.facts.actions import Finish, HandOver, Wait
+from safelaunch.decide.facts.after import ABSENT_S, WATCHED_S, May, RunBefore
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import AfterRun
 from tests.core.decide.situations import FAILED_ONCE, KILL, PLAN, action, history, row, seen
 from tests.tables import each
 

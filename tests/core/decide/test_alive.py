@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide import ended, rows
-from safelaunch.core.decide.actions import (
+from safelaunch.base.model import Event, Exit
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts.actions import (
     FAILED_GRACE_S,
     Action,
     AskToEnd,
@@ -14,10 +15,10 @@ from safelaunch.core.decide.actions import (
     Fence,
     Kill,
 )
-from safelaunch.core.decide.seen import Observation, mark_asked, mark_killed
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit
-from safelaunch.core.plan import Plan, Srun
+from safelaunch.decide.facts.seen import Observation, mark_asked, mark_killed
+from safelaunch.decide.turn import rows
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.plan import Plan, Srun
 from tests.core.decide.situations import (
     ALIVE,
     BAD,

@@ -7,20 +7,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from safelaunch.core.categories import TABLE
-from safelaunch.core.decide import alone, rows
-from safelaunch.core.decide.actions import Finish, HandOver, Launch, Wait
-from safelaunch.core.decide.blame import Failure, blame, culprits_of
-from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.folding import fold
-from safelaunch.core.ledger import NodeEvidence, exclusions
-from safelaunch.core.ledgerlines import node_excluded
-from safelaunch.core.model import Event, Exit
-from safelaunch.core.state import State
-from safelaunch.core.why.evidence import know
-from safelaunch.core.why.findings import EndFacts, TaskExit
-from safelaunch.core.why.show.ticket import is_for_site, render_ticket
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.base.model import Event, Exit
+from safelaunch.decide.budget import alone
+from safelaunch.decide.budget.blame import Failure, blame, culprits_of
+from safelaunch.decide.facts.actions import Finish, HandOver, Launch, Wait
+from safelaunch.decide.facts.seen import Live, Observation
+from safelaunch.decide.turn import rows
+from safelaunch.nodehealth.ledger import NodeEvidence, exclusions
+from safelaunch.nodehealth.ledgerlines import node_excluded
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.why.categories import TABLE
+from safelaunch.why.evidence import know
+from safelaunch.why.findings import EndFacts, TaskExit
+from safelaunch.why.show.ticket import is_for_site, render_ticket
+from safelaunch.why.verdict import Verdict
 from tests.core.decide.situations import PLAN
 from tests.core.why.judged import judge_text
 from tests.tables import each

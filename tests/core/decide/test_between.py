@@ -8,9 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.decide import rows
-from safelaunch.core.decide.actions import (
+from safelaunch.base.endings import JobEnd, tell_ending
+from safelaunch.base.model import Event, Request
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.decide.facts.actions import (
     Decision,
     Finish,
     HandOver,
@@ -18,12 +19,11 @@ from safelaunch.core.decide.actions import (
     Preserve,
     Wait,
 )
-from safelaunch.core.decide.seen import Observation
-from safelaunch.core.endings import JobEnd, tell_ending
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Request
-from safelaunch.core.plan import Plan, RestartPlan
-from safelaunch.core.state import State
+from safelaunch.decide.facts.seen import Observation
+from safelaunch.decide.turn import rows
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import Plan, RestartPlan
 from tests.core.decide.situations import (
     CHECKPOINT,
     FAILED_ONCE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.categories import NAMES, TABLE
-from safelaunch.core.decide.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame, confirm
-from safelaunch.core.ledger import KINDS, exclusions
-from safelaunch.core.plan import Suspects
-from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+from safelaunch.decide.budget.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame, confirm
+from safelaunch.nodehealth.ledger import KINDS, exclusions
+from safelaunch.run.plan import Suspects
+from safelaunch.why.categories import NAMES, TABLE
+from safelaunch.why.fingerprint import UNEXPLAINED_KILL
 from tests.tables import each
 
 NODES = ("n0", "n1", "n2", "n3")

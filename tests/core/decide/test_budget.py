@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide import policy
-from safelaunch.core.decide.budget import GiveUp, reason_to_give_up, rejects_checkpoint
-from safelaunch.core.folding import fold
-from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
-from safelaunch.core.plan import Plan, RestartPlan
-from safelaunch.core.state import Exclusion, State
+from safelaunch.base.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
+from safelaunch.decide.budget import policy
+from safelaunch.decide.budget.budget import GiveUp, reason_to_give_up, rejects_checkpoint
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Exclusion, State
+from safelaunch.run.plan import Plan, RestartPlan
 from tests.core.decide.situations import PLAN
 from tests.tables import each
 
@@ -249,7 +249,7 @@ def test_what_raises_without_a_word_of_loading_costs_no_checkpoint(
 
 
 def test_every_category_has_a_row_and_users_rows_replace_them() -> None:
-    from safelaunch.core.categories import NAMES
+    from safelaunch.why.categories import NAMES
 
     rows = policy.table((("network", "restart 5"), ("cuda_oom", "stop")))
     assert set(rows) == set(NAMES)

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import jobstates
-from safelaunch.core.decide.cancel import (
+from safelaunch.base.endings import JobEnd
+from safelaunch.base.model import Event
+from safelaunch.decide.jobs.cancel import (
     MIN_JOB_AGE_S,
     Canceller,
     CancelWitness,
@@ -22,8 +23,7 @@ from safelaunch.core.decide.cancel import (
     next_question,
     next_witness,
 )
-from safelaunch.core.endings import JobEnd
-from safelaunch.core.model import Event
+from safelaunch.slurm import jobstates
 from tests.tables import each
 
 

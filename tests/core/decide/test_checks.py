@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.checks.results import CheckReport, CheckResult
-from safelaunch.core.decide.actions import CheckNodes, Finish, HandOver, Launch, Wait
-from safelaunch.core.decide.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, suspects_elsewhere, weigh
-from safelaunch.core.folding import fold
-from safelaunch.core.model import CHECK_FAILED, Event
-from safelaunch.core.plan import ChecksPlan, Plan
-from safelaunch.core.state import State
+from safelaunch.base.model import CHECK_FAILED, Event
+from safelaunch.decide.facts.actions import CheckNodes, Finish, HandOver, Launch, Wait
+from safelaunch.decide.nodes.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, suspects_elsewhere, weigh
+from safelaunch.nodehealth.checks.results import CheckReport, CheckResult
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import ChecksPlan, Plan
 from tests.core.decide.situations import HOLD, KILL, LOST, NODES, NOW, PLAN, action, row, seen
 from tests.tables import each
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.decide.closing import (
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.base.model import Event, Exit, NewEvent
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.decide.ends.closing import (
     LOST_PATIENCE_S,
     SRUN_PATIENCE_S,
     ClosingAct,
@@ -23,13 +25,11 @@ from safelaunch.core.decide.closing import (
     progress,
     rejected,
 )
-from safelaunch.core.decide.excluding import KnownNodes
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, NewEvent
-from safelaunch.core.state import State
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.decide.facts.seen import Live
+from safelaunch.decide.nodes.excluding import KnownNodes
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.why.verdict import Verdict
 from tests.core.decide.situations import NOW, PLAN, history
 from tests.tables import each
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.decide.blame import Culprits
-from safelaunch.core.decide.closing import culprits_of_end
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.model import Exit
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.base.model import Exit
+from safelaunch.decide.budget.blame import Culprits
+from safelaunch.decide.ends.closing import culprits_of_end
+from safelaunch.decide.facts.seen import Live
+from safelaunch.why.verdict import Verdict
 from tests.tables import each
 
 FIRST = Culprits(("n1",), is_first_only=True)

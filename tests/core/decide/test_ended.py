@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide import ended
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.model import Exit, Request
+from safelaunch.base.model import Exit, Request
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts.seen import Live
 from tests.core.decide.situations import (
     ALIVE,
     BAD,

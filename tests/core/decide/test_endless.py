@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.decide import endless, passing
-from safelaunch.core.decide.actions import Finish, HandOver, Hold, Launch
-from safelaunch.core.decide.passing import Secure
-from safelaunch.core.folding import fold
-from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
-from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
+from safelaunch.base.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
+from safelaunch.decide.budget import endless
+from safelaunch.decide.ends import passing
+from safelaunch.decide.ends.passing import Secure
+from safelaunch.decide.facts.actions import Finish, HandOver, Hold, Launch
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import Plan
 from tests.core.decide import situations
 from tests.core.decide.situations import PLAN, seen
 from tests.core.decide.test_advance import NO_FOLDER

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide.fence import (
+from safelaunch.base.timing import CLOSED_S, OLD_HOST_S
+from safelaunch.decide.ends.fence import (
     GUARDED,
     STUCK_S,
     Fencing,
@@ -18,7 +19,6 @@ from safelaunch.core.decide.fence import (
     judge,
     judge_sweep,
 )
-from safelaunch.core.timing import CLOSED_S, OLD_HOST_S
 from tests.tables import each
 
 TALKING = Node(2, guards=2, connected=True)

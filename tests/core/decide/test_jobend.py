@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from safelaunch.core.decide.jobend import (
+from safelaunch.base.endings import JobEnd
+from safelaunch.decide.ends.jobend import (
     EVIDENCE_S,
     Explain,
     ending_by_scontrol,
@@ -12,7 +13,6 @@ from safelaunch.core.decide.jobend import (
     explain,
     has_missed_term,
 )
-from safelaunch.core.endings import JobEnd
 from tests.tables import each
 
 

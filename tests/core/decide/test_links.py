@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.decide import links
-from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.state import Attempt, State
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.decide.jobs import links
+from safelaunch.run.fold.state import Attempt, State
 from tests.tables import each
 
 ANY, OK, NOT_OK = ({"id": str(number), "kind": "sbatch", "when": when, "args": [when]}

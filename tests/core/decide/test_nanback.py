@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.decide import nanback
-from safelaunch.core.decide.actions import Kill
-from safelaunch.core.decide.budget import reason_to_give_up
-from safelaunch.core.folding import fold
-from safelaunch.core.model import FAILED_FOR_GOOD, Event
-from safelaunch.core.slow.nancut import NanCut, SavedAt, last_good_step
-from safelaunch.core.state import State
+from safelaunch.base.model import FAILED_FOR_GOOD, Event
+from safelaunch.decide.budget import nanback
+from safelaunch.decide.budget.budget import reason_to_give_up
+from safelaunch.decide.facts.actions import Kill
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.nancut import NanCut, SavedAt, last_good_step
 from tests.core.decide.situations import ALIVE, PLAN, Said, action, seen
 from tests.tables import each
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.decide.actions import (
+from safelaunch.decide.facts.actions import (
     HandOver,
     Launch,
 )
-from safelaunch.core.decide.nodes import kept_out, preserved
-from safelaunch.core.state import Exclusion, State
+from safelaunch.decide.nodes.nodes import kept_out, preserved
+from safelaunch.run.fold.state import Exclusion, State
 from tests.core.decide.situations import (
     LOST,
     PLAN,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core import jobstates
-from safelaunch.core import via as ways
-from safelaunch.core.decide import passing
-from safelaunch.core.decide.actions import Finish, HandOver
-from safelaunch.core.decide.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue, Secure
-from safelaunch.core.endings import JobEnd, RunEnd
-from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
-from safelaunch.core.plan import AfterRun, Plan
-from safelaunch.core.state import Ended, State
+from safelaunch.base.endings import JobEnd, RunEnd
+from safelaunch.base.model import FAILED_FOR_GOOD, STOPPED
+from safelaunch.decide.ends import passing
+from safelaunch.decide.ends.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue, Secure
+from safelaunch.decide.facts.actions import Finish, HandOver
+from safelaunch.run.fold.state import Ended, State
+from safelaunch.run.plan import AfterRun, Plan
+from safelaunch.slurm import jobstates
+from safelaunch.slurm import via as ways
 from tests.core.decide.situations import PLAN, history
 from tests.tables import each
 

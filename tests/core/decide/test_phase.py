@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from safelaunch.core.decide.phase import NEXT, Phase, may_follow, phase_of
-from safelaunch.core.decide.seen import Live
+from safelaunch.decide.facts.phase import NEXT, Phase, may_follow, phase_of
+from safelaunch.decide.facts.seen import Live
 from tests.tables import each
 
 DRAWING = Path(__file__).parents[3] / "docs" / "drawings" / "phases.dot"

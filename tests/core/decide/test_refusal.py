@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide.refusal import MAX_PAUSE_S, MOST_REFUSALS, Said, in_a_row, judge
-from safelaunch.core.endings import AttemptEnd
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.decide.ends.refusal import MAX_PAUSE_S, MOST_REFUSALS, Said, in_a_row, judge
 from tests.core.decide.situations import NOW, history
 from tests.tables import each
 

@@ -9,16 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.decide import resize, rows
-from safelaunch.core.decide.actions import FAILED_GRACE_S, AskNodes, AskToEnd, HandOver, Kill, Launch, Wait
-from safelaunch.core.decide.ended import of_hook
-from safelaunch.core.decide.seen import Live, MissingNodes, Observation
-from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.plan import RestartPlan
-from safelaunch.core.state import Resize, State
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.base.model import Event
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.decide.ends.ended import of_hook
+from safelaunch.decide.facts.actions import FAILED_GRACE_S, AskNodes, AskToEnd, HandOver, Kill, Launch, Wait
+from safelaunch.decide.facts.seen import Live, MissingNodes, Observation
+from safelaunch.decide.nodes import resize
+from safelaunch.decide.turn import rows
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Resize, State
+from safelaunch.run.plan import RestartPlan
 from tests.core.decide.situations import CHECKPOINT, KILL, NOW, PLAN, Said, action, row
 from tests.tables import each
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.decide import ended
-from safelaunch.core.decide.actions import FAILED_GRACE_S, AskToEnd, Kill
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Request
-from safelaunch.core.state import State
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.base.model import Event, Request
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts.actions import FAILED_GRACE_S, AskToEnd, Kill
+from safelaunch.decide.facts.seen import Live
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
 from tests.core.decide.situations import (
     ALIVE,
     BAD,

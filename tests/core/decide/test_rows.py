@@ -5,16 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import journal
-from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.decide import alive, between, ended, rows
-from safelaunch.core.decide.actions import (
+from safelaunch.base.model import Event, Exit
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts.actions import (
     Launch,
 )
-from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit
-from safelaunch.core.plan import Plan
+from safelaunch.decide.facts.seen import Live, Observation
+from safelaunch.decide.turn import alive, between, rows
+from safelaunch.run import journal
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.plan import Plan
 from tests.core.decide.situations import (
     KILL,
     KILL_NOW,

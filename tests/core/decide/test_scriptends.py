@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.decide.scriptends import ScriptWords, TaskEnd, exits_of, let_pass
-from safelaunch.core.model import Exit
-from safelaunch.core.slurmoutput import parse_task_ends
+from safelaunch.base.model import Exit
+from safelaunch.decide.ends.scriptends import ScriptWords, TaskEnd, exits_of, let_pass
+from safelaunch.slurm.slurmoutput import parse_task_ends
 from tests.tables import each
 
 OK, BAD, NOWHERE = Exit("n0", 0, 0), Exit("n0", 0, 143), Exit("", 0, 143)

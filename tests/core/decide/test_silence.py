@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide.silence import (
+from safelaunch.base.timing import LEASE_S, SILENT_S
+from safelaunch.decide.ends.silence import (
     MISSING_S,
     SILENT_BUSY_S,
     Heard,
@@ -17,7 +18,6 @@ from safelaunch.core.decide.silence import (
     may_be_alone,
     must_end_ranks,
 )
-from safelaunch.core.timing import LEASE_S, SILENT_S
 from tests.tables import each
 
 BUSY = Heard(SILENT_S, log_grew_s=SILENT_S)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide import alive, ended
-from safelaunch.core.decide.actions import AskToEnd, BenchNodes
-from safelaunch.core.decide.patience import of as patience_of
-from safelaunch.core.decide.seen import Live, Observation, mark_asked
-from safelaunch.core.decide.slowness import MOST_PLANNED, span, what_follows
-from safelaunch.core.endings import JobEnd
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, Request
-from safelaunch.core.plan import Plan, SlowPlan
-from safelaunch.core.state import State
+from safelaunch.base.endings import JobEnd
+from safelaunch.base.model import Event, Exit, Request
+from safelaunch.decide.ends import ended
+from safelaunch.decide.facts.actions import AskToEnd, BenchNodes
+from safelaunch.decide.facts.patience import of as patience_of
+from safelaunch.decide.facts.seen import Live, Observation, mark_asked
+from safelaunch.decide.nodes.slowness import MOST_PLANNED, span, what_follows
+from safelaunch.decide.turn import alive
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import Plan, SlowPlan
 from tests.core.decide.situations import ALIVE, HOLD, KILL, LOST, NOW, PLAN, Said, action, row, seen
 
 

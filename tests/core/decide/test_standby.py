@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.decide.standby import LOST_S, StandbyFacts, StandbyStep, choose, judge
+from safelaunch.decide.jobs.standby import LOST_S, StandbyFacts, StandbyStep, choose, judge
 from tests.tables import each
 
 NONE = StandbyFacts()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide.successor import Room, affordable, fewer, is_before, make_room, taken_back
-from safelaunch.core.decide.watch import judge
-from safelaunch.core.decide.watched import Relax
-from safelaunch.core.plan import Plan
-from safelaunch.core.state import Exclusion, Job, State
+from safelaunch.decide.jobs.successor import Room, affordable, fewer, is_before, make_room, taken_back
+from safelaunch.run.fold.state import Exclusion, Job, State
+from safelaunch.run.plan import Plan
+from safelaunch.watch.watch import judge
+from safelaunch.watch.watched import Relax
 from tests.core.decide.situations import PLAN
 from tests.core.decide.test_watch import LONG_S, NOW, run, waiting, word
 from tests.tables import each

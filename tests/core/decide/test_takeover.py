@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from safelaunch.core.decide.takeover import (
+from safelaunch.base.timing import CALM_AFTER_S, CONTESTED_S, HEARTBEAT_S, ORPHANED_S, READ_EVERY_S, TAKEOVER_S
+from safelaunch.decide.jobs.takeover import (
     HeartbeatOf,
     Signs,
     begin,
@@ -18,8 +19,7 @@ from safelaunch.core.decide.takeover import (
     wait_for_heartbeat,
     whose,
 )
-from safelaunch.core.heartbeat import Heartbeat
-from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, HEARTBEAT_S, ORPHANED_S, READ_EVERY_S, TAKEOVER_S
+from safelaunch.run.heartbeat import Heartbeat
 from tests.tables import each
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from safelaunch.core.advice import what_follows
-from safelaunch.core.decide.between import BETWEEN
-from safelaunch.core.decide.budget import reason_to_give_up, rejects_checkpoint
-from safelaunch.core.decide.seen import Observation
-from safelaunch.core.decide.trained import behind_training
-from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.model import FAILED_FOR_GOOD
+from safelaunch.base.endings import AttemptEnd
+from safelaunch.base.model import FAILED_FOR_GOOD
+from safelaunch.decide.budget.budget import reason_to_give_up, rejects_checkpoint
+from safelaunch.decide.ends.advice import what_follows
+from safelaunch.decide.facts.seen import Observation
+from safelaunch.decide.facts.trained import behind_training
+from safelaunch.decide.turn.between import BETWEEN
 from tests.core.decide.situations import NODES, NOW, PLAN
 from tests.core.decide.test_budget import Facts, run, with_policy
 from tests.tables import each

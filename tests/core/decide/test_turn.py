@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.decide.turn import StepDown, Turn, TurnFacts, judge, step_down
+from safelaunch.decide.facts.turn import StepDown, Turn, TurnFacts, judge, step_down
 from tests.tables import each
 
 OVER = TurnFacts(lives=True, is_fenced=True, has_last_lines=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
-from safelaunch.core.decide.seen import Live
-from safelaunch.core.decide.unwritten import (
+from safelaunch.base.model import Event
+from safelaunch.decide.facts.actions import FAILED_GRACE_S, Kill
+from safelaunch.decide.facts.seen import Live
+from safelaunch.decide.turn.unwritten import (
     Adopt,
     AfterAdopting,
     ThisJob,
@@ -19,8 +20,7 @@ from safelaunch.core.decide.unwritten import (
     is_host_lost,
     is_left_running,
 )
-from safelaunch.core.model import Event
-from safelaunch.core.state import Intent, Job, State
+from safelaunch.run.fold.state import Intent, Job, State
 from tests.core.decide.situations import ALIVE, RUNNING, history
 from tests.tables import each
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide import vanished
-from safelaunch.core.decide.vanished import LEAST_LOOKS, Look, Missing, Next, Spot, judge, missing_at
+from safelaunch.decide.ends import vanished
+from safelaunch.decide.ends.vanished import LEAST_LOOKS, Look, Missing, Next, Spot, judge, missing_at
 from tests.tables import each
 
 # /scratch is a mount; runs is a link into it; /auto/home is mounted on demand.

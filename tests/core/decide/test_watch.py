@@ -8,12 +8,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import jobstates
-from safelaunch.core.acts import NOTE
-from safelaunch.core.decide import watchfacts
-from safelaunch.core.decide.nodes import kept_out
-from safelaunch.core.decide.watch import judge
-from safelaunch.core.decide.watched import (
+from safelaunch.base.model import Event, Request
+from safelaunch.decide.nodes.nodes import kept_out
+from safelaunch.run.acts import NOTE
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Exclusion, Intent, State
+from safelaunch.run.heartbeat import Heartbeat
+from safelaunch.run.heartbeat import parse as parse_heartbeat
+from safelaunch.slurm import jobstates
+from safelaunch.slurm.slurmtext import JobAccount, KnownJob
+from safelaunch.watch import watchfacts
+from safelaunch.watch.watch import judge
+from safelaunch.watch.watched import (
     Act,
     Cancel,
     Free,
@@ -30,12 +36,6 @@ from safelaunch.core.decide.watched import (
     act_of,
     read_notes,
 )
-from safelaunch.core.folding import fold
-from safelaunch.core.heartbeat import Heartbeat
-from safelaunch.core.heartbeat import parse as parse_heartbeat
-from safelaunch.core.model import Event, Request
-from safelaunch.core.slurmtext import JobAccount, KnownJob
-from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
 from tests.tables import each
 

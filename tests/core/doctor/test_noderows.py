@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.checks.judge import JudgedNode, JudgedNodes, NodeState
-from safelaunch.core.checks.results import CheckReport, CheckResult
-from safelaunch.core.doctor.noderows import (
+from safelaunch.nodehealth.checks.judge import JudgedNode, JudgedNodes, NodeState
+from safelaunch.nodehealth.checks.results import CheckReport, CheckResult
+from safelaunch.site.noderows import (
     MEANINGS,
     NO_PYTHON,
     NodeAnswers,
@@ -15,7 +15,7 @@ from safelaunch.core.doctor.noderows import (
     judge_nodes,
     judge_team,
 )
-from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN
+from safelaunch.site.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN
 from tests.tables import each
 
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.doctor.siteanswers import (
+from safelaunch.site.siteanswers import (
     SiteAnswers,
     SiteLimit,
     parse_config,
     parse_limits,
     parse_partition,
 )
-from safelaunch.core.doctor.slurmrows import ROWS, judge_slurm
-from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN
+from safelaunch.site.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN
+from safelaunch.site.slurmrows import ROWS, judge_slurm
 from tests.slurmwords.texts import Text, load_all
 from tests.tables import each
 
@@ -28,7 +28,7 @@ def said(release: str, name: str) -> Text:
 
 
 def recorded(release: str, suffix: str = "") -> SiteAnswers:
-    """The answers of one recording, as adapters.doctor.ask_slurm puts them together."""
+    """The answers of one recording, as site.io.doctor.ask_slurm puts them together."""
     text = {name: said(release, name + suffix) for name in ("config", "partition", "limits", "qos")}
     limits = None if text["limits"].rc else parse_limits(text["limits"].text, text["qos"].text)
     return SiteAnswers(parse_config(text["config"].text), parse_partition(text["partition"].text, None), limits, "", "")

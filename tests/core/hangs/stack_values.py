@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Stack
+from safelaunch.stacks.ranks import KernelPlace, NodeReport, ObservedRank, Stack
 
 BROADCAST: Stack = (
     "broadcast (torch/distributed/distributed_c10d.py:1191)",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import NOTICE_S, UNSEEN_S, Learned, Rhythm
-from safelaunch.core.progress.lines import Talk
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import NOTICE_S, UNSEEN_S, Learned, Rhythm
+from safelaunch.trainlog.lines import Talk
 from tests.tables import each
 
 FIRST_S = 3600.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.proof import (
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import Rhythm
+from safelaunch.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
@@ -18,12 +18,12 @@ from safelaunch.core.hangs.proof import (
     pause_before_last_s,
     weigh,
 )
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.core.progress.lines import Talk
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
+from safelaunch.trainlog.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, DATA, USER, rank, reports
 
-SLACK_S = 1.0   # supervisor.hangs.take_overdue_turn is asked once a second
+SLACK_S = 1.0   # supervisor.hang.hangs.take_overdue_turn is asked once a second
 HUNG = [rank(n, ALL_REDUCE, ran=False, cpu=0.0) for n in range(4)]
 BUSY = [rank(n, ALL_REDUCE, USER, ran=True, cpu=1.0) for n in range(4)]
 UNREADABLE = [rank(n, (), why="ptrace is closed") for n in range(4)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import HOLD_MOST_S, HOLD_S
-from safelaunch.core.hangs.proof import Examination, conclude, counts_at_s, verdict_of, weigh
-from safelaunch.core.hangs.ranks import KernelPlace, Life, ObservedRank, Stack
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.stacktext import headline
-from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.core.progress.lines import Talk
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import HOLD_MOST_S, HOLD_S
+from safelaunch.hangs.proof import Examination, conclude, counts_at_s, verdict_of, weigh
+from safelaunch.stacks.ranks import KernelPlace, Life, ObservedRank, Stack
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.stacktext import headline
+from safelaunch.stacks.verdict import judge_hang
+from safelaunch.trainlog.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, DATA, rank, reports
 from tests.tables import each
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.late import LATE_S, LATE_START_S, late_after_s, next_due
-from safelaunch.core.progress.lines import Talk
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import Rhythm
+from safelaunch.hangs.late import LATE_S, LATE_START_S, late_after_s, next_due
+from safelaunch.trainlog.lines import Talk
 from tests.core.hangs.test_hang import FIRST_S, Gap, plain, train
 from tests.tables import each
 

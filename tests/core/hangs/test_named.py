@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import HOLD_FILES_S, HOLD_MOST_S, HOLD_S, NAMED_S
-from safelaunch.core.hangs.proof import (
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import HOLD_FILES_S, HOLD_MOST_S, HOLD_S, NAMED_S
+from safelaunch.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     Examination,
@@ -19,10 +19,10 @@ from safelaunch.core.hangs.proof import (
     stacks_phase,
     weigh,
 )
-from safelaunch.core.hangs.ranks import KernelPlace, Life, ObservedRank, Stack
-from safelaunch.core.hangs.stacks import fold
-from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.core.progress.lines import Talk
+from safelaunch.stacks.ranks import KernelPlace, Life, ObservedRank, Stack
+from safelaunch.stacks.stacks import fold
+from safelaunch.stacks.verdict import judge_hang
+from safelaunch.trainlog.lines import Talk
 from tests.core.hangs.stack_values import ALL_REDUCE, rank, reports
 from tests.tables import each
 

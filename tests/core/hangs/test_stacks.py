@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.hangs import nodeticket, stacktext
-from safelaunch.core.hangs.activity import classify
-from safelaunch.core.hangs.parallel import Sizes, parse_sizes, sizes_of_command
-from safelaunch.core.hangs.ranks import KernelPlace, ObservedRank, ReportReader, Silent, Stack, logical_stack
-from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise, tell_groups
-from safelaunch.core.hangs.stacktree import grow, render_tree
-from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.base.model import Silent
 from safelaunch.errors import ParseError, UsageError
+from safelaunch.hangs import nodeticket
+from safelaunch.stacks import stacktext
+from safelaunch.stacks.activity import classify
+from safelaunch.stacks.parallel import Sizes, parse_sizes, sizes_of_command
+from safelaunch.stacks.ranks import KernelPlace, ObservedRank, ReportReader, Stack, logical_stack
+from safelaunch.stacks.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise, tell_groups
+from safelaunch.stacks.stacktree import grow, render_tree
+from safelaunch.stacks.verdict import judge_hang
 from tests.core.hangs.stack_values import ALL_REDUCE, ASLEEP, BROADCAST, DATA, SEND, USER, WRITE, asleep, rank, reports
 from tests.tables import each
 

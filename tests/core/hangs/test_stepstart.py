@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.hangs import stepstart
-from safelaunch.core.hangs.stepstart import BUSY, END_S, TELL_S, Then, Waiter
+from safelaunch.hangs import stepstart
+from safelaunch.hangs.stepstart import BUSY, END_S, TELL_S, Then, Waiter
 from tests.tables import each
 
 FIRST = f"srun: Job 12 step creation temporarily disabled, retrying ({BUSY})"

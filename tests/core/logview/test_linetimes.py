@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 from tests.tables import each
 
-from safelaunch.core.logview.linetimes import first_since, line_t
+from safelaunch.verbs.logs.linetimes import first_since, line_t
 
 NOON_T = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
 HOUR_S = 3600.0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import each
 
-from safelaunch.core.logview.rankfold import LINES_A_RANK, LONGEST_BYTES, MOST_BYTES, RankFold
+from safelaunch.verbs.logs.rankfold import LINES_A_RANK, LONGEST_BYTES, MOST_BYTES, RankFold
 
 FOREVER_S = float("inf")
 

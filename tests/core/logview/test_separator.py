@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.tables import each
 
-from safelaunch.core.logview.separator import END, MOST_WHY_CHARS, START, further_lines, separator
-from safelaunch.core.state import Attempt
+from safelaunch.run.fold.state import Attempt
+from safelaunch.verbs.logs.separator import END, MOST_WHY_CHARS, START, further_lines, separator
 
 FIRST = Attempt(1, "12", ("n0", "n1"), 100.0, ended="failed", ended_t=280.0, step=59, summary="KeyError: 'lable'")
 SECOND = Attempt(2, "12", ("n0", "n2"), 290.0, resume_step=40)

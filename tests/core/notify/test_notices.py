@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from safelaunch.core.config.keys import NOTIFY_DEFAULT, NOTIFY_WHEN
-from safelaunch.core.folding import fold
-from safelaunch.core.notify.message import compose
-from safelaunch.core.notify.notices import HOUR_S, MOST_AN_HOUR, MOST_WAITING, Notice, Notices
-from safelaunch.core.notify.words import WORDS, due
+from safelaunch.config.keys import NOTIFY_DEFAULT, NOTIFY_WHEN
+from safelaunch.notify.message import compose
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.notices import HOUR_S, MOST_AN_HOUR, MOST_WAITING, Notice, Notices
+from safelaunch.run.noticewords import WORDS, due
 from tests.core.test_folding import Pen, end_attempt, started
 from tests.tables import each
 

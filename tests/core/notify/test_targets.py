@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.notify.targets import NotifyTarget, targets, why_not
 from safelaunch.errors import ConfigError
+from safelaunch.notify.targets import NotifyTarget, targets, why_not
 from tests.core.config.test_config import MINIMAL, config
 from tests.tables import each
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.counters import Counter, count, main_counter
-from safelaunch.core.progress.lost import has_gone_on, judge
-from safelaunch.core.state import Attempt
+from safelaunch.run.fold.state import Attempt
+from safelaunch.run.lost import has_gone_on, judge
+from safelaunch.trainlog.counters import Counter, count, main_counter
 from tests.tables import each
 
 FORM = "step # loss"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.progress.figures import measure
-from safelaunch.core.progress.lines import listen
-from safelaunch.core.progress.steps import latest_step
+from safelaunch.trainlog.figures import measure
+from safelaunch.trainlog.lines import listen
+from safelaunch.trainlog.steps import latest_step
 from tests.tables import each
 
 MEGATRON = (" iteration      182/  250000 | consumed samples:       186368 | elapsed time per iteration (ms): 126995.3 "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.progress.reach import read_reach
-from safelaunch.core.progress.steps import cut_lines
-from safelaunch.core.state import TrainingReach
+from safelaunch.run.fold.state import TrainingReach
+from safelaunch.run.reach import read_reach
+from safelaunch.trainlog.steps import cut_lines
 from tests.tables import each
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.counters import count
-from safelaunch.core.progress.steps import cut_lines, last_steps, latest_of
+from safelaunch.trainlog.counters import count
+from safelaunch.trainlog.steps import cut_lines, last_steps, latest_of
 from tests.tables import each
 
 SHAPES: list[tuple[str, int | None, int | None]] = [

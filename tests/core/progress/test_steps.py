@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.progress.steps import end_of_number, last_steps, latest_of, latest_step, named_steps
+from safelaunch.trainlog.steps import end_of_number, last_steps, latest_of, latest_step, named_steps
 from tests.tables import each
 
 

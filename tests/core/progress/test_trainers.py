@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safelaunch.core.progress import steps as steps_module
-from safelaunch.core.progress.epochs import carry
-from safelaunch.core.progress.lines import Talk, listen
-from safelaunch.core.progress.steps import carry_on, cut_lines, latest_of
+from safelaunch.trainlog import steps as steps_module
+from safelaunch.trainlog.epochs import carry
+from safelaunch.trainlog.lines import Talk, listen
+from safelaunch.trainlog.steps import carry_on, cut_lines, latest_of
 from tests.tables import each
 
 TRAINERS: list[tuple[str, str, int | None, int | None]] = [

@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.report import curves
-from safelaunch.core.report.curves import Curve
-from safelaunch.views.reportcurves import name_figures
+from safelaunch.report import curves
+from safelaunch.report.curves import Curve
+from safelaunch.verbs.report.reportcurves import name_figures
 
 AUTO = ("auto", "auto", "auto")
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.report import drawing
-from safelaunch.core.report.curves import Curve
-from safelaunch.core.report.shares import KINDS, Span
-from safelaunch.core.status.costs import Track
+from safelaunch.report import drawing
+from safelaunch.report.curves import Curve
+from safelaunch.status.costs import Track
+from safelaunch.status.shares import KINDS, Span
 
 HOSTILE = "</title></svg><script>alert(1)</script>\x1b]52;c;aGk=\x07&"
 

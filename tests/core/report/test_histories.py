@@ -10,10 +10,10 @@ from typing import Any
 
 from tests.tables import each
 
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.report import shares
-from safelaunch.core.report.shares import BOOT, DOWN, HANG, KEPT, QUEUE, REDONE, START, UNREAD, USEFUL, Account
+from safelaunch.base.model import Event
+from safelaunch.run.fold.folding import fold
+from safelaunch.status import shares
+from safelaunch.status.shares import BOOT, DOWN, HANG, KEPT, QUEUE, REDONE, START, UNREAD, USEFUL, Account
 
 POINT = 0.01         # of the wall clock
 OLD_POINT = 0.03     # where the journal has no times of steps

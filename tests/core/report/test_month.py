@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import each
 
-from safelaunch.core.report import month, tuning
-from safelaunch.core.report.shares import Span
-from safelaunch.core.state import Attempt
-from safelaunch.core.status.costs import Track
+from safelaunch.report import month, tuning
+from safelaunch.run.fold.state import Attempt
+from safelaunch.status.costs import Track
+from safelaunch.status.shares import Span
 
 
 def attempt(number: int, category: str | None, ended: str = "failed") -> Attempt:

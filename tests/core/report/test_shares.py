@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.model import Event
-from safelaunch.core.report import shares
-from safelaunch.core.status import costs
+from safelaunch.base.model import Event
+from safelaunch.status import costs, shares
 
 Row = tuple[float, str, dict[str, Any]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from safelaunch.core.checks.results import CheckReport, parse_report
-from safelaunch.core.slow.bench import Speed, add_links, judge_speed, measure_again, next_commands, speed_table
-from safelaunch.core.slow.pairs import BusVerdict, NodeLink
+from safelaunch.nodehealth.checks.results import CheckReport, parse_report
+from safelaunch.nodehealth.pairs import BusVerdict, NodeLink
+from safelaunch.nodehealth.slow.bench import Speed, add_links, judge_speed, measure_again, next_commands, speed_table
 
 NODES = ("n0", "n1", "n2", "n3")
 

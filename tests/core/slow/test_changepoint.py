@@ -11,7 +11,7 @@ from benchmarks.slow import step_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.slow.changepoint import (
+from safelaunch.nodehealth.slow.changepoint import (
     ALARM,
     DELAY,
     FLOOR,

@@ -9,7 +9,7 @@ from benchmarks.slow import accused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.slow.fleet import FEW_ROUNDS, LARGE, LOOK, TOLERANCE, judge_fleet, measured_again
+from safelaunch.nodehealth.slow.fleet import FEW_ROUNDS, LARGE, LOOK, TOLERANCE, judge_fleet, measured_again
 from tests.tables import each
 
 

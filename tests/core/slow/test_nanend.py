@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safelaunch.core.progress.steplines import Patterns
-from safelaunch.core.slow.nanend import NanEnd, find_nan_end
+from safelaunch.nodehealth.slow.nanend import NanEnd, find_nan_end
+from safelaunch.trainlog.steplines import Patterns
 from tests.tables import each
 
 LAST = 40

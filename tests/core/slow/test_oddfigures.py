@@ -7,9 +7,9 @@ import os
 import random
 from collections.abc import Callable, Iterable
 
-from safelaunch.core.progress.figures import grad_norm_in
-from safelaunch.core.progress.steplines import StepLine
-from safelaunch.core.slow.oddfigures import GRAD_NORM, LASTING, LOSS, NAN, FigureWatch, OddFigure, watch_figures
+from safelaunch.nodehealth.slow.oddfigures import GRAD_NORM, LASTING, LOSS, NAN, FigureWatch, OddFigure, watch_figures
+from safelaunch.trainlog.figures import grad_norm_in
+from safelaunch.trainlog.steplines import StepLine
 from tests.tables import each
 
 NO = math.nan

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.progress.steplines import MOST_LINES, Patterns, StepLine, step_lines
-from safelaunch.core.slow.changepoint import PaceChange
-from safelaunch.core.slow.pace import BY_CLOCK, BY_LOG, WINDOW_S, LogPace, go_on, level_of, of_attempt, take_in
-from safelaunch.core.slow.steppace import StepPace, to_event
-from safelaunch.core.state import Slower, State
+from safelaunch.base.model import Event
+from safelaunch.nodehealth.slow.changepoint import PaceChange
+from safelaunch.nodehealth.slow.pace import BY_CLOCK, BY_LOG, WINDOW_S, LogPace, go_on, level_of, of_attempt, take_in
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Slower, State
+from safelaunch.run.steppace import StepPace, to_event
+from safelaunch.trainlog.steplines import MOST_LINES, Patterns, StepLine, step_lines
 from tests.tables import each
 
 KNOWN = StepPace(1, 500, 105.2, 0.004, BY_LOG)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.slow.pairs import BusVerdict, Pair, PairRate, first_pairs, judge_pairs, second_pairs
+from safelaunch.nodehealth.pairs import BusVerdict, Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from tests.tables import each
 
 Rate = Callable[[Pair], PairRate]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.slow.search import PROOF_VALUES, SlowSearch, judge_swap
+from safelaunch.run.slowsearch import PROOF_VALUES, SlowSearch, judge_swap
 from tests.tables import each
 
 FOUND = SlowSearch((3,), 1000.0, 3, 4, (("n2", "matmul: 2.5 % slower"),), 105.0, 111.0, step=500)

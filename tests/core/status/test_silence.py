@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.status.silence import HeartbeatStep, judge, sentence
+from safelaunch.status.silence import HeartbeatStep, judge, sentence
 from tests.tables import each
 
 TOLD = HeartbeatStep(89, 1000.0, 1020.0, "step")

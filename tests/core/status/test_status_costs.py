@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.model import Event
-from safelaunch.core.status.costs import Costs, Track, count, follow, remaining_s
+from safelaunch.base.model import Event
+from safelaunch.status.costs import Costs, Track, count, follow, remaining_s
 from tests.tables import each
 
 Line = tuple[float, str, dict[str, object]]

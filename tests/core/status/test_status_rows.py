@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.status.queuereasons import in_words
-from safelaunch.core.status.rows import LEAST_WANTED, next_lines, rows, without
-from safelaunch.core.status.speech import Speech, duration
+from safelaunch.slurm.queuereasons import in_words
+from safelaunch.status.rows import LEAST_WANTED, next_lines, rows, without
+from safelaunch.status.speech import Speech, duration
 from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))

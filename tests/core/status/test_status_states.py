@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Request
-from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.state import Ended, State
-from safelaunch.core.status.speech import SchedulerAnswer, Speech
-from safelaunch.core.status.states import describe_end, judge
+from safelaunch.base.model import Event, Request
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import Ended, State
+from safelaunch.slurm.slurmtext import QueuedJob
+from safelaunch.status.speech import SchedulerAnswer, Speech
+from safelaunch.status.states import describe_end, judge
 from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.status.speech import Speech
-from safelaunch.core.status.table import names_of, render
-from safelaunch.views import talk
+from safelaunch.status.speech import Speech
+from safelaunch.status.table import names_of, render
+from safelaunch.verbs.common import talk
 from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", talk.span, lambda names: "+".join(names))

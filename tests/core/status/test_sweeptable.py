@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.status import sweeptable
-from safelaunch.views.overview import SPEECH
+from safelaunch.status import sweeptable
+from safelaunch.verbs.overview.overview import SPEECH
 
 STATES = ("running", "queued", "completed", "gave_up", "stopped", "waiting")
 ROW = {"values": {}, "now_t": 9.0, "since_t": 1.0, "step": None, "step_total": None, "loss": None, "category": None,

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.findings import CLOCK_ORDER, Line, Log, OutsideEvidence
-from safelaunch.core.why.judge.engine import NOTHING_KNOWN, judge_log
-from safelaunch.core.why.read import loglines
-from safelaunch.core.why.read.prefilter import Shapes
-from safelaunch.core.why.read.scan import Compiled, Scanner
-from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.why import loglines
+from safelaunch.why.findings import CLOCK_ORDER, Line, Log, OutsideEvidence
+from safelaunch.why.judge.engine import NOTHING_KNOWN, judge_log
+from safelaunch.why.read.prefilter import Shapes
+from safelaunch.why.read.scan import Compiled, Scanner
+from safelaunch.why.rulebook import RULES
+from safelaunch.why.verdict import Verdict
 
 COMPILED = Compiled(RULES)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import safelaunch
-from safelaunch.core.why.findings import Rule
+from safelaunch.why.findings import Rule
 
 ROOT = Path(safelaunch.__file__).parent
 ANCHORED = {"match", "fullmatch"}

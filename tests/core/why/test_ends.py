@@ -10,28 +10,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safelaunch.core import story
-from safelaunch.core.advice import what_follows
-from safelaunch.core.decide import ended
-from safelaunch.core.decide import rows as decide
-from safelaunch.core.decide.actions import AskToEnd, Finish, Kill
-from safelaunch.core.decide.closing import advice
-from safelaunch.core.decide.seen import Live, Observation, mark_asked, mark_killed
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event, Exit, Request
-from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
-from safelaunch.core.status.speech import SchedulerAnswer
-from safelaunch.core.status.states import judge
-from safelaunch.core.why.evidence import Stacks, know
-from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
-from safelaunch.core.why.judge.ends import judge_end
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.show import verdicttext
-from safelaunch.supervisor.diagnosing import end_of
-from safelaunch.views.eventwords import describe
-from safelaunch.views.overview import SPEECH
-from safelaunch.views.whyevidence import by_journal
+from safelaunch.base.model import Event, Exit, Request
+from safelaunch.decide.ends import ended
+from safelaunch.decide.ends.advice import what_follows
+from safelaunch.decide.ends.closing import advice
+from safelaunch.decide.facts.actions import AskToEnd, Finish, Kill
+from safelaunch.decide.facts.seen import Live, Observation, mark_asked, mark_killed
+from safelaunch.decide.turn import rows as decide
+from safelaunch.run import story
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.plan import Plan
+from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.status.states import judge
+from safelaunch.supervisor.attempt.diagnosing import end_of
+from safelaunch.verbs.common.eventwords import describe
+from safelaunch.verbs.overview.overview import SPEECH
+from safelaunch.verbs.why.whyevidence import by_journal
+from safelaunch.why.evidence import Stacks, know
+from safelaunch.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
+from safelaunch.why.judge.ends import judge_end
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.show import verdicttext
 from tests.core.decide.situations import PLAN
 from tests.core.why.judged import read_text
 from tests.tables import each

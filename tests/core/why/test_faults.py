@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from safelaunch.core.hangs.present import LastLook, Present, judge_present, tell, tell_silence
-from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.core.status.silence import LateStep
-from safelaunch.core.why.evidence import Stacks, know
-from safelaunch.core.why.findings import EndFacts, TaskExit
-from safelaunch.core.why.show import verdicttext
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.hangs.present import LastLook, Present, judge_present, tell, tell_silence
+from safelaunch.stacks.verdict import judge_hang
+from safelaunch.status.silence import LateStep
+from safelaunch.why.evidence import Stacks, know
+from safelaunch.why.findings import EndFacts, TaskExit
+from safelaunch.why.show import verdicttext
+from safelaunch.why.verdict import Verdict
 from tests.core.hangs.stack_values import rank, reports
 from tests.core.why.judged import judge_text, read_text
 from tests.tables import each

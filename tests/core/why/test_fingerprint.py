@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.fingerprint import MAX_LETTERS, generalize, make_fingerprint
+from safelaunch.why.fingerprint import MAX_LETTERS, generalize, make_fingerprint
 from tests.tables import each
 
 

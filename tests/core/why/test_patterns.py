@@ -6,12 +6,12 @@ from functools import cache, partial
 
 import pytest
 
-from safelaunch.core.config.shelllines import MOST_SEARCHED
-from safelaunch.core.counters import count
-from safelaunch.core.progress.figures import measure
-from safelaunch.core.progress.lines import listen
-from safelaunch.core.progress.steps import MOST_LINE_BYTES, cut_lines, latest_of
-from safelaunch.core.why.read import loglines
+from safelaunch.config.shell.shelllines import MOST_SEARCHED
+from safelaunch.trainlog.counters import count
+from safelaunch.trainlog.figures import measure
+from safelaunch.trainlog.lines import listen
+from safelaunch.trainlog.steps import MOST_LINE_BYTES, cut_lines, latest_of
+from safelaunch.why import loglines
 from tests.core.pumps import Pump, pumps_of
 from tests.core.why.patterns_of_package import ANCHORED, Use, all_patterns
 from tests.effort import at_rest_s, seconds_of
@@ -37,13 +37,13 @@ CASES = (
 SHARES = 16            # of the patterns, each a test: workers take them side by side
 # Searched in texts that are cut, or in the name of a file.
 CUT = {
-    "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
-    "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
-    "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,
-    "safelaunch.core.config.scripthints.HINTS": MOST_SEARCHED,
-    **{f"safelaunch.core.config.scriptfolders.{name}": MOST_SEARCHED for name in (
+    "safelaunch.why.loglines._WHO": loglines.MAX_PREFIX,
+    "safelaunch.why.loglines._HOW": loglines.MAX_PREFIX,
+    "safelaunch.checkpoints.formats.lightning._ITS_NAME": NAME_MAX,
+    "safelaunch.config.scripts.scripthints.HINTS": MOST_SEARCHED,
+    **{f"safelaunch.config.scripts.scriptfolders.{name}": MOST_SEARCHED for name in (
         "_OPTION", "_CALL", "_ASSIGNED", "_FRESH")},
-    **{f"safelaunch.core.config.guessfolder.{name}": MOST_SEARCHED for name in (
+    **{f"safelaunch.config.guessfolder.{name}": MOST_SEARCHED for name in (
         "_FIND", "_LIST", "_NAMED", "_OPTIONS", "_ASSIGNED", "_RESUMES")},
 }
 

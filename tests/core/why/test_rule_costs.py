@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from safelaunch.core.why.read.prefilter import fold
-from safelaunch.core.why.read.scan import MAX_LINE
-from safelaunch.core.why.rulebook import RULES
+from safelaunch.why.read.prefilter import fold
+from safelaunch.why.read.scan import MAX_LINE
+from safelaunch.why.rulebook import RULES
 from tests.core.pumps import pumps_of
 from tests.effort import at_rest_s, least_s, seconds_of, slowness
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.why.findings import Rule
-from safelaunch.core.why.rulepacks import parse_pack, read_pack
 from safelaunch.errors import ConfigError
+from safelaunch.why.findings import Rule
+from safelaunch.why.rulepacks import parse_pack, read_pack
 from tests.tables import each
 
 GOOD: dict[str, Any] = {

@@ -7,13 +7,13 @@ import string
 from collections.abc import Iterator
 from functools import cache, partial
 
-from safelaunch.core.categories import TABLE
-from safelaunch.core.causes.category import ADVICE
-from safelaunch.core.why.findings import Finding, Rule
-from safelaunch.core.why.read.prefilter import Shapes
-from safelaunch.core.why.read.scan import Compiled, Scanner
-from safelaunch.core.why.rulebook import BY_ID, RULES
-from safelaunch.core.why.weigh.groups import fill
+from safelaunch.why.categories import TABLE
+from safelaunch.why.causes.category import ADVICE
+from safelaunch.why.findings import Finding, Rule
+from safelaunch.why.read.prefilter import Shapes
+from safelaunch.why.read.scan import Compiled, Scanner
+from safelaunch.why.rulebook import BY_ID, RULES
+from safelaunch.why.weigh.groups import fill
 from tests.effort import at_rest_s
 
 COMPILED = Compiled(RULES)

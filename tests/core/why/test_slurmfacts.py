@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from safelaunch.core.why.slurmfacts import JobFacts, bad_nodes, parse_account, parse_job
+from safelaunch.why.slurmfacts import JobFacts, bad_nodes, parse_account, parse_job
 from tests.tables import each
 
 # scontrol --oneliner show job, Slurm 22.05; the folder has a blank in its name.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.why.rules import gpu as gpu_rules
 from safelaunch.node.checks import gpu, network, smi, table, witnesses
+from safelaunch.why.rules.machine import gpu as gpu_rules
 from tests.core.why.judged import judge_text
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.tables import each

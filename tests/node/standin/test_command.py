@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from safelaunch.adapters import standins
-from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS
+from safelaunch.script.io import standins
+from safelaunch.slurm.sbatchoptions import LETTERS, OPTIONS
 
 TEXT = "#!/bin/bash\nsrun python train.py\n"
 FAKE = """#!/bin/bash

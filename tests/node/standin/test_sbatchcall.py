@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS
 from safelaunch.node.standin import sbatchcall
 from safelaunch.node.standin.links import add
+from safelaunch.slurm.sbatchoptions import LETTERS, OPTIONS
 from tests.tables import each
 
 TAKES = {name: option.takes for name, option in OPTIONS.items()}

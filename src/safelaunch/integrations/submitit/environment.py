@@ -31,7 +31,7 @@ class SafelaunchJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> Sequence[str]:
-        from safelaunch.core.nodeset import expand
+        from safelaunch.slurm.nodeset import expand
 
         listed = os.environ.get("SLURM_STEP_NODELIST", "")
         return expand(listed) if listed else [self.hostname]

@@ -19,9 +19,9 @@ from safelaunch.integrations.submitit import parameters
 from safelaunch.integrations.submitit.job import SafelaunchJob
 
 if TYPE_CHECKING:
-    from safelaunch.adapters.questions import Questions
-    from safelaunch.core.config.resolve import Resolved
-    from safelaunch.views.submitting import Sending, Submitted
+    from safelaunch.config.resolve import Resolved
+    from safelaunch.run.io.questions import Questions
+    from safelaunch.verbs.submit.submitting import Sending, Submitted
 
 FRESH_S = 1.0   # what git and Slurm have said of submissions: parameters are set just before one
 
@@ -83,7 +83,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
         """Keep them if they make a config that safelaunch would submit; else raise ValueError."""
         with without_collecting():
             self._ask()
-            from safelaunch.adapters.configfiles import read_mapping
+            from safelaunch.config.io.configfiles import read_mapping
             from safelaunch.errors import SafelaunchError
 
             updated = {**self.parameters, **parameters.read_parameters(kwargs)}
@@ -101,7 +101,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
         self._sent, self._asked = [], len(delayed_submissions)
         with without_collecting():
             questions = self._ask()
-            from safelaunch.views.submitting import open_submission
+            from safelaunch.verbs.submit.submitting import open_submission
 
         self._questions = None   # they are of this submission
         try:
@@ -117,7 +117,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
 
     def _ask(self) -> Questions:
         """What git and Slurm are asked, or have just been, so that they answer while the rest is imported."""
-        from safelaunch.adapters.questions import Questions
+        from safelaunch.run.io.questions import Questions
 
         last, cwd = self._questions, str(Path.cwd())
         if last is None or last.cwd != cwd or time.monotonic() - last.asked_s > FRESH_S:
@@ -127,7 +127,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
         return last
 
     def _submit_command(self, command: str) -> core.Job[Any]:
-        from safelaunch.adapters.configfiles import read_mapping
+        from safelaunch.config.io.configfiles import read_mapping
         from safelaunch.errors import SafelaunchError
 
         sending = self._sending
@@ -150,7 +150,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
 
     def _send(self, sending: Sending, resolved: Resolved) -> Submitted:
         """Submit a run that waits for the one before it in its queue slot, however that ends, as in a sweep."""
-        from safelaunch.views.submitting import QueueSlot, Waits
+        from safelaunch.verbs.submit.submitting import QueueSlot, Waits
 
         number, slot, waits = len(self._sent), QueueSlot(), Waits()
         at_once = self.parameters.get("array_parallelism", self._asked)

@@ -70,7 +70,7 @@ class SafelaunchJob(core.Job[R]):
         if name not in ("stdout", "stderr"):
             raise ValueError(f'Unknown "{name}", available are stdout and stderr')
         from safelaunch.api import RunHandle
-        from safelaunch.views import runs
+        from safelaunch.verbs.common import runs
 
         stored = runs.load(str(self._run_dir))
         rank = self.task_id if stored.plan.tasks > 1 else None   # else also lines that no task has written

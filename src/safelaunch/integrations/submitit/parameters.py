@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
+from safelaunch.slurm.sbatchoptions import OPTIONS, REFUSED
 
 NAME, MINUTES = "submitit", 5   # submitit's own defaults: a job's name, and its minutes
 
@@ -41,7 +41,7 @@ def read_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     at_once = given.get("array_parallelism", 1)
     if not isinstance(at_once, int) or at_once < 1:
         raise ValueError(f"array_parallelism: expected a whole number from 1, got {at_once!r}")
-    from safelaunch.core.script import time_limit_s
+    from safelaunch.script.script import time_limit_s
 
     read = dict(given)
     limit_s = time_limit_s(str(given.get("time", MINUTES)))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from submitit.core import core
 
-from safelaunch.core import jobstates
+from safelaunch.slurm import jobstates
 
 if TYPE_CHECKING:
-    from safelaunch.adapters.runfolder import Run
-    from safelaunch.core.state import State
-    from safelaunch.core.status.speech import SchedulerAnswer
+    from safelaunch.run.fold.state import State
+    from safelaunch.run.io.runfolder import Run
+    from safelaunch.status.speech import SchedulerAnswer
 
-WITNESSES = 2   # an empty answer is not yet a lost job, as in views/waiting.py
+WITNESSES = 2   # an empty answer is not yet a lost job, as in verbs/common/waiting.py
 # A run's state in the words of Slurm that submitit knows; any other one is a run whose job runs.
 STATES = {
     "completed": jobstates.COMPLETED, "gave_up": jobstates.FAILED, "stopped": jobstates.CANCELLED,
@@ -54,9 +54,9 @@ class RunWatcher(core.InfoWatcher):
 
     def update(self) -> None:
         """Ask Slurm once, and judge each run that goes on."""
-        from safelaunch.core.slurmtext import STATUS_FORMAT
-        from safelaunch.core.status.speech import SchedulerAnswer
-        from safelaunch.views import runs
+        from safelaunch.slurm.slurmtext import STATUS_FORMAT
+        from safelaunch.status.speech import SchedulerAnswer
+        from safelaunch.verbs.common import runs
 
         self._last_status_check = time.time()
         live = {id: run for id in sorted(self._registered - self._finished) if (run := self._load(id)) is not None}
@@ -76,7 +76,7 @@ class RunWatcher(core.InfoWatcher):
     def _load(self, job_id: str) -> Run | None:
         """The run, its unchanging parts read once; None where it cannot be read."""
         from safelaunch.errors import SafelaunchError
-        from safelaunch.views import runs
+        from safelaunch.verbs.common import runs
 
         if job_id not in self._runs and job_id in self._dirs:
             try:
@@ -89,14 +89,14 @@ class RunWatcher(core.InfoWatcher):
         run = self._load(job_id)
         state = None if run is None else run.state()
         if state is not None and state.ended is not None:
-            from safelaunch.core.status.states import describe_end
+            from safelaunch.status.states import describe_end
 
             self._note(job_id, state.ended.how, describe_end(state.ended))
 
     def _judge(self, job_id: str, run: Run, slurm_answer: SchedulerAnswer) -> None:
-        from safelaunch.core.status.states import describe_alone, judge
-        from safelaunch.views import runs
-        from safelaunch.views.overview import SPEECH
+        from safelaunch.status.states import describe_alone, judge
+        from safelaunch.verbs.common import runs
+        from safelaunch.verbs.overview.overview import SPEECH
 
         state: State = run.state()
         self._absent[job_id] = self._absent.get(job_id, 0) + 1 if slurm_answer.jobs == () else 0

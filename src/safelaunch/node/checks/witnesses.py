@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 KMSG = "/dev/kmsg"
 MOST_RECORDS = 200_000
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{4,20})(?: GPU-I:\d{1,3})?\): (\d{1,4})")
-# NVIDIA's Xid Errors guide; the same as core/why/rules/gpu.py: broken hardware; what a program does to itself, and what
-# follows from it. Any other may be of either kind, or tell of what is mended (63: a row was remapped).
+# NVIDIA's Xid Errors guide; the same as why/rules/machine/gpu.py: broken hardware; what a program does to itself, and
+# what follows from it. Any other may be of either kind, or tell of what is mended (63: a row was remapped).
 _OF_HARDWARE = frozenset((48, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 124, 125, 126, 136, 140, 143, 144,
                           145, 146, 147, 148, 149, 150, 154, 155, 156))
 _OF_PROGRAMS = frozenset((13, 31, 43, 44, 45, 47, 68, 80))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KMSG = "/dev/kmsg"
 KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
 KERNEL_LINES = 30
-# What rules of `why` know of hardware and file systems (core/why/rules). Of the OOM killer's lines only those count
+# What rules of `why` know of hardware and file systems (why/rules). Of the OOM killer's lines only those count
 # that name this job's cgroup: a shared node runs other jobs too.
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
                 b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error", b"XFS (", b"ead-only", b"ink is down", b"ink is Down",

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from safelaunch.node.guard.fence import Action
 
-SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (adapters.fence: 5 s)
+SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (supervisor.io.fence: 5 s)
 LAST_WORDS_S = 1.0     # for a leader that is being restarted, too
 START_LOOK_S = 1.0     # for the read of the record before the launcher starts
 LET_START_S = 0.05     # for the launcher, before this guard takes processor time for its own imports

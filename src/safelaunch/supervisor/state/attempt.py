@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.core.counters import Counter
-from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
-from safelaunch.core.hangs.stepstart import Waiter
-from safelaunch.core.model import Exit
-from safelaunch.core.progress.lines import Unread
-from safelaunch.core.slow.oddfigures import FigureWatch
-from safelaunch.core.slow.pace import LogPace
-from safelaunch.core.why.findings import OutsideEvidence
+from safelaunch.base.model import Exit
+from safelaunch.decide.facts.seen import Live, mark_asked, mark_killed
+from safelaunch.hangs.stepstart import Waiter
+from safelaunch.nodehealth.slow.oddfigures import FigureWatch
+from safelaunch.nodehealth.slow.pace import LogPace
+from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.trainlog.counters import Counter
+from safelaunch.trainlog.lines import Unread
+from safelaunch.why.findings import OutsideEvidence
 
 
 class ReadLog(NamedTuple):
@@ -42,7 +42,7 @@ class Counted(NamedTuple):
 
 
 class HeardLog(NamedTuple):
-    """So much of a log was listened to. `known`: lines of it that tell how what follows counts (core.progress.epochs).
+    """So much of a log was listened to. `known`: lines of it that tell how what follows counts (trainlog.epochs).
     `unread`: its lines, as long as none has named a step.
     """
 
@@ -92,7 +92,7 @@ class LiveExits:
 
 
 class RunningAttempt:
-    """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
+    """`live` as `decide` sees it, None between attempts; times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
         self._known = LiveExits()
@@ -103,7 +103,7 @@ class RunningAttempt:
         self.last_step = LastStep()
         self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
         self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
-        self.counted = Counted()            # what the log counts (supervisor.lostprogress)
+        self.counted = Counted()            # what the log counts (supervisor.common.lostprogress)
         self.pace: LogPace | None = None    # how fast steps are; None = not read yet, then the journal's level counts
         self.figures = FigureWatch()        # its losses and norms, and those of the attempts before
         self.step_start: StepStart | None = None   # an srun that waits for its step

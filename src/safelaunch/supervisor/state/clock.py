@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from selectors import SelectorKey
 
-from safelaunch.adapters.world import World
+from safelaunch.supervisor.io.world import World
 
 
 class Timer(Enum):

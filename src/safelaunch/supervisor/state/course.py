@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safelaunch.core.decide.phase import Phase
+from safelaunch.decide.facts.phase import Phase
 from safelaunch.supervisor.state.tasks import Step
 
 
 class Course:
-    """`ending`: why Slurm ends the job (core.ends); `final`: the exit code, or DEMOTED, once this supervisor leaves."""
+    """`ending`: why Slurm ends the job (decide.ends); `final`: the exit code, or DEMOTED, once this one leaves."""
 
     def __init__(self) -> None:
         self.phase = Phase.BORN

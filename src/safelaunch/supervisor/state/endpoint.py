@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.fence import Fencer
+from safelaunch.guard.io.control import ControlServer
+from safelaunch.supervisor.io.fence import Fencer
 
 
 class GuardEndpoint:

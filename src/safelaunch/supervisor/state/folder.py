@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from safelaunch.adapters.shared import SharedFolder
-from safelaunch.core.decide.vanished import Missing, Spot
-from safelaunch.core.model import Request
+from safelaunch.base.model import Request
+from safelaunch.decide.ends.vanished import Missing, Spot
+from safelaunch.run.io.shared import SharedFolder
 
 PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.late import StepDue, next_due
-from safelaunch.core.hangs.proof import ALL_LOOKS_S, Examination, conclude, counts_at_s
-from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.plan import HangPlan
-from safelaunch.core.progress.lines import Talk
+from safelaunch.hangs import hang
+from safelaunch.hangs.hang import Rhythm
+from safelaunch.hangs.late import StepDue, next_due
+from safelaunch.hangs.proof import ALL_LOOKS_S, Examination, conclude, counts_at_s
+from safelaunch.run.plan import HangPlan
+from safelaunch.stacks.scene import HangVerdict
+from safelaunch.trainlog.lines import Talk
 
 STALLED_S = 30.0          # between two reads of the log, which come each 5 s
 
 
 class HangWatch:
-    """The rhythm of one attempt (core.hangs.hang); times are monotonic seconds."""
+    """The rhythm of one attempt (hangs.hang); times are monotonic seconds."""
 
     def __init__(self, now_s: float) -> None:
         self._rhythm: Rhythm | None = None

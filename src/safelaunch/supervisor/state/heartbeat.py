@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.timing import SETTLE_S
+from safelaunch.base.timing import SETTLE_S
 
 
 class Urgent(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.adapters import journal
-from safelaunch.core.folding import fold
-from safelaunch.core.model import Event
-from safelaunch.core.report.shares import Books
-from safelaunch.core.state import State
+from safelaunch.base.model import Event
+from safelaunch.run.fold.folding import fold
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal
+from safelaunch.status.shares import Books
 
 
 class LeaderJournal:
@@ -21,7 +21,7 @@ class LeaderJournal:
         self.history: tuple[Event, ...] = ()    # the journal at this leader's start
         self.gen = self.claim_number = 0
         self.claimed_s = now_s                  # before the last claim was published
-        self.last_row = ""                      # of core.decide
+        self.last_row = ""                      # of decide
         self.books = Books()                    # where the time went, by the lines that are written
 
     def note_claims(self, number: int) -> None:

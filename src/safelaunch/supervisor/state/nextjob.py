@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide.after import RunBefore
+from safelaunch.decide.facts.after import RunBefore
+from safelaunch.supervisor.io.successor import Successor
 
 
 class NextJob:
@@ -15,7 +15,7 @@ class NextJob:
 
     def __init__(self) -> None:
         self.refused_changes = 0
-        self.later: Mapping[str, str] = {}   # what a person has changed for later jobs (core.laterjobs)
+        self.later: Mapping[str, str] = {}   # what a person has changed for later jobs (script.laterjobs)
         self.before: tuple[RunBefore, ...] | None = None   # None = not known yet
 
     def set_successor(self, successor: Successor) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.checks.results import CheckReport
-from safelaunch.core.decide.seen import Live, MissingNodes
-from safelaunch.core.ledger import NodeEvidence
+from safelaunch.decide.facts.seen import Live, MissingNodes
+from safelaunch.nodehealth.checks.results import CheckReport
+from safelaunch.nodehealth.ledger import NodeEvidence
 
 
 class Uninspected(NamedTuple):
@@ -28,8 +28,8 @@ class Nodes:
         self.missing: MissingNodes | None = None         # when Slurm has those that a full set lacks
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.names: Mapping[str, str | None] = {}       # of nodes, where they are reached; None = does not resolve
-        self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
-        self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
+        self.no_overlap: str | None = None              # why none runs beside the training (supervisor.common.overlap)
+        self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.common.inspection)
         self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
         self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)
 

@@ -6,20 +6,20 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from safelaunch.adapters import journal, runfolder
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.successor import Successor
-from safelaunch.adapters.world import World
-from safelaunch.core.decide.phase import phase_of
-from safelaunch.core.decide.seen import Live, Observation
-from safelaunch.core.laterjobs import in_partition
-from safelaunch.core.plan import Plan
-from safelaunch.core.state import State
-from safelaunch.core.via import HERE
+from safelaunch.decide.facts.phase import phase_of
+from safelaunch.decide.facts.seen import Live, Observation
+from safelaunch.guard.io.control import ControlServer
+from safelaunch.guard.io.job import Allocation
+from safelaunch.run.fold.state import State
+from safelaunch.run.io import journal, runfolder
+from safelaunch.run.io.shared import SharedFolder
+from safelaunch.run.plan import Plan
+from safelaunch.script.laterjobs import in_partition
+from safelaunch.slurm.via import HERE
+from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.supervisor.io.fence import Fencer
+from safelaunch.supervisor.io.successor import Successor
+from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course

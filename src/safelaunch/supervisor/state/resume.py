@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.checkpoints.model import Checkpoint
 
 DEADLINE_S = 3.0        # a search of some hundred checkpoints takes 0.1 s; doubled each time it is too short
 MOST_DEADLINE_S = 60.0

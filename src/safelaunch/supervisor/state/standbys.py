@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.adapters.slurm import Command
+from safelaunch.slurm.io.slurm import Command
 from safelaunch.supervisor.state.heartbeat import ShownHeartbeat
 
 AFTER_S = 5.0     # a standby of the earlier leader has called by then

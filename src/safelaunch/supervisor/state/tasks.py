@@ -6,7 +6,7 @@ from collections.abc import Generator
 from enum import Enum
 from typing import NamedTuple
 
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.slurm.io.slurm import Command, Result
 from safelaunch.supervisor.state.clock import Clock
 
 # An act that waits between its parts: it yields a command, whose result it is sent, or seconds to wait.
@@ -16,7 +16,7 @@ Step = Generator[Command | float, Result | None, None]
 class Work(Enum):
     """All that a leader does beside its loop."""
 
-    ASK_TO_END = "ask the ranks to end"                    # one a row of core.decide
+    ASK_TO_END = "ask the ranks to end"                    # one a row of decide
     ASK_TO_SAVE = "ask the ranks to save and go on"
     WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
     CHECK_NODES = "check nodes before an attempt"

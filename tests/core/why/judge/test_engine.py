@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.why.findings import CLOCK_STAMPS
+from safelaunch.why.findings import CLOCK_STAMPS
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.findings import OutsideEvidence, TaskExit
-from safelaunch.core.why.read.usual import holds, read_good
+from safelaunch.why.findings import OutsideEvidence, TaskExit
+from safelaunch.why.usual import holds, read_good
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

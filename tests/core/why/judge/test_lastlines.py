@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.judge.lastlines import MOST_WEIGHT
-from safelaunch.core.why.weigh.words import sound_of
+from safelaunch.why.judge.lastlines import MOST_WEIGHT
+from safelaunch.why.weigh.words import sound_of
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.model import Event
-from safelaunch.core.why.evidence import checks_after
-from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
+from safelaunch.base.model import Event
+from safelaunch.why.evidence import checks_after
+from safelaunch.why.findings import EndFacts, OutsideEvidence, TaskExit
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.findings import Finding, Progress
-from safelaunch.core.why.order import clocks
-from safelaunch.core.why.read.logstamps import days_since_epoch
+from safelaunch.why.findings import Finding, Progress
+from safelaunch.why.logstamps import days_since_epoch
+from safelaunch.why.order import clocks
 from tests.tables import each
 
 MAY = days_since_epoch(2024, 5, 1) * 86400.0

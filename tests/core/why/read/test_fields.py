@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.read.fields import Fields, first_failed, read_fields
+from safelaunch.why.read.fields import Fields, first_failed, read_fields
 from tests.tables import each
 
 

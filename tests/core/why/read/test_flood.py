@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from safelaunch.core.why.read import literals, prefilter
-from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.why.read import literals, prefilter
+from safelaunch.why.read.prefilter import Shapes
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"loss", b"step", b"Xid (", b"iteration ")
 BLOCK = 100 << 10

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.findings import Finding, Line, Log, Progress
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.read.globalranks import by_launcher, to_global
+from safelaunch.why.findings import Finding, Line, Log, Progress
+from safelaunch.why.judge.engine import judge_log
+from safelaunch.why.read.globalranks import by_launcher, to_global
 from tests.core.why.judged import judge_text, read_text
 from tests.tables import each
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.why.read import loglines
+from safelaunch.why import loglines
 from tests.tables import each
 
 

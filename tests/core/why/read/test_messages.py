@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.read import messages
+from safelaunch.why.read import messages
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.why.read import prefilter
-from safelaunch.core.why.read.prefilter import Shapes, fold
+from safelaunch.why.read import prefilter
+from safelaunch.why.read.prefilter import Shapes, fold
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"NCCL WARN", b"Xid (", b": nan", b"=nan", b"ENOSPC",
             b"out of memory", b"it/s", b"efa_", b"Killed", b"errno: 98", b"No space left on device", b"rror: ")

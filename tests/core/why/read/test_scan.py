@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.why.findings import Finding, Rule
-from safelaunch.core.why.read.parts import KEEP_ALL, Part, merge_parts
-from safelaunch.core.why.read.prefilter import Shapes
-from safelaunch.core.why.read.scan import TRACEBACK, Compiled, Scanner
+from safelaunch.why.findings import Finding, Rule
+from safelaunch.why.read.parts import KEEP_ALL, Part, merge_parts
+from safelaunch.why.read.prefilter import Shapes
+from safelaunch.why.read.scan import TRACEBACK, Compiled, Scanner
 from tests.tables import each
 
 

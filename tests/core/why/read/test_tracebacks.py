@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread, parse_frames
+from safelaunch.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread, parse_frames
 from tests.tables import each
 
 BLOCK = (

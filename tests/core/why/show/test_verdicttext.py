@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
-from safelaunch.core.why.show import verdicttext
-from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
-from safelaunch.core.why.show.verdictjson import to_public
-from safelaunch.core.why.show.verdicttext import VerdictRow, describe, explain_rule, page_rows, tell
-from safelaunch.core.why.verdict import Verdict
+from safelaunch.why.findings import CLOCK_STAMPS, Cited, Log
+from safelaunch.why.show import verdicttext
+from safelaunch.why.show.ticket import find_device, is_for_site, render_ticket
+from safelaunch.why.show.verdictjson import to_public
+from safelaunch.why.show.verdicttext import VerdictRow, describe, explain_rule, page_rows, tell
+from safelaunch.why.verdict import Verdict
 from tests.tables import each
 
 T = 1714566600.0   # 2024-05-01 12:30:00 UTC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.weigh.exceptions import MOST_WEIGHT, Reading, read_exception
+from safelaunch.why.weigh.exceptions import MOST_WEIGHT, Reading, read_exception
 from tests.tables import each
 
 SITE = "/opt/env/lib/python3.11/site-packages/"

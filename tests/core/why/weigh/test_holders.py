@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.weigh.holders import parse_memory
+from safelaunch.why.weigh.holders import parse_memory
 from tests.core.why.judged import judge_text
 from tests.tables import each
 

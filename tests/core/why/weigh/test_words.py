@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from safelaunch.core.categories import NAMES, TABLE
-from safelaunch.core.why.weigh.errnos import category_of_errno
-from safelaunch.core.why.weigh.packages import _ABOUT, _PACKAGES
-from safelaunch.core.why.weigh.words import BUCKETS, NO_FAILURE, load, shares_of, sound_of, spoken, weigh_words
+from safelaunch.why.categories import NAMES, TABLE
+from safelaunch.why.weigh.errnos import category_of_errno
+from safelaunch.why.weigh.packages import _ABOUT, _PACKAGES
+from safelaunch.why.weigh.words import BUCKETS, NO_FAILURE, load, shares_of, sound_of, spoken, weigh_words
 from tests.tables import each
 
 SAYINGS = {

@@ -1,0 +1,1 @@
+"""Files, folders, programs and forked children: each way to touch the world once, with a deadline."""

@@ -1,0 +1,1 @@
+"""YAML read strictly: every node with its line, every error at once."""

@@ -1,0 +1,1 @@
+"""The layouts of checkpoints, a judge for each."""

@@ -1,0 +1,1 @@
+"""Folders of checkpoints, listed and read in a child."""

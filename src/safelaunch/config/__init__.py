@@ -1,0 +1,1 @@
+"""train.yaml and its layers ▸ the resolved config: its keys and rules."""

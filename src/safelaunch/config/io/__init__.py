@@ -1,0 +1,1 @@
+"""Files and texts of bash that a config is made of."""

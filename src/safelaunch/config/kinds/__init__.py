@@ -1,0 +1,1 @@
+"""The kinds of values that keys take."""

@@ -1,0 +1,1 @@
+"""The user's own sbatch script: its directives, options, folders and hints."""

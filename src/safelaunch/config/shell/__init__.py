@@ -1,0 +1,1 @@
+"""Shell texts read without running them: lines, called files, launchers inside."""

@@ -1,1 +1,0 @@
-"""Pure decisions: values in, values out; no clock, file, process or random."""

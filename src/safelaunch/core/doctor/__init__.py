@@ -1,1 +1,0 @@
-"""What a site's Slurm, its nodes and its filesystem mean for a run: facts in, rows of core.sitefolder out."""

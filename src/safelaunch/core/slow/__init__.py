@@ -1,1 +1,0 @@
-"""What goes wrong without an end: steps that take longer, the node that slows all others, losses that leap."""

@@ -1,0 +1,1 @@
+"""How attempts, jobs and runs end."""

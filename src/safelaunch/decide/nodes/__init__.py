@@ -1,0 +1,1 @@
+"""Which nodes an attempt gets, and which it leaves out."""

@@ -1,0 +1,1 @@
+"""One turn of the loop: the rows while an attempt lives and between two."""

@@ -1,0 +1,1 @@
+"""What installed packages add: the kinds of plugins and the shape of each."""

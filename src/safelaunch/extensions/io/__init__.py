@@ -1,0 +1,1 @@
+"""Entry points and rule packs, found and loaded in children."""

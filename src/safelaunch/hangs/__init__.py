@@ -1,0 +1,1 @@
+"""When a training counts as hung, why it hangs, and the proof."""

@@ -1,0 +1,95 @@
+"""What a living attempt does now, and what the last look at its ranks has shown: the first that `why` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from safelaunch.base.numbers import figure
+from safelaunch.hangs.hang import START, STEP, WARM_UP
+from safelaunch.why.categories import advice
+from safelaunch.why.verdict import Verdict
+
+if TYPE_CHECKING:
+    from safelaunch.status.silence import LateStep
+
+SHORT_S = 10.0   # below it seconds have two digits
+Say = Callable[[float], str]
+
+
+class LastLook(NamedTuple):
+    """What a hang check has shown. `is_still`: it found no sign of life."""
+
+    t: float
+    said: str
+    confidence: float
+    is_still: bool
+    rank: int | None = None
+    host: str | None = None
+    suspects: tuple[str, ...] = ()
+
+
+class Present(NamedTuple):
+    """The newest attempt while it lives. `quiet_s`: since its last step, as far as is known."""
+
+    attempt: int
+    step: int | None
+    quiet_s: float | None
+    usual_s: float | None
+    late: LateStep | None = None   # as `status` has it
+    look: LastLook | None = None
+    look_t: float | None = None    # when its supervisor looks next, unless a step comes
+
+    @property
+    def is_silent(self) -> bool:
+        return self.late is not None
+
+    def silence(self, span: Say) -> str:
+        """ "no step for 24 s (usually 0.2 s)"."""
+        phase = self.late.phase if self.late is not None else STEP
+        return tell_silence(self.quiet_s or 0.0, self.usual_s, span, phase)
+
+    def to_public(self) -> dict[str, Any]:
+        """The key `now` of `why --json`."""
+        look = None if self.look is None else {
+            "t": self.look.t, "summary": self.look.said, "confidence": self.look.confidence,
+            "is_still": self.look.is_still, "rank": self.look.rank, "host": self.look.host}
+        return {"attempt": self.attempt, "step": self.step, "is_silent": self.is_silent, "quiet_s": self.quiet_s,
+                "usual_s": self.usual_s, "look": look, "next_look_t": self.look_t}
+
+
+def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str = STEP) -> str:
+    """ "no step for 55 s (usually 0.2 s)"; the phase where it takes longer than a step."""
+    often = "" if not usual_s else f"{figure(usual_s, 2)} s" if usual_s < SHORT_S else span(usual_s)
+    usual = f" (usually {often})" if often else ""
+    if phase == START:
+        return f"no first step for {span(silent_s)}"
+    return f"no step for {span(silent_s)}{usual}{'' if phase in (STEP, WARM_UP) else f', at a time of {phase}'}"
+
+
+def tell(now: Present, span: Say, clock: Say) -> list[str]:
+    """The lines for people, the most important first."""
+    after = f" after step {now.step}" if now.step is not None else ""
+    if not now.is_silent:
+        how_far = f": step {now.step}" if now.step is not None else ", and no step is logged yet"
+        return [f"attempt {now.attempt} runs{how_far}"]
+    lines = [f"attempt {now.attempt} is silent: {now.silence(span)}{after}"]
+    if now.look is not None:
+        lines.append(f"{now.look.said} ({now.look.confidence:.0%} sure, seen at {clock(now.look.t)})")
+    if now.look_t is not None:
+        lines.append(f"its supervisor looks at all ranks at {clock(now.look_t)}, unless a step is logged by then")
+    return lines
+
+
+def judge_present(now: Present, span: Say, clock: Say) -> Verdict | None:
+    """The verdict on a silent attempt; None = it is not silent."""
+    if not now.is_silent:
+        return None
+    said, look = now.silence(span), now.look
+    if look is None:
+        more = f"; the ranks are looked at from {clock(now.look_t)} on" if now.look_t is not None else ""
+        return Verdict("unknown", f"{said}: an evaluation or a checkpoint may take as long{more}", 0.2, "none")
+    if not look.is_still:
+        return Verdict("none", f"{said}, but at {clock(look.t)} {look.said}", look.confidence, "none")
+    return Verdict("hang", f"{said}: {look.said}", look.confidence, advice("hang"), look.suspects, (look.said,),
+                   look.rank, look.host)

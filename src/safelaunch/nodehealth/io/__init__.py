@@ -1,0 +1,1 @@
+"""The ledger's files; checks and measurements on many nodes."""

@@ -1,0 +1,1 @@
+"""What people are told about a run without asking: to whom, how often, in which words."""

@@ -1,0 +1,1 @@
+"""Messages sent: mail, webhooks, programs, plugins."""

@@ -1,0 +1,1 @@
+"""A run: its plan, journal, acts, heartbeat and story. Values in, values out."""

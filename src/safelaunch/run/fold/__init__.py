@@ -1,0 +1,1 @@
+"""The journal's events, folded into the run's state."""

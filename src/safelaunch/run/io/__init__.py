@@ -1,0 +1,1 @@
+"""The run folder and what stands beside it: journal, outbox, courier, registry, ownership."""

@@ -1,0 +1,1 @@
+"""The job script, rendered from fragments, and the later jobs of a run."""

@@ -1,0 +1,1 @@
+"""Templates read, jobs submitted."""

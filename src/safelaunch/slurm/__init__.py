@@ -1,0 +1,1 @@
+"""Slurm's words and texts, read and written; no command is called here."""

@@ -1,0 +1,1 @@
+"""Stacks collected from the nodes of a job."""

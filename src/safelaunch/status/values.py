@@ -1,0 +1,140 @@
+"""A run's status for programs: typed values made of the objects of `status --json` (docs/verbs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from safelaunch.run.fold.state import Ended
+
+
+@dataclass(frozen=True)
+class AttemptStatus:
+    """The newest launch of the command; `ended` None = it goes on, as far as the journal knows."""
+
+    number: int
+    nodes: tuple[str, ...]
+    started_t: float
+    resume_step: int | None
+    ended: str | None
+    ended_t: float | None
+    exit_code: int | None
+    category: str | None
+    summary: str | None
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The newest job that has started; `ends_t` None = it has no time limit, or Slurm does not say."""
+
+    id: str
+    nodes: tuple[str, ...]
+    batch_host: str | None
+    started_t: float | None
+    ends_t: float | None
+
+
+@dataclass(frozen=True)
+class CheckpointStatus:
+    """What a look at resume.dir has found; `path` None = none is complete, or `trouble` says why nobody knows."""
+
+    path: str | None
+    step: int | None
+    age_s: float | None
+    steps_at_risk: int | None
+    skipped: tuple[tuple[str, str], ...]   # path, reason: of newer ones
+    trouble: str
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run is doing; None = not known. Times are epoch seconds. `json`: that of `status --json`, with more."""
+
+    name: str
+    run_id: str
+    run_dir: str
+    state: str
+    sentence: str
+    now_t: float
+    since_t: float | None
+    ended: Ended | None
+    job: JobStatus | None
+    attempt: AttemptStatus | None
+    attempts: int
+    step: int | None
+    step_total: int | None
+    loss: float | None
+    pace_s: float | None
+    eta_t: float | None
+    checkpoint: CheckpointStatus | None
+    restarts: int
+    max_restarts: int
+    json: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run's line in the table of all runs."""
+
+    name: str
+    run_id: str
+    run_dir: str
+    owner: str
+    cluster_name: str | None
+    state: str
+    sentence: str
+    since_t: float | None
+    ended_t: float | None
+    job: str | None
+    job_ends_t: float | None
+    attempts: int
+    step: int | None
+    step_total: int | None
+    eta_t: float | None
+    restarts: int
+    max_restarts: int
+    is_stale: bool
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """Runs, the newest first. `silent`: folders that do not answer; `closed`: how many may not be read; `trouble`: why
+    Slurm gave no clear answer.
+    """
+
+    runs: tuple[RunSummary, ...]
+    silent: tuple[str, ...]
+    closed: int
+    trouble: str
+    now_t: float
+
+    def __iter__(self) -> Iterator[RunSummary]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+def status_of(status: dict[str, Any]) -> RunStatus:
+    """The typed status of an object of `status --json`."""
+    job, attempt, checkpoint, loss = status["job"], status["attempt"], status["checkpoint"], status["loss"]
+    plain = {one.name: status[one.name] for one in fields(RunStatus) if one.name in status}
+    return RunStatus(**{
+        **plain, "json": status, "loss": None if loss is None else float(loss),   # "nan" and "inf" are words there
+        "ended": Ended(**status["ended"]) if status["ended"] else None,
+        "job": _made(JobStatus, job, nodes=tuple(job["nodes"])) if job else None,
+        "attempt": _made(AttemptStatus, attempt, nodes=tuple(attempt["nodes"])) if attempt else None,
+        "checkpoint": _made(CheckpointStatus, checkpoint, skipped=tuple(
+            (one["path"], one["reason"]) for one in checkpoint["skipped"])) if checkpoint else None})
+
+
+def table_of(briefs: Sequence[Mapping[str, Any]], silent: tuple[str, ...], closed: int, trouble: str,
+             now_t: float) -> RunTable:
+    """The typed table; a line that another version has written has None for what it does not hold."""
+    return RunTable(tuple(_made(RunSummary, one) for one in briefs), silent, closed, trouble, now_t)
+
+
+def _made(kind: Any, status: Mapping[str, Any], **others: Any) -> Any:
+    """A value of that class, with the object's values under its fields' names."""
+    return kind(**{**{one.name: status.get(one.name) for one in fields(kind)}, **others})

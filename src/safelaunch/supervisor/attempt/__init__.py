@@ -1,0 +1,1 @@
+"""An attempt from its nodes to its end."""

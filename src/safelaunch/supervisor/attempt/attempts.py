@@ -1,0 +1,225 @@
+"""An attempt's life: launched, asked to end, killed, fenced; its end is in `closing`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safelaunch.base.timing import CLAIM_HOLDS_S
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.checkpoints.resume import resume_args
+from safelaunch.decide.facts.actions import Kill, Launch
+from safelaunch.decide.facts.seen import Live
+from safelaunch.decide.nodes.resize import output_of
+from safelaunch.guard.io.guardcode import guard_text
+from safelaunch.run import acts
+from safelaunch.run.acts import ActOutcome
+from safelaunch.run.io import journal, runfolder
+from safelaunch.run.io.outbox import PUT
+from safelaunch.script.script import quote_bash
+from safelaunch.slurm import nodefold, slurmtext
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Command
+from safelaunch.slurm.via import HERE
+from safelaunch.supervisor import observe
+from safelaunch.supervisor.attempt.diagnosing import foresee
+from safelaunch.supervisor.attempt.ownscript import exits_of_script
+from safelaunch.supervisor.attempt.resized import output_path, remove_spent
+from safelaunch.supervisor.common import inspection, masterport, overlap
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.nodes import suspectchecks
+from safelaunch.supervisor.state import standbys
+from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.tasks import Step, Work
+
+NAMES_LOOK_S = 0.05     # between two looks at the child that resolves names
+HEARD_S = 0.25          # of people's requests at a launch: a read of them takes a child, 3 % of a restart
+
+
+def launch(lead: Leader, row: str, action: Launch) -> None:
+    """Start the next attempt: check people's requests, then claim, intent, srun, outcome."""
+    asked = lead.folder.requests
+    if not observe.read_requests(lead, HEARD_S) or lead.folder.requests != asked:
+        # a kill switch comes first (simulated: test_found "a kill switch touched while the batch host stood still is
+        # seen before the next launch")
+        return
+    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    claim = lead.claim(f"{journal.LAUNCH}{number}")
+    if claim == 0:
+        return
+    port, trial = masterport.choose(lead, number, action.nodes[0], lead.nodes.takes_port(number))
+    if trial is not None:
+        trial.close()
+    newest = resume_point(lead, action)
+    facts: dict[str, Any] = {
+        "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
+        "resume_step": newest.step if newest else None, "resume_path": newest.path if newest else None,
+        "whole_steps": list(lead.resume.whole_steps),
+    }
+    if action.resize is not None:
+        convert = action.resize._replace(output=output_path(lead, number))
+        facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
+    decided = lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number)
+    script = acts.perform_now(lead, "launch", claim, lambda: _start(lead, action, facts), (decided,), attempt=number,
+                              job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
+    if script is not None:
+        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+        lead.put(number, "launch.sh", script.encode())
+        lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
+        lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
+        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead))
+        if action.resize is None:   # else the training, which may use them, follows soon
+            lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
+
+
+def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
+    """srun of an announced attempt, and a script that repeats it by hand. `facts` are those of attempt_started."""
+    if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
+        return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
+    number = facts["attempt"]
+    is_hook = action.resize is not None
+    words = () if is_hook else keep_resume_args(lead, resume_point(lead, action))
+    extra = _attempt_env(lead, facts, action.nodes)
+    own = None
+    if lead.plan.is_script and not lead.job.is_local:
+        from safelaunch.supervisor.attempt.standin import ScriptJob  # for a script
+
+        own = ScriptJob(lead, number, action.nodes)
+        words, extra = own.args if own.link else (), {**extra, **own.environ()}
+    env = {**(lead.job.env if own is None else own.env_of_job()), **extra, **_secrets(lead, number)}
+    tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
+    lead.running.begin(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
+    lead.server.expect(number)
+    process = lead.world.launch(
+        lead.local, number, words, env,
+        {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
+        *([] if own is None else [own.facts()]))
+    lead.running.mark_launched(process, lead.now_s)
+    lead.clock.hurry(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
+    if not lead.had_eligible:
+        lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
+    script = _launch_script(lead.run_dir, extra, words)
+    return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
+
+
+def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
+    """The checkpoint that an attempt starts from: what before_resize made of the newest one, where needed."""
+    newest = lead.resume.newest
+    output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
+    return newest if newest is None or output is None else replace(newest, path=output)
+
+
+def keep_resume_args(lead: Leader, point: Checkpoint | None) -> tuple[str, ...]:
+    """The arguments for resuming now, also kept in the run folder. A later job's node may be unable to run a
+    supervisor, and its training must not start from nothing.
+    """
+    words = resume_args(lead.plan.resume.args, point)
+    lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
+    return words
+
+
+def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
+    """The environment of this attempt's script, beside the plan."""
+    env = {"SAFELAUNCH_ATTEMPT": str(facts["attempt"]), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
+           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd,
+           "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
+    if lead.plan.own.traps_signal(lead.plan.command):
+        env["SAFELAUNCH_SIGNAL_TO"] = "shell"
+    if len(nodes) != lead.plan.nodes:
+        env["SAFELAUNCH_NODES"] = str(len(nodes))
+    if (resize := facts.get("resize")) is not None:
+        env |= {"SAFELAUNCH_OLD_NODES": str(resize["from"]), "SAFELAUNCH_NEW_NODES": str(resize["to"]),
+                "SAFELAUNCH_RESIZE_OUTPUT": resize["output"]}
+    if lead.nodes.no_overlap is not None:
+        env["SAFELAUNCH_OVERLAP"] = "no"
+    if lead.plan.cluster == HERE:
+        env["SAFELAUNCH_KEEPS_JOB"] = "yes"   # which is a person's shell's: no guard ends it as an orphan
+    left_out = [node for node in lead.job.nodes if node not in nodes]
+    if left_out:
+        env["SAFELAUNCH_EXCLUDE"] = nodefold.fold(left_out)
+    address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
+    if address is not None:
+        env["SAFELAUNCH_MASTER_ADDR"] = address
+    path, step = facts["resume_path"], facts["resume_step"]
+    if path is not None:
+        env["SAFELAUNCH_RESUME_PATH"] = path
+        env["SAFELAUNCH_RESUME_STEP"] = "" if step is None else str(step)
+    if lead.resume.newest is not None and path != lead.resume.newest.path:
+        env["SAFELAUNCH_RESIZED"] = "yes"
+    return env
+
+
+def _secrets(lead: Leader, number: int) -> dict[str, str]:
+    """What only the guards may know: passed in the environment, never written down."""
+    record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
+    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.token,
+            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
+            "SAFELAUNCH_ADDRESSES": lead.own_address()}
+
+
+def ask_addresses(lead: Leader) -> Step:
+    """The nodes' addresses: connections from them are accepted first. Slurm is asked only for names that do not
+    resolve; else each attempt's script would ask, for 25 ms. A guard that has proved itself counts as one of them
+    without all that: its connection has its address.
+    """
+    asked = lead.world.resolve(lead.job.nodes)
+    while (found := asked.poll()) is None:
+        yield NAMES_LOOK_S
+    lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
+    lead.nodes.note_names_of({node: node for node in found})
+    unknown = [node for node in lead.job.nodes if node not in found and node not in lead.nodes.addresses]
+    if unknown:
+        result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
+        if result is not None and result.is_ok:
+            lead.nodes.note_addresses(slurmtext.parse_addresses(result.stdout))
+    lead.server.strangers.keep_for(lead.nodes.addresses.values())
+
+
+def kill(lead: Leader, row: str, action: Kill) -> None:
+    """End every process of the attempt. Its record changes, so that silent nodes' leases run from now.
+
+    Journalled first: ranks that save on TERM and exit with 0 have not completed the run.
+    """
+    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
+              log_bytes=lead.log_bytes())
+    lead.running.mark_killed(row, lead.now, lead.now_s)
+    lead.move_record(lead.attempt.number)
+    for node, _ in lead.lost_of_live():
+        lead.server.hang_up(node, lead.now_s)
+    lead.server.tell_all({"do": "end", "grace_s": action.grace_s}, lead.now_s)
+
+
+def fence(lead: Leader) -> bool:
+    """Make sure that nothing of the attempt is left; True once that is sure."""
+    sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.ensure_record_moved,
+                                              lead.folder.is_frozen, sruns):
+        lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
+    for node, why in lead.fencer.found_lost():
+        lead.lose(node, why)
+        lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
+    if lead.fencer.is_done(lead.attempt):
+        lead.running.mark_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
+        return True
+    if lead.fencer.is_asking:
+        foresee(lead, replace(lead.attempt, exits=exits_of_script(lead)))
+    return False
+
+
+def _sweep(lead: Leader, command: Command, node: str) -> Step:
+    """Wait for a node's sweep."""
+    result = yield command
+    overlap.note_result(lead, result)
+    if result is not None:
+        lead.fencer.swept(node, result)
+
+
+def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:
+    """attempts/N/launch.sh: the attempt as it was launched, to repeat by hand inside the allocation."""
+    exports = "".join(f"export {key}={quote_bash(value)}\n" for key, value in sorted(env.items()))
+    arguments = "".join(" " + quote_bash(word) for word in words)
+    return (f"#!/bin/bash\n# Attempt {env['SAFELAUNCH_ATTEMPT']} as it was launched; it can be repeated by hand inside "
+            f"the allocation.\n{exports}cd {quote_bash(env['SAFELAUNCH_CWD'])} || exit\n"
+            f"exec bash {quote_bash(str(run_dir / 'job.sbatch'))} attempt{arguments}\n")

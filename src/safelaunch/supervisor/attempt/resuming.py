@@ -1,0 +1,110 @@
+"""The search for the checkpoint that the next attempt goes on from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safelaunch.checkpoints.io import checkpoints
+from safelaunch.checkpoints.latest import MOST_WHOLE
+from safelaunch.checkpoints.model import Checkpoint
+from safelaunch.checkpoints.resume import NO_STEP, is_usable
+from safelaunch.decide.budget import nanback
+from safelaunch.node import fresh
+from safelaunch.run.nancut import NanCut, SavedAt
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Timer
+
+TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
+MOST_OLDER = 50           # checkpoints to fall back to
+MOST_ALL = 5000           # behind resume.step
+MOST_TOLD_SKIPPED = 5     # of one search
+MOST_BEHIND = 50          # complete ones that are looked at where those behind a NaN do not count
+
+
+def find_resume(lead: Leader) -> None:
+    """Find the newest complete checkpoint; a folder that does not answer in time counts as frozen until it does."""
+    resume = lead.plan.resume
+    if resume.dir is None:
+        return
+    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+    cut = nanback.first_cut(lead.state, resume.step)
+    if cut is None and lead.plan.on_nan == "previous_checkpoint":
+        cut = nanback.open_cut(lead.state)
+    left_out = sum(len(known.taken) for known in lead.state.nan_cuts)
+    most_whole = MOST_ALL if cut is not None and cut.attempt == nanback.BY_PERSON else (
+        MOST_BEHIND + left_out if cut is not None or lead.state.nan_cuts else MOST_WHOLE)
+
+    def look() -> dict[str, Any]:
+        fresh.see(folder)
+        found = checkpoints.find(folder, resume.format, resume.pattern, most_whole)
+        return _plain(found, max(MOST_OLDER, most_whole), has_times=most_whole > MOST_WHOLE)
+
+    # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
+    # seconds however long the folder is frozen").
+    is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
+    if is_doubtful and lead.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
+        lead.resume.mark_unknown()
+        return
+    answer = lead.ask_folder(look, lead.resume.deadline_s)
+    if answer.late:
+        lead.resume.mark_late()
+        return
+    if answer.is_ok and answer.value is not None:
+        found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
+        found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
+        without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
+        usable = _before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step])
+        lead.resume.note_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
+        _tell_skipped(lead, [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
+    else:
+        lead.resume.mark_unreadable()
+        if lead.clock.take_turn(Timer.UNREADABLE, 60.0):
+            lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+
+
+def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoint, float]]) -> list[Checkpoint]:
+    """Those that may be used after attempts whose loss was no finite number. Journalled before any is used."""
+    seen = {one: SavedAt(one.path, one.step, t) for one, t in found}
+    left = {one: at for one, at in seen.items() if not nanback.is_cut_off(lead.state, at)}
+    if cut is not None:
+        cut = nanback.cut_off(cut, list(left.values()))
+        lead.record(lead.writer.event(
+            "checkpoints_cut", attempt=cut.attempt, step=cut.step, upto=cut.upto, is_left=cut.is_left,
+            checkpoints=[list(one) for one in cut.taken]))
+        left = {one: at for one, at in left.items() if at not in cut.taken}
+        newest = next(iter(left), None)
+        left_out = f"; not used: {len(cut.taken)} behind step {cut.upto}" if cut.taken else ""
+        why = (f"resume.step is {cut.upto}; the newest checkpoint up to it" if cut.attempt == nanback.BY_PERSON else
+               f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest checkpoint "
+               "before that")
+        lead.say(f"{why} is {newest.path if newest is not None else 'none'}{left_out}")
+    return list(left)
+
+
+def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
+    """Journal and say, once each, which checkpoints are skipped, and what is taken instead."""
+    for one in skipped[:MOST_TOLD_SKIPPED]:
+        path, reason = one["path"], one["reason"]
+        if (path, reason) not in lead.state.skipped:
+            taken = lead.resume.newest.path if lead.resume.newest else None
+            lead.record(lead.writer.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
+            lead.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
+
+
+def _plain(found: Any, most: int, has_times: bool) -> dict[str, Any]:
+    """A search's result as JSON values, each checkpoint with the time of its last file."""
+    whole = [found.best, *found.older[:most]] if found.best else []
+    return {"found": [({"path": one.path, "step": one.step, "format": one.format},
+                       _finished_t(one.path) if has_times or one.step is None else 0.0) for one in whole],
+            "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}
+
+
+def _finished_t(path: str) -> float:
+    """0 = it is just being removed, or does not answer."""
+    with contextlib.suppress(OSError):
+        return checkpoints.finished_t(path)
+    return 0.0

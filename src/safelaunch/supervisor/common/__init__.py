@@ -1,0 +1,1 @@
+"""What several courses of a supervisor use: questions to Slurm, progress, metering, suspicion."""

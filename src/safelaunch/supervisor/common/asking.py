@@ -1,0 +1,148 @@
+"""Asks the live attempt to end: sends the signal, then waits for its answer and its next checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+
+from safelaunch.base.io.localtime import moment
+from safelaunch.checkpoints.io import checkpoints
+from safelaunch.decide.facts import patience
+from safelaunch.node import fresh
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
+
+ANSWER_S = 2.0         # for guards to connect, and again for their answers
+AGAIN_S = 5.0
+LATE_S = 0.1           # a guard on a busy node answers late, and its ranks end right after that
+MOST_ASKED = 100       # 8 min and more
+LOOK_S = 3.0           # between two checks for checkpoints
+CONFIRM_S = 2.0        # a second check confirms a new checkpoint: its files are written one after the other
+LOOK_DEADLINE_S = 1.5  # below the two seconds after which a standby suspects the leader
+
+# When the newest complete checkpoint was finished (epoch s), and its path; (0, "") = there is none.
+Newest = tuple[float, str]
+
+
+def go_on(lead: Leader, is_answered: bool) -> Step:
+    """Continue what a dead supervisor had begun. Unless it journalled the answer, nobody knows who was told."""
+    if is_answered:
+        yield from wait_for_checkpoint(lead, None)
+    else:
+        yield from ask_to_end(lead, lead.plan.kill_switch.signal)
+
+
+def ask_to_end(lead: Leader, name: str) -> Step:
+    """Signal the ranks that handle it; report whom it reached, and until when the attempt has time.
+
+    It asks again while a guard has not answered: its connection may be down, or its launcher not started yet. No
+    process gets the signal twice.
+    """
+    number, row = lead.attempt.number, lead.attempt.end_row
+    before = find_newest(lead) if row in ("kill", "checkpoint", "restart", "slow_restart") else None
+    reached: list[str] = []
+    said: tuple[int | None, int] | None = None
+    for again in range(MOST_ASKED):
+        told = yield from _signal(lead, name)
+        is_new, until_s = not again, lead.now_s + AGAIN_S
+        while lead.now_s < until_s:
+            if not _is_asked(lead, number, row):
+                return
+            live, answers = lead.attempt, lead.server.signal_answers
+            reached += [one for one in lead.server.signalled if one not in reached]
+            knows = answers >= told and told + len(live.exits) >= live.tasks
+            lead.running.note_heard(len(reached) if reached or knows else None)
+            if said != (lead.attempt.heard, len(reached)):
+                said = lead.attempt.heard, len(reached)
+                _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
+            if is_new:   # once: a second wait would find the same checkpoint
+                is_new = False
+                lead.tasks.begin(Work.WAIT_FOR_CHECKPOINT, wait_for_checkpoint(lead, before), f"{row} {number}")
+            if knows:
+                return
+            yield LATE_S
+
+
+def ask_to_save(lead: Leader, name: str) -> Step:
+    """Signal the ranks that handle it, so that they save and go on (`safelaunch save`); report whom it reached."""
+    number = lead.attempt.number
+    told = yield from _signal(lead, name, "save")
+    reached, answers = tuple(lead.server.signalled), lead.server.signal_answers
+    whom = f"reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else "reached no process"
+    lead.tell("save", f"asked to save and go on: {name} {whom}", attempt=number,
+              heard=len(reached) if reached or answers >= told else None)
+
+
+def _signal(lead: Leader, name: str, order: str = "signal") -> Generator[float, Result | None, int]:
+    """How many guards were told; their answers are in the server then."""
+    until_s = lead.now_s + ANSWER_S
+    while lead.live is not None and _present(lead) + len(lead.live.exits) < lead.live.tasks and lead.now_s < until_s:
+        yield 0.1
+    lead.server.forget_answers()
+    told = lead.server.tell({"do": order, "signal": int(getattr(signal, name))}, lead.now_s)
+    until_s = lead.now_s + ANSWER_S
+    while lead.server.signal_answers < told and lead.now_s < until_s:
+        yield 0.02
+    return told
+
+
+def _present(lead: Leader) -> int:
+    return sum(guard.connection is not None and guard.code is None for guard in lead.server.guards.values())
+
+
+def _is_asked(lead: Leader, number: int, row: str | None) -> bool:
+    """Whether the attempt that this row asked still lives, and nobody has asked or killed it since."""
+    live = lead.live
+    return live is not None and (live.number, live.end_row, live.killed_t) == (number, row, None)
+
+
+def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
+    live = lead.attempt
+    given = patience.of(live, lead.seen(), lead.plan)
+    if reached:
+        text = f"{name} reached {len(reached)} processes ({', '.join(reached[:4])})"
+    elif live.heard == 0:
+        text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
+    else:
+        text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
+    lead.tell("ask_to_end", f"{text}; waiting for {given.what}, until {moment(given.until_t, lead.now)} at most",
+              attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
+
+
+def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float, Result | None, None]:
+    """Note the first checkpoint that completes after `before` (None: after the first check that is answered), if the
+    attempt is to end with it. A second check confirms it, or finds a newer one.
+    """
+    number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
+    while _is_asked(lead, number, row):
+        is_wanted = patience.of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
+        newest = find_newest(lead) if is_wanted else None
+        if newest is not None and before is None:
+            before = newest
+        if newest is not None and before is not None and newest[0] > before[0]:
+            if is_found:
+                lead.running.note_saved(newest[1], lead.now)
+                return
+            is_found = True
+            yield CONFIRM_S
+        else:
+            is_found = False
+            yield LOOK_S
+
+
+def find_newest(lead: Leader) -> Newest | None:
+    """The newest complete checkpoint; None = the folder does not answer, or there is no checkpoint folder."""
+    resume = lead.plan.resume
+    if resume.dir is None:
+        return None
+    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+
+    def find() -> Newest:
+        fresh.see(folder)
+        whole = [one.path for one in checkpoints.survey(folder, resume.format, resume.pattern) if one.reason is None]
+        return max(((checkpoints.finished_t(path), path) for path in whole), default=(0.0, ""))
+
+    answer = lead.ask_folder(find, LOOK_DEADLINE_S)
+    return (float(answer.value[0]), str(answer.value[1])) if answer.is_ok and answer.value is not None else None

@@ -1,0 +1,81 @@
+"""Tells people what the journal has for them (notify), beside the loop.
+
+No restart waits for it: a message never begins between the end of an attempt and the next launch, and is sent by
+children. What was told is an event of the journal, so that the next supervisor does not tell it again. If a supervisor
+dies before it has written that, the message is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from safelaunch.decide.facts.phase import Phase
+from safelaunch.notify.message import compose
+from safelaunch.notify.targets import NotifyTarget, targets
+from safelaunch.run.notices import Notice
+from safelaunch.run.noticewords import due
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
+
+TELLS_IN = (Phase.LIVE, Phase.PRESERVING, Phase.HANDING_OVER, Phase.FINISHING)
+POLL_S = 0.1
+RETRY_S = (30.0, 300.0)   # before the second and third try
+LAST_WORDS_S = 25.0       # for which the run's end waits: a delivery's deadline and a moment
+TERM_S = 5.0              # the same where Slurm ends the job
+HELD_TERM_S = 20.0        # ... and holds the next one: nobody else would tell, and KillWait is 30 s
+
+
+def follow(lead: Leader) -> None:
+    """Begin to tell what waits. Where Slurm ends the job the standby is silent because it ends, too."""
+    may_lead = not lead.standbys.is_contested or lead.ending is not None
+    if _targets(lead) and lead.course.phase in TELLS_IN and may_lead and (
+            due(lead.state.notices, lead.plan.notify.when, lead.now)):
+        lead.tasks.begin(Work.NOTIFY, _tell(lead))
+
+
+def last_words(lead: Leader, after_term_s: float = TERM_S) -> Step:
+    """Wait until the run's end, or its hold, is told, for a short time."""
+    until_s = lead.now_s + LAST_WORDS_S
+    while _targets(lead) and due(lead.state.notices, lead.plan.notify.when, lead.now) and lead.now_s < until_s:
+        if lead.term_s is not None:
+            until_s = min(until_s, lead.term_s + after_term_s)
+        yield POLL_S
+
+
+def _targets(lead: Leader) -> tuple[NotifyTarget, ...]:
+    return targets(lead.plan.notify.to, lead.plan.notify.command)
+
+
+def _pause(lead: Leader, length_s: float) -> Step:
+    """Wait for the next try; the run's end is told at once."""
+    until_s = lead.now_s + length_s
+    while lead.state.ended is None and (lead.now_s < until_s or lead.course.phase not in TELLS_IN):
+        yield 1.0
+
+
+def _tell(lead: Leader) -> Step:
+    """One message, tried again while no target takes it. What comes meanwhile goes with the next try."""
+    for pause_s in (*RETRY_S, None):
+        told = due(lead.state.notices, lead.plan.notify.when, lead.now)
+        if not told:
+            return
+        results = yield from _send(lead, told)
+        failed = [label for label, trouble in results.items() if trouble]
+        for label in failed:
+            if label not in lead.state.notices.failing and pause_s == RETRY_S[0]:
+                lead.say(f"a message to {label} was not sent: {results[label]}")
+        sent = [label for label in results if label not in failed]
+        if sent or pause_s is None or lead.state.ended is not None:
+            break
+        yield from _pause(lead, pause_s)
+    lead.record(lead.writer.event("notified", keys=[one.key for one in told], sent=sent, failed=failed))
+
+
+def _send(lead: Leader, told: Sequence[Notice]) -> Generator[float, Result | None, dict[str, str]]:
+    """For each target why it did not take the message; "" = it did."""
+    message = compose(lead.plan.name, str(lead.run_dir), lead.state, told)
+    delivery = lead.world.deliver(_targets(lead), message, lead.plan.notify.smtp, lead.job.env)
+    while (results := delivery.poll()) is None:
+        yield POLL_S
+    return results

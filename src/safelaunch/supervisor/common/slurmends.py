@@ -1,0 +1,195 @@
+"""Why Slurm ends this job, an earlier one, or a step: from slurmstepd's line first, then from Slurm's commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safelaunch.base.endings import JobEnd, tell_ending
+from safelaunch.base.io import sharedfile
+from safelaunch.decide.ends import jobend
+from safelaunch.decide.ends.jobend import Explain
+from safelaunch.run.io import runfolder
+from safelaunch.slurm import jobstates, slurmoutput, slurmwords
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.slurmwords import UNKNOWN, EndLine
+from safelaunch.slurm.via import HERE
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
+
+SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
+COMPLETING_LOOKS = 5
+OUTPUT_TAIL_BYTES = 256 << 10
+WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
+
+
+def find_ending(lead: Leader) -> None:
+    """TERM has come: find out why, first from slurmstepd's own line."""
+    assert lead.term_s is not None
+    line = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
+    step = jobend.explain(line, lead.now_s - lead.term_s)
+    if step is Explain.ASK_SCONTROL:
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
+    elif step is Explain.ASK_SQUEUE:
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead))
+    elif step is Explain.LINE and line is not None:
+        lead.course.note_ending(line)
+        lead.say(f"the job is being ended: {tell_ending(line)}")
+        for node in slurmoutput.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
+            lead.lose(node, "its Prolog failed")
+
+
+def find_early_ending(lead: Leader) -> None:
+    """Slurm ends ranks before it signals this process: their log tells of the job's end first.
+
+    Seen under load: a preempted attempt counted as failed, and the next one started in the ending job.
+    """
+    if lead.ending is None and not lead.job.is_local and lead.process is not None:
+        reason = slurmoutput.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
+        if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
+            lead.course.note_ending(reason)
+            lead.say(f"the job is being ended: {tell_ending(reason)}")
+
+
+def may_tell_who_ended_it(lead: Leader) -> bool:
+    """Whether the log of the ended attempt may tell who ended its step, and was not read for that yet."""
+    return (lead.ending is None and not lead.job.is_local and lead.process is not None
+            and lead.course.asked_who != lead.attempt.number)
+
+
+def find_who_ended_it(lead: Leader) -> None:
+    """Ask Slurm who ended the attempt's step, if its log says that somebody did and safelaunch did not.
+
+    A preemption with grace ends the steps, not the batch script: ranks that die of it look failed, ranks that save and
+    exit look complete. Whatever the answer, the attempt counts as told to end. If the message is of an unknown Slurm,
+    the attempt counts as no failure (decide.ends.refusal). A script that ended with 0 may have cancelled its own step:
+    only an end of the job takes that back.
+    """
+    live, process = lead.attempt, lead.process
+    lead.course.note_asked_who(live.number)
+    find_early_ending(lead)
+    if process is None or lead.ending is not None:
+        return
+    said = process.tail(WHOLE_END_BYTES).decode("latin-1")
+    unread = slurmoutput.find_unknown_step_end(said, lead.job.id)
+    if unread is not None:
+        report_unknown(lead, lead.job.id, unread)
+        lead.course.note_unread(live.number)
+    if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
+        if not has_script_ended_well(lead):
+            lead.running.mark_asked("step_cancelled", lead.now)
+        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+    elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
+        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+
+
+def has_script_ended_well(lead: Leader) -> bool:
+    """Whether the attempt is a user's own script that has ended with 0."""
+    live = lead.attempt
+    is_well = not any(exit.code for exit in live.exits) if live.exits else live.srun_code == 0
+    return lead.plan.is_script and is_well
+
+
+def ask_who_ended_it(lead: Leader) -> Step:
+    """Ask Slurm whether this job is being preempted, or ended otherwise."""
+    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    for _ in range(COMPLETING_LOOKS if lead.plan.cluster == HERE else 0):   # while it completes no cancel is shown
+        if result is None or f"JobState={jobstates.COMPLETING}" not in result.stdout:
+            break
+        yield 1.0
+        result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    is_answered = result is not None and result.is_ok
+    ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and is_answered else None
+    if result is not None and ending is None and lead.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
+        ending = JobEnd.UNKNOWN   # its shell has been left
+    if not is_answered and lead.live is not None and lead.live.end_row is None:
+        lead.running.mark_asked("step_cancelled", lead.now)
+    if ending is not None and lead.ending is None:
+        lead.course.note_ending(ending)
+        grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
+        lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
+
+
+def ask_why_it_ends(lead: Leader) -> Step:
+    """slurmstepd's message is of an unknown Slurm: ask by a command."""
+    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    reason = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    if lead.ending is None:
+        ending = jobend.ending_by_scontrol(reason)
+        lead.course.note_ending(ending)
+        lead.say(f"the job is being ended: {tell_ending(ending)}")
+
+
+def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
+    """Journal, once, that Slurm ended a job or its step with a message that no known release has."""
+    if lead.state.unknown_words != (job, end.said):
+        lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
+        lead.say(f"Slurm ended something of job {job} with a message that this safelaunch does not know: {end.said!r}")
+
+
+def ask_version(lead: Leader) -> Step:
+    """Journal the version of Slurm here: messages depend on it. Every node must have srun."""
+    result = yield lead.world.command(slurm.version(), lead.job.env, SQUEUE_S)
+    version = slurmwords.parse_version(result.stdout) if result is not None and result.is_ok else None
+    if version is None or version == lead.state.slurm:
+        return
+    lead.record(lead.writer.event("slurm", version=version, known=slurmwords.is_known(version)))
+    if not slurmwords.is_known(version):
+        lead.say(f"Slurm {version} is none of the releases that this safelaunch knows ({slurmwords.RELEASES[0]} to "
+                 f"{slurmwords.RELEASES[-1]}): ends whose words it cannot read are asked about, and not counted")
+
+
+def ask_whether_it_ends(lead: Leader) -> Step:
+    """No line tells why: ask squeue whether Slurm still runs the job."""
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
+    ending = jobend.ending_without_line(is_running=slurm.is_running(result, lead.job.id))
+    if ending is None:
+        lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
+        lead.course.forget_term()
+    elif lead.ending is None:
+        lead.course.note_ending(ending)
+        lead.say("the job is being ended, for an unknown reason")
+
+
+def ending_of(lead: Leader, job: str) -> str | None:
+    """Why Slurm ended a job of this run, from slurmstepd's line in its output; None = it does not say.
+
+    A cancel that a guard or a standby announced, because nobody led the job, is no person's.
+    """
+    text = _output_of(lead, job)
+    end = slurmoutput.find_ending(text, job) if text else None
+    if end is None:
+        return None
+    if end.word not in slurmwords.JOB_ENDINGS:
+        report_unknown(lead, job, end)
+        return UNKNOWN
+    if end.word != JobEnd.CANCELLED:
+        return end.word
+    orphaned = lead.ask_folder(lambda: runfolder.is_orphaned(lead.run_dir, job), 1.0)
+    return (JobEnd.ORPHANED if orphaned.value else end.word) if orphaned.is_ok else None
+
+
+def _output_of(lead: Leader, job: str) -> str | None:
+    """The end of a job's output, and of its standbys' steps; None = the folder does not answer."""
+    def tails() -> str:
+        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
+        return "\n".join(map(_tail, outputs))
+
+    answer = lead.ask_folder(tails, 1.0)
+    return answer.value if answer.is_ok else None
+
+
+def step_end_of(lead: Leader, job: str) -> str | None:
+    """slurmstepd's message on the end of a standby's step (slurmoutput.parse_step_end)."""
+    def tails() -> str:
+        return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
+
+    answer = lead.ask_folder(tails, 1.0)
+    return slurmoutput.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
+
+
+def _tail(path: Path) -> str:
+    """The end of a job's output file; "" where it was never written, or is no file."""
+    try:
+        return sharedfile.read_end(path, OUTPUT_TAIL_BYTES).decode("latin-1")
+    except (FileNotFoundError, sharedfile.OddFile):
+        return ""

@@ -1,0 +1,158 @@
+"""What a failed attempt says about nodes: evidence for journal and ledger, and which nodes are excluded for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safelaunch.base.model import Event, NewEvent
+from safelaunch.decide.budget import alone
+from safelaunch.decide.budget.blame import Failure, confirm
+from safelaunch.decide.facts.seen import Live
+from safelaunch.decide.nodes import excluding
+from safelaunch.decide.nodes.excluding import KnownNodes
+from safelaunch.nodehealth.io import ledger as folder_of_ledger
+from safelaunch.nodehealth.ledger import NodeEvidence, of_cluster
+from safelaunch.nodehealth.ledgerlines import evidence_of, node_suspected
+from safelaunch.nodehealth.nodeuse import NodeUse
+from safelaunch.script.script import quote_bash
+from safelaunch.slurm import nodeset, slurmtext
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step
+
+ASK_S = 15.0         # for sinfo at the start of a job
+USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
+JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
+DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
+
+
+def accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
+    """New evidence, which counts from now on; the shared ledger is told, too."""
+    lead.nodes.blame(evidence)
+    share(lead, evidence)
+
+
+def confirm_suspects(lead: Leader) -> list[Event]:
+    """The events of black holes that are known as such, as the attempt that ends has made steps without them."""
+    found = tuple(evidence for one in alone.went_on(lead.state) for evidence in confirm(Failure(
+        run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=one.number, nodes=one.nodes,
+        category=one.category or "unknown", confidence=one.confidence, why=one.summary or "", culprits=one.blamed,
+        lived_s=None if one.ended_t is None else one.ended_t - one.started_t, steps=int(one.made_steps),
+        fingerprint=one.fingerprint, cluster=lead.job.cluster)))
+    known = {(one.run, one.attempt, one.kind) for one in lead.nodes.evidence}
+    new = tuple(one for one in found if (one.run, one.attempt, one.kind) not in known)
+    if new:
+        accuse(lead, new)
+    return lead.writer.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
+
+
+def change_exclusions(lead: Leader) -> list[Event]:
+    """The events for nodes newly excluded or readmitted, compared with the journal's state."""
+    return lead.writer.events(excluding.changes(lead.state, lead.plan, known_nodes(lead), lead.now))
+
+
+def known_nodes(lead: Leader) -> KnownNodes:
+    """What is known of nodes at this moment."""
+    return KnownNodes(lead.job.nodes, lead.nodes.evidence, lead.nodes.partition, lead.nodes.available,
+                      lead.job.env.get("SLURM_JOB_PARTITION") or "")
+
+
+def recall(lead: Leader, may_wait: bool) -> None:
+    """All evidence against nodes: this run's own journal, and the ledger that runs and people share.
+
+    `may_wait`: for Slurm's number of nodes, which bounds the exclusions. Without it a new job can hand over at once for
+    want of good nodes.
+    """
+    cluster = lead.job.cluster
+    own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
+    evidence = of_cluster(dict.fromkeys(own), cluster)
+    folder, now = _folder(lead), lead.now
+    if folder is not None and not lead.job.is_local:
+        answer = lead.between_pings(lambda: lead.shared.ask(
+            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
+        if answer.is_ok and answer.value is not None:
+            evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
+        else:
+            lead.tell("ledger_left_out", tell_left_out(str(folder), answer.error))
+    lead.nodes.recall(evidence)
+    command = _sinfo(lead)
+    if may_wait and lead.nodes.evidence and command is not None:
+        ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
+        _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
+    _record_changes(lead)
+
+
+def tell_left_out(folder: str, error: str) -> str:
+    """Why the ledger does not count in this job, what follows, and what to do."""
+    why = f"cannot be read: {error}" if error else (
+        f"was not read and judged within {JUDGED_WITHIN_S:.0f} s: it does not answer, or somebody has filled it")
+    return (f"the ledger of suspects in {folder} {why}. In this job only this run's own evidence excludes nodes; the "
+            f"next job reads it again. Look for large files there: ls -lS {quote_bash(folder)}")
+
+
+def _record_changes(lead: Leader) -> None:
+    events = change_exclusions(lead)
+    if events:
+        lead.record(*events)
+
+
+def share(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
+    """Tell the shared ledger, without a long wait: this run knows already."""
+    folder = _folder(lead)
+    if folder is not None and not lead.job.is_local:
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S))
+
+
+def note_use(lead: Leader, live: Live, started_t: float) -> Step:
+    """Tell the ledger how long an ended attempt has used its nodes; no restart waits for that."""
+    use = NodeUse(live.nodes, lead.now, lead.now - started_t, lead.plan.run_id, live.number, lead.job.cluster)
+    until_s = lead.now_s + USE_LATE_S
+    while lead.now_s < until_s and not lead.tasks.is_leaving:
+        yield USE_LOOK_S
+    folder = _folder(lead)
+    if folder is not None and use.used_s > 0 and not lead.job.is_local:
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S))
+
+
+def ask_available(lead: Leader) -> Step:
+    """The nodes that a job of this partition can get: exclusions must leave enough of them."""
+    command = _sinfo(lead)
+    if command is not None and lead.nodes.partition is None:
+        ours = None
+        if _reservation(lead):
+            ours = yield lead.world.command(slurm.sinfo_reservations(), lead.job.env)
+        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)), ours)
+        _record_changes(lead)
+
+
+def _sinfo(lead: Leader) -> tuple[str, ...] | None:
+    partition = lead.job.env.get("SLURM_JOB_PARTITION")
+    return slurm.sinfo(partition) if partition and not lead.job.is_local else None
+
+
+def _reservation(lead: Leader) -> str:
+    return lead.job.env.get("SLURM_JOB_RESERVATION", "")   # sbatch(1), output environment variables
+
+
+def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None) -> None:
+    if result is None or not result.is_ok:
+        return
+    partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
+    name, own = _reservation(lead), None
+    if name and reservations is not None and reservations.is_ok:
+        own = slurmtext.reserved_nodes(reservations.stdout, name)
+    is_told = partition is not None and (not name or own is not None)
+    # The user's own: no job of the run gets them.
+    excluded = set(nodeset.expand_own(dict(lead.plan.sbatch).get("exclude")))
+    if partition is not None and excluded:
+        partition = tuple(node for node in partition if node not in excluded)
+    usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
+    lead.nodes.note_names(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
+
+
+def _folder(lead: Leader) -> Path | None:
+    try:
+        return folder_of_ledger.folder_of(lead.plan.suspects, lead.job.env)
+    except OSError:
+        return None   # no home on this node

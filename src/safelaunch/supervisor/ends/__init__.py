@@ -1,0 +1,1 @@
+"""How a supervisor leaves: the run's end, the hand-over, and what the one after it takes over."""

@@ -1,0 +1,1 @@
+"""A training that stands still: watched, looked into, and ended."""

@@ -1,0 +1,1 @@
+"""The world of a supervisor: its clock, connections, attempts' processes, fences."""

@@ -1,0 +1,1 @@
+"""The next job, and the standby on another node."""

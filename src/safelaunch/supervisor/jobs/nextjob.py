@@ -1,0 +1,296 @@
+"""The run's next job: how it is made (slurm.via), the one queued behind this job, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from safelaunch.base.model import Event
+from safelaunch.decide.ends import passing
+from safelaunch.decide.ends.passing import SETTLE_S, Refused, Secure
+from safelaunch.decide.facts.actions import AskNodes, HandOver
+from safelaunch.decide.io.knownnodes import try_with_fewer, try_with_known
+from safelaunch.decide.jobs import cancel, successor
+from safelaunch.decide.jobs.cancel import Fate, NextJobFacts, SlurmQuestion
+from safelaunch.decide.nodes.resize import SOON_S
+from safelaunch.run import acts
+from safelaunch.run.acts import ActOutcome
+from safelaunch.script.laterjobs import options
+from safelaunch.script.script import quote_bash
+from safelaunch.slurm import jobstates, nodefold
+from safelaunch.slurm import via as ways
+from safelaunch.slurm.excludelist import NO_SUCH_NODE
+from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Command, Result, outcome
+from safelaunch.supervisor.common.suspicion import ask_available
+from safelaunch.supervisor.jobs.following import look_at_others, tell_followers
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
+
+FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
+
+Asking = Generator[Command | float, Result | None, Fate]
+
+
+def secure_next(lead: Leader) -> None:
+    """See to the next job from the start of this one, and to the runs before it; also after a restart of the leader."""
+    if lead.folder.gone is not None:
+        return
+    if passing.waits_for_others(lead.plan, lead.state):
+        lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
+    match passing.secure(lead.plan, lead.state):
+        case Secure.NOTE_WAY:
+            choose(lead, lead.plan.restart.via, "restart.via says so")
+        case Secure.QUEUE:
+            lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
+        case Secure.FOLLOW:
+            lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
+
+
+def choose(lead: Leader, via: str, why: str) -> None:
+    """Decide how the next job is made, and say so."""
+    if lead.state.via != via:
+        lead.record(lead.writer.event("via_chosen", via=via, why=why))
+    lead.say(f"{ways.sentence(via)} (restart.via: {via}; {why})")
+
+
+def queue_successor(lead: Leader, is_held: bool = False) -> Step:
+    """Queue the next job of this run behind this one, or find another way to make it."""
+    refusals = unclear = 0
+    while lead.state.ended is None and lead.course.final is None and lead.state.next_cancelled is None:
+        claim = lead.claim("queue the successor")
+        if claim == 0:
+            yield SETTLE_S
+            continue
+        tried = yield from acts.perform(lead, "queue_successor", claim, _try_to_queue(lead, is_held))
+        result = tried.result
+        if tried.taken is not None:
+            note_cancelled(lead, tried.taken)
+            return
+        if result is None:
+            yield SETTLE_S
+            continue
+        if tried.job is not None:
+            choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
+                   "restart.via says so")
+            lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
+            yield from tell_followers(lead, tried.job)
+            return
+        said = (result.stderr or result.stdout).strip()[:300]
+        lead.say(f"the successor could not be queued: {said}")
+        if result.is_ok or result.is_unknown:   # no clear answer: the next round checks first, it may be queued
+            yield passing.pause_without_answer(unclear)
+            unclear += 1
+            continue
+        refusals += 1
+        may_choose = passing.may_take_other_way(lead.plan.restart.via, is_leaving=lead.tasks.is_leaving)
+        other = (yield from _other_way(lead, result, refusals)) if may_choose else None
+        if other is not None:
+            choose(lead, other, said)
+            return
+        yield passing.pause_after_refusal(refusals, is_leaving=lead.tasks.is_leaving)
+
+
+class _Tried(NamedTuple):
+    """The result of one try to queue the next job; all None = the run folder does not answer."""
+
+    job: str | None = None
+    taken: str | None = None        # the next job, which a person has cancelled
+    result: Result | None = None    # Slurm's last answer
+
+
+def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, ActOutcome[_Tried]]:
+    result = yield lead.successor.query_all()   # an earlier leader may have queued one and died before it said so
+    assert result is not None
+    waiting = lead.successor.waiting(result)
+    job, exclude = waiting[0] if waiting else None, lead.state.excluded
+    if waiting == ():
+        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
+        if taken is not None:
+            return ActOutcome(False, _Tried(taken=taken))
+        if not lead.check_folder():
+            return ActOutcome(False, _Tried())
+        result, exclude = yield from submit_next(lead, exclude, is_held=is_held)
+        job = lead.successor.job_from(result)
+    then = () if job is None else (queued(lead, job, exclude),)
+    return ActOutcome(job is not None, _Tried(job, None, result), then=then)
+
+
+def submit_next(
+    lead: Leader, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool
+) -> Generator[Command, Result | None, tuple[Result, tuple[str, ...]]]:
+    """The result of sbatch of the next job, and the nodes that it is kept from in the end; said where these are fewer.
+    """
+    more = options(lead.next.later)
+    result, kept = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
+        lead, names, lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
+    if result.is_ok and kept != exclude:
+        lead.say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
+                 "too few nodes are left")
+    return result, kept
+
+
+def with_known_nodes(
+    lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
+) -> Generator[Command, Result | None, Result | None]:
+    """The result of a command that names nodes (knownnodes.try_with_known); names unknown to Slurm are journalled."""
+    def leave_out(there: tuple[str, ...] | None) -> bool:
+        gone = lead.successor.leave_out(there, named)
+        if gone:
+            lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
+        return bool(gone)
+
+    return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
+
+
+def affordable(
+    lead: Leader, wanted: tuple[str, ...]
+) -> Generator[Command | float, Result | None, tuple[str, ...]]:
+    """The nodes `wanted` out, as far as the next job can start without them. sinfo is asked where it has not told yet.
+    """
+    yield from ask_available(lead)
+    return successor.affordable(lead.plan, lead.state, wanted, lead.nodes.partition)
+
+
+def change_next(
+    lead: Leader, job: str, action: HandOver
+) -> Generator[Command | float, Result | None, tuple[Result | None, HandOver]]:
+    """The last changes to the job that waits behind this one, and what it is kept from in the end. Kept from too many
+    nodes it would wait for ever. So while sinfo has no answer it is kept from no more (simulated: test_found "a next
+    job is not kept from a node that it needs, though its supervisor dies before sinfo answers"). sinfo is asked again
+    once Slurm has obeyed (simulated: test_found "a next job is not kept from nodes that it needs, though sinfo answers
+    late"). Where the site hides its nodes, the ledger's limit must do.
+    """
+    known = lead.state.successor_excludes
+    fits = yield from affordable(lead, action.exclude)
+    if fits and lead.nodes.partition is None:
+        result = yield from _change(lead, job, known, known, action)
+        if result is not None and not result.is_ok:
+            return result, action
+        fits = yield from affordable(lead, action.exclude)
+    # A try before this one may have been obeyed without an answer.
+    return (yield from _change(lead, job, fits, (*known, *action.exclude), action)), replace(action, exclude=fits)
+
+
+def _change(
+    lead: Leader, job: str, exclude: tuple[str, ...], known: tuple[str, ...], action: HandOver
+) -> Generator[Command, Result | None, Result | None]:
+    return (yield from with_known_nodes(lead, exclude, partial(
+        lead.successor.prepare, job, exclude, bool(lead.reach.lost), known, action.behind)))
+
+
+def is_queueing(lead: Leader) -> bool:
+    """Whether a next job may be on its way into the queue now; an act that only sleeps submits none."""
+    return lead.tasks.waits_for_command(Work.QUEUE_NEXT)
+
+
+def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Event]:
+    """Makes the event with which a next job counts."""
+    return lambda: lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(exclude))
+
+
+def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
+    """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
+    step = passing.after_refusal(refused.stderr, is_missing=refused.is_missing, refusals=refusals)
+    if step is Refused.TEST:
+        step = passing.after_test(outcome((yield lead.successor.test())))
+    if step is Refused.AGAIN:
+        return None
+    return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(lead))
+
+
+def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
+    """requeue where scontrol works on this host, else watch; None = no answer."""
+    return passing.without_sbatch(outcome((yield lead.successor.run(slurm.show_job(lead.job.id)))),
+                                  is_small=len(lead.job.nodes) < lead.plan.allocated_nodes)
+
+
+def ask_missing(lead: Leader, action: AskNodes) -> Step:
+    """Ask Slurm when it could give the run the nodes that a full set lacks. Its estimate is late where jobs wait, such
+    as the run's own next one: 22 minutes for nodes that were idle (22.05, measured). So sinfo tells who is idle.
+    """
+    found = lead.successor.free_nodes((yield lead.successor.ask_nodes_for(action.count, action.but)), lead.now)
+    if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and lead.successor.are_idle(
+            found.nodes, (yield lead.successor.ask_nodes())):
+        found = found._replace(free_t=found.t)
+    lead.nodes.note_missing(found)
+
+
+# --- its fate -----------------------------------------------------------------------------------------------------
+
+
+def watch_successor(lead: Leader) -> Step:
+    """Check at intervals whether the successor still waits: a person who cancels it wants the run to end with this job.
+    """
+    wait_s = FIRST_LOOK_S
+    while True:
+        yield wait_s
+        wait_s = passing.LOOK_EVERY_S
+        job = lead.state.successor
+        if job is None or lead.course.final is not None or lead.tasks.is_leaving:
+            return
+        fate = yield from find_fate(lead, job)
+        if fate is Fate.CANCELLED and lead.state.successor == job:
+            note_cancelled(lead, job)
+            return
+        if fate is Fate.LOST and lead.state.successor == job and not lead.tasks.is_leaving:
+            note_lost(lead, job)
+            if lead.folder.gone is None:
+                lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
+            return
+
+
+def find_fate(lead: Leader, job: str) -> Asking:
+    """What has become of a successor: asks Slurm until the answers tell."""
+    known = next((one for one in lead.state.jobs if one.id == job), None)
+    seen = NextJobFacts(announced=job in lead.state.cancelled_jobs)
+    asking: SlurmQuestion | None = None
+    while (asking := cancel.next_question(seen, asking)) is not None:
+        match asking:
+            case SlurmQuestion.JOB:
+                result = yield lead.successor.run(slurm.squeue_job(job))
+                seen = seen._replace(state=None if result is None else lead.successor.state_of(result, job),
+                               age_s=None if known is None else lead.now - known.submitted_t)
+            case SlurmQuestion.QUEUE:
+                result = yield lead.successor.query_all()
+                waiting = None if result is None else lead.successor.waiting(result)
+                seen = seen._replace(is_queued=None if waiting is None else job in waiting)
+            case SlurmQuestion.ACCOUNT:
+                account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
+                seen = seen._replace(account=account)
+    return cancel.judge_next(seen)
+
+
+def note_cancelled(lead: Leader, job: str) -> None:
+    """Journal that a person cancelled the successor, and say how to undo that."""
+    lead.record(lead.writer.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
+                                  "takes a job that waits out of the queue"))
+    lead.say(f"a person cancelled job {job}, its next job: the run ends with this job. Restarts "
+             f"within it go on; no other job is queued. To undo that while this job runs: sbatch "
+             f"--chdir={quote_bash(lead.job.cwd)} {lead.successor.dependency} {quote_bash(lead.successor.script)}")
+
+
+def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
+    """Journal that there is no successor any more, so that another one is queued."""
+    lead.record(lead.writer.event("successor_lost", job=job, why=why))
+
+
+def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """Whether a next job that this leader did not know of is queued or has started: another supervisor's, a watch's, or
+    a person's. It counts from now on. One that a person cancelled is noted. None = no clear answer.
+    """
+    result = yield lead.successor.query_all()
+    if result is None or lead.successor.waiting(result) is None:
+        return None
+    before = {known.id for known in lead.state.jobs if known.started_t is not None}
+    job = lead.successor.job_from(result, jobstates.STARTING, before)
+    if job is None:
+        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
+        if taken is not None and lead.state.next_cancelled is None:
+            note_cancelled(lead, taken)
+        return False
+    lead.record(queued(lead, job, lead.state.excluded)())
+    return True

@@ -1,0 +1,152 @@
+"""The leader's side of its standby: where it runs, that there is one, and what is lost where there cannot be one."""
+
+from __future__ import annotations
+
+from safelaunch.base.timing import CALM_AFTER_S, SUSPICION_S
+from safelaunch.decide.jobs import standby
+from safelaunch.decide.jobs.standby import LOST_S, StandbyFacts, StandbyStep
+from safelaunch.guard.io.job import hand_to_standby
+from safelaunch.slurm.io.slurm import Result
+from safelaunch.supervisor.common import overlap
+from safelaunch.supervisor.leader import Leader
+
+START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
+RETRY_S = 60.0
+FOREVER_S = 1e9
+
+
+def keep_standby(lead: Leader) -> None:
+    """See that there is a standby on another node, once an attempt runs; look once a second."""
+    if not lead.wants_standby or lead.course.final is not None:
+        return
+    if lead.folder.gone is not None:   # in which nobody can claim to lead
+        lead.standbys.doubt(False)
+        return
+    for node, quiet_s in _silences_s(lead).items():
+        if quiet_s >= CALM_AFTER_S:
+            lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
+    lead.standbys.doubt(lead.had_eligible and (_may_be_watched_unheard(lead) or _check_striking_off(lead)))
+    if not lead.standbys.is_contested:
+        _confirm(lead)
+    if lead.live is None:
+        return
+    heard = max((guard for guard in lead.server.standbys.values()
+                 if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.reach.lost),
+                # Two answer: the earlier one stays; a silent one's connection stays open.
+                key=lambda guard: (guard.node == lead.standbys.node and lead.now_s - guard.heard_s < LOST_S,
+                                   guard.heard_s), default=None)
+    silent_s = None if heard is None else lead.now_s - heard.heard_s
+    result = None
+    if (silent_s is None or silent_s >= LOST_S) and lead.standbys.process is not None:
+        result = lead.standbys.process.poll()
+        overlap.note_result(lead, result)
+        if lead.folder.is_frozen:
+            lead.standbys.wait_until(lead.now_s + START_S)
+    has_answered = heard is not None and heard.has_answered
+    step = standby.judge(_facts(lead, silent_s, has_answered=has_answered, has_ended=result is not None))
+    if step is StandbyStep.KEEP and heard is not None:
+        _keep(lead, heard.node, heard.heard_s)
+    if step is StandbyStep.LOST:
+        late = f"it has been silent for {LOST_S:.0f} s" if lead.standbys.node else "it did not come up"
+        _note_lost(lead, _last_words(result) if result else late)
+        step = standby.judge(_facts(lead, silent_s))
+    if step is StandbyStep.START:
+        _start(lead)
+
+
+def _facts(
+    lead: Leader, silent_s: float | None, *, has_answered: bool = False, has_ended: bool = False
+) -> StandbyFacts:
+    mine = lead.standbys
+    return StandbyFacts(
+        silent_s, has_answered=has_answered, is_started=mine.process is not None, has_ended=has_ended,
+        is_known=mine.node is not None, is_late=lead.now_s >= mine.until_s, can_run=lead.nodes.no_overlap is None,
+        may_start=lead.now_s >= mine.next_s and not lead.folder.is_frozen)
+
+
+def _may_be_watched_unheard(lead: Leader) -> bool:
+    """A standby may read the heartbeat without hearing this leader: then it gets a heartbeat each second.
+
+    It was heard before, or an earlier leader here had it. One that is still starting may not take over
+    (decide.jobs.takeover). After CALM_AFTER_S it has read in the heartbeat that the next ones come less often, and
+    waits longer.
+    """
+    silences_s = _silences_s(lead)
+    if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
+        return True
+    expected = lead.standbys.node or lead.state.standby
+    return expected is not None and silences_s.get(expected, CALM_AFTER_S) > SUSPICION_S
+
+
+def _silences_s(lead: Leader) -> dict[str, float]:
+    return {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
+            if guard.node != lead.job.host}
+
+
+def eligible_standbys(lead: Leader) -> list[str]:
+    """The eligible standbys: those that this leader, or one before it on this host, has let in and still hears."""
+    return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
+
+
+def _check_striking_off(lead: Leader) -> bool:
+    """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
+    return lead.standbys.heartbeat.check_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
+                                                  lead.standbys.confirmed_s)
+
+
+def _confirm(lead: Leader) -> None:
+    """Nobody else leads: no standby was ever eligible, or all that were say that they still stand by.
+
+    So a folder that is frozen on all nodes costs no training, however long, while the standby's connection stands.
+    """
+    if not lead.had_eligible:
+        lead.standbys.confirm(lead.now_s)
+    else:
+        sure_s = (guard.sure_s for guard in lead.server.standbys.values()
+                  if guard.node != lead.job.host and lead.now_s - guard.heard_s < CALM_AFTER_S)
+        confirmed_s = lead.standbys.confirmed_s
+        lead.standbys.confirm(max(confirmed_s, min(sure_s, default=confirmed_s)))
+
+
+def _keep(lead: Leader, node: str, heard_s: float) -> None:
+    is_new = lead.standbys.node != node or lead.state.standby != node
+    lead.standbys.keep(node, heard_s + LOST_S)
+    if is_new:
+        lead.record(lead.writer.event("standby_started", node=node))
+
+
+def _last_words(result: Result) -> str:
+    said = "; ".join(filter(None, map(str.strip, (result.stderr or result.stdout)[-200:].splitlines())))
+    return f"it ended: {said}" if said else "it ended"
+
+
+def _note_lost(lead: Leader, why: str) -> None:
+    node = lead.standbys.note_lost(lead.now_s + (0.0 if lead.state.standby else RETRY_S))
+    if lead.state.standby is not None:
+        lead.record(lead.writer.event("standby_lost", node=node, why=why))
+    lead.say(f"the standby on {node} is lost: {why}")
+
+
+def _start(lead: Leader) -> None:
+    node = _choose(lead)
+    if node is None:
+        if lead.standbys.note_no_node(lead.now_s + RETRY_S):
+            lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
+                     f"goes on in its next one")
+        return
+    if not lead.check_folder():
+        return
+    env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.token, lead.nodes.addresses)
+    script = str(lead.run_dir / "job.sbatch")
+    # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
+    output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
+    argv = lead.fencer.helper(node, ["bash", script, "standby"])
+    lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
+
+
+def _choose(lead: Leader) -> str | None:
+    bad = {lead.job.host, *lead.reach.lost, *lead.state.excluded}
+    node = standby.choose(lead.job.nodes, bad, lead.standbys.tried, lead.live.nodes if lead.live else ())
+    if node in lead.standbys.tried:
+        lead.standbys.try_all_again()
+    return node

@@ -1,0 +1,103 @@
+"""A run folder that a person has removed or renamed while the job runs: the training goes on, and the job ends with it.
+
+Two witnesses: this node, for a minute, and another node of the job, where there is one (decide.ends.vanished).
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from safelaunch.base.io import folderroute
+from safelaunch.base.plaintext import clean_lines
+from safelaunch.base.secretmask import mask
+from safelaunch.decide.ends import vanished
+from safelaunch.decide.ends.vanished import Look, Next
+from safelaunch.supervisor.common import overlap
+from safelaunch.supervisor.jobs.nextjob import secure_next
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
+
+LOOK_S = 2.0
+TAIL_BYTES, KEPT_BYTES = 8 << 10, 64 << 20
+ELSEWHERE_S, FORGET_EVERY_S = 20.0, 60.0
+# On another node: whether the folder above ($1) can be listed, and the missing path ($2) is there.
+_ELSEWHERE = f"""
+ls -a -- "$1" >/dev/null 2>&1 || exit 3
+[ -e "$2" ] || [ -L "$2" ] || exit {vanished.ELSEWHERE_GONE}
+exit {vanished.ELSEWHERE_THERE}"""
+
+
+def way_to(lead: Leader) -> list[tuple[str, int, int]]:
+    """The names on the way to the run folder; without them a kill switch is read all the same."""
+    with contextlib.suppress(OSError):
+        return folderroute.route(str(lead.run_dir))
+    return []
+
+
+def save_tail(lead: Leader, tail: bytes) -> None:
+    """The end of an attempt's log, beside the supervisor's own lines: nobody can read it elsewhere any more."""
+    if lead.folder.gone is not None and tail:
+        text = clean_lines(mask(tail[-TAIL_BYTES:].decode(errors="surrogateescape")))
+        lead.say_there(f"{text.strip()}\n")
+
+
+def _forget_log(lead: Leader) -> Step:
+    """Nobody copies the log any more: only its newest part stays on the node's disk."""
+    if lead.process is not None and lead.process.size() > 2 * KEPT_BYTES:
+        yield lead.world.command(lead.process.forget_before(lead.process.size() - KEPT_BYTES), lead.job.env)
+    yield FORGET_EVERY_S
+
+
+def follow(lead: Leader) -> None:
+    """After a read of the requests: has the folder gone, or come back?"""
+    if not lead.folder.refused:
+        if lead.folder.gone is not None:
+            lead.folder.take_up()
+            lead.say("the run folder is there again: the run goes on with it")
+            secure_next(lead)
+        return
+    if lead.folder.gone is not None:
+        lead.tasks.begin(Work.FORGET_LOG, _forget_log(lead))
+    if lead.folder.gone is not None or lead.folder.refused not in folderroute.ABSENT or not lead.folder.route:
+        return
+    places = [place.path for place in lead.folder.route]
+    answer = lead.ask_folder(lambda: folderroute.look(places), LOOK_S)
+    path = None
+    if answer.is_ok and answer.value is not None:
+        ids, is_listed = answer.value
+        path = vanished.missing_at(lead.folder.route, Look(tuple((one, two) for one, two in ids), is_listed))
+    missing = lead.folder.missing.seen(path, lead.now_s)
+    lead.folder.note_missing(missing)
+    others = [node for node in lead.job.nodes if node != lead.job.host and node not in lead.reach.lost]
+    can_ask = bool(others) and lead.nodes.no_overlap is None and not lead.job.is_local
+    match vanished.judge(missing, lead.now_s, has_others=can_ask):
+        case Next.ASK:
+            lead.tasks.begin(Work.LOOK_ELSEWHERE, _look_elsewhere(lead, others[missing.looks % len(others)]))
+        case Next.GONE:
+            _give_up_folder(lead, missing.path)
+
+
+def _look_elsewhere(lead: Leader, node: str) -> Step:
+    missing = lead.folder.missing
+    lead.folder.note_missing(missing._replace(asked_s=lead.now_s))
+    above = missing.path.rpartition("/")[0] or "/"
+    result = yield lead.world.command(
+        lead.fencer.helper(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path]), lead.job.env,
+        ELSEWHERE_S)
+    overlap.note_result(lead, result)
+    now = lead.folder.missing
+    if result is None or now.path != missing.path or now.since_s != missing.since_s:
+        return
+    if result.returncode == vanished.ELSEWHERE_GONE:
+        lead.folder.note_missing(now._replace(is_confirmed=True))
+    elif result.returncode == vanished.ELSEWHERE_THERE:   # it is this node that cannot see it
+        lead.folder.note_missing(now.seen(None, lead.now_s))
+
+
+def _give_up_folder(lead: Leader, path: str) -> None:
+    lead.folder.abandon(vanished.tell(path, str(lead.run_dir)))
+    for work in (Work.QUEUE_NEXT, Work.HAND_OVER):   # both would wait for the folder
+        lead.tasks.cancel(work)
+    lead.say(f"{lead.folder.gone}. The training goes on; nothing of the run is written down any more, its kill switch "
+             f"is gone, and no attempt follows. The job ends with the training; at once: "
+             f"{'kill' if lead.job.is_local else 'scancel'} {lead.job.id}")

@@ -1,0 +1,1 @@
+"""Nodes checked, measured and lost while a run goes on."""

@@ -1,0 +1,1 @@
+"""What a log says of the training's progress: steps, speed, epochs, figures."""

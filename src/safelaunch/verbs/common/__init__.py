@@ -1,0 +1,1 @@
+"""What several verbs share: runs, terminal, words for events, confirmation."""

@@ -1,0 +1,1 @@
+"""stop, hold, resume, extend, release, change, save, restart, wait, clean."""

@@ -1,0 +1,1 @@
+"""nodes: the ledger shown, checked, measured."""

@@ -1,0 +1,1 @@
+"""All runs at a glance: rows, queue, checkpoints, for `status` and `top`."""

@@ -1,0 +1,1 @@
+"""report: of one run, and of a month."""

@@ -1,0 +1,1 @@
+"""doctor, policy, plugins, notify, sandbox, demo."""

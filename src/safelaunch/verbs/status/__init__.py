@@ -1,0 +1,1 @@
+"""status, its sweeps, checkpoints, metrics."""

@@ -1,0 +1,1 @@
+"""submit, check, script, config, schema, init."""

@@ -1,0 +1,102 @@
+"""Two living runs with one `resume.dir`: each would go on from the other's checkpoints, and overwrite them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from safelaunch.errors import RunFolderError, UsageError
+from safelaunch.run.io import registry, runfolder
+from safelaunch.run.io.registry import RegisteredRun
+from safelaunch.slurm.slurmtext import SQUEUE_FORMAT
+from safelaunch.verbs.common import runs, talk
+
+
+class Conflict(NamedTuple):
+    """The living run that writes to the folder, and whether that is known; if not, nobody can say that it has ended."""
+
+    name: str
+    run_dir: str
+    folder: str
+    state: str
+    is_sure: bool
+
+    @property
+    def text(self) -> str:
+        return (f"{self.folder} (resume.dir) is where the run {self.name} writes its checkpoints ({self.run_dir}: "
+                f"{self.state})")
+
+    @property
+    def warning(self) -> str:
+        then = "submit refuses that" if self.is_sure else "Slurm does not say whether it still lives"
+        return f"warning: {self.text}; {then}. {self.hint[:1].upper()}{self.hint[1:]}"
+
+    @property
+    def hint(self) -> str:
+        return (f"write another resume.dir; or end that run: safelaunch stop {self.run_dir}; or start behind it: "
+                f"--after {self.run_dir}; or, where both may write there: resume.shared=true")
+
+
+def refuse(folder: str, config: Mapping[str, Any], say: talk.Say) -> None:
+    """Raise UsageError where another living run has the folder; a warning where that is not known."""
+    found = find(folder, config)
+    if found is not None and found.is_sure:
+        raise UsageError(f"{found.text}; nothing was submitted", hint=found.hint)
+    if found is not None:
+        say(found.warning)
+
+
+def find(folder: str, config: Mapping[str, Any]) -> Conflict | None:
+    """The newest living run of one's own with this folder, but for those that the new one waits for."""
+    before = _before(config)
+    waits_for = set(re.findall(r"\d+", str(config["slurm"].get("dependency") or "")))
+    for entry in registry.with_resume(folder):
+        if entry.ended_t is None and str(entry.dir) not in before and (
+                found := _living(entry, folder, waits_for)) is not None:
+            return found
+    return None
+
+
+def _before(config: Mapping[str, Any]) -> Collection[str]:
+    """Folders of the runs that have ended before this one starts: those it waits for, and those that they do."""
+    found: set[str] = set()
+    waiting = [str(one["run_dir"]) for one in config.get("after") or ()]
+    while waiting:
+        run_dir = waiting.pop()
+        if run_dir not in found:
+            found.add(run_dir)
+            run = _load(run_dir)
+            waiting += [one.run_dir for one in run.plan.after] if run is not None else []
+    return found
+
+
+def _living(entry: RegisteredRun, folder: str, waits_for: Collection[str]) -> Conflict | None:
+    """What Slurm and the run's journal say; None = it has ended, or Slurm knows no job of it any more."""
+    run = _load(str(entry.dir))
+    if run is None or run.plan.run_id != entry.run_id:   # its folder is gone, or another run's; its job may run
+        word = runs.ask_squeue(("--me", f"--name={entry.name}.{entry.run_id}"), SQUEUE_FORMAT)
+        if word.jobs is None and not entry.cluster:   # a local run, of which nothing is left
+            return None
+        state = "its folder is gone, its job runs"
+    else:
+        known = run.state()
+        if known.ended is not None:
+            return None
+        word, state = runs.ask_scheduler(run), known.name
+    if word.jobs is None:
+        return Conflict(entry.name, str(entry.dir), folder, state, is_sure=False)
+    if not word.jobs or {job.id for job in word.jobs} & set(waits_for):
+        return None
+    return Conflict(entry.name, str(entry.dir), folder, f"{state}, job {word.jobs[0].id}", is_sure=True)
+
+
+def _load(run_dir: str) -> runfolder.Run | None:
+    """The run, from a child first: its filesystem may be frozen."""
+    from pathlib import Path
+
+    try:
+        runs.ask(lambda: (Path(run_dir) / "run.json").stat().st_size, run_dir)
+        return runfolder.load(Path(run_dir))
+    except RunFolderError:
+        return None

@@ -1,0 +1,1 @@
+"""why, for a run or any log."""

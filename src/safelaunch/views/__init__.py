@@ -1,1 +1,0 @@
-"""What several verbs share: tables, runs, texts for people."""

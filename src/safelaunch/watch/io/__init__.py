@@ -1,0 +1,1 @@
+"""`safelaunch watch`: files read, acts done, what it remembers."""

@@ -1,0 +1,249 @@
+"""The verdict on a set of logs: candidates weighed, the earliest of the heaviest chosen, outside evidence joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from safelaunch.why.categories import OF_THE_PROGRAM, advice
+from safelaunch.why.findings import Cited, Log, OutsideEvidence
+from safelaunch.why.fingerprint import make_fingerprint
+from safelaunch.why.judge.ends import ECHOES
+from safelaunch.why.judge.lastlines import LastLines, judge_last_lines, judge_statement
+from safelaunch.why.judge.life import good_end, judge_life
+from safelaunch.why.judge.memorytime import tell_when
+from safelaunch.why.judge.places import asked_to, complete, culprit, first_failed
+from safelaunch.why.judge.speakers import name_speakers
+from safelaunch.why.judge.witnesses import join
+from safelaunch.why.order.episodes import Episode, last_episode
+from safelaunch.why.read.fields import read_fields
+from safelaunch.why.read.globalranks import by_launcher
+from safelaunch.why.read.tracebacks import is_of_thread, is_played_down
+from safelaunch.why.rulebook import BY_ID
+from safelaunch.why.rules.generic import EXCEPTION, LINE
+from safelaunch.why.verdict import Verdict
+from safelaunch.why.weigh.counterevidence import ECHO_BYTES, doubt, is_past, trace_course
+from safelaunch.why.weigh.groups import SYMPTOM_SHARE, WHAT, FindingGroup, cite, gather, moment, place_of
+from safelaunch.why.weigh.words import sound_of, spoken
+
+READ = (EXCEPTION, LINE, WHAT)   # rules whose category is read from words
+SPEAKING = ("cause", "symptom", "teardown")
+WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
+MIN_WEIGHT = 0.3
+CLEAR_WEIGHT = 0.45     # a cause below this does not keep symptoms from being considered
+MAX_CONFIDENCE = 0.97
+REMARK_CONFIDENCE = 0.78
+RAISED_CONFIDENCE = 0.3 # of an exception after which the program may have gone on
+RIVAL_COST = 0.12       # another category weighs about as much
+HELD, FIRM_RULE = 0.1, 0.7
+MAX_CANDIDATES = 8
+NOTHING_KNOWN = OutsideEvidence()
+MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
+
+
+def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
+    """The verdict on the last episode of a set of logs, with what is known from outside."""
+    log = by_launcher(log)
+    episode = last_episode(log)
+    groups = _without_echoes(gather(episode, log), known)
+    notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
+    causes = _candidates(groups, episode, log)
+    if not causes:
+        verdict = _without_cause(groups, episode, log, known)
+    else:
+        chosen = first_failed(_choose(causes, episode), episode)
+        said = judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
+        verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
+        if said is not None and said.category != verdict.category:
+            verdict = replace(_by_words(said, verdict.candidates, log),
+                              symptoms=(*verdict.cited[:1], *verdict.symptoms))
+    verdict = complete(verdict, groups, episode, log)
+    found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
+                 episode.findings)
+    return asked_to(name_speakers(found, episode, known))
+
+
+def is_by_rule(verdict: Verdict) -> bool:
+    """Whether a rule names its cause: everything else is read from words, and good logs can say more of those."""
+    rule = BY_ID.get(verdict.rule or "")
+    return rule is not None and rule.role == "cause" and rule.id not in READ
+
+
+def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
+    """The groups, those as teardown that only say that safelaunch itself has ended the ranks. Where nothing of the
+    attempt had failed before, these are all that came behind that moment. What all good logs say as well, and no rule
+    calls a cause, is noise.
+    """
+    def is_echo(group: FindingGroup) -> bool:
+        first, is_word = group.first, group.rule.id in ECHOES or group.role == "symptom"
+        return known.is_behind_own_end(first.file, first.offset) and (
+            is_word or known.is_own_end(first.file, first.offset, None))
+
+    def is_usual(group: FindingGroup) -> bool:
+        is_read = group.role == "symptom" or group.rule.id in READ
+        return is_read and not (group.is_fatal and group.first.block) and known.in_good(group.first.text) is True
+
+    return tuple(replace(group, role="teardown", is_excused=True) if is_echo(group) else
+                 replace(group, role="noise", is_excused=True) if known.good and is_usual(group) else group
+                 for group in groups)
+
+
+def _candidates(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> list[FindingGroup]:
+    """What can be the cause, each with its weight: symptoms only when there is no clear cause."""
+    course = trace_course(groups, episode, log)
+    living = [group for group in groups if not group.is_excused and not is_past(group, episode)]
+    causes = [doubt(group, course) for group in living if group.role == "cause"]
+    causes = [group for group in causes if group.weight >= MIN_WEIGHT]
+    if any(group.weight >= CLEAR_WEIGHT for group in causes):
+        return causes
+    symptoms = [doubt(replace(group, weight=group.weight * SYMPTOM_SHARE), course)
+                for group in living if group.role == "symptom"]
+    return [*causes, *(group for group in symptoms if group.weight >= MIN_WEIGHT)]
+
+
+def _choose(causes: list[FindingGroup], episode: Episode) -> FindingGroup:
+    """The earliest of those that weigh about as much as the heaviest. What was only mentioned long before an exception
+    that ended the program had not ended it.
+    """
+    raised = [group.first for group in causes if group.first.block and group.weight >= CLEAR_WEIGHT
+              and not is_played_down(group.first.block) and not is_of_thread(group.first.block)]
+    causes = [group for group in causes if group.first.block or group.category not in OF_THE_PROGRAM or not any(
+        one.file == group.last.file and one.offset > group.last.offset + ECHO_BYTES for one in raised)] or causes
+    heaviest = max(group.weight for group in causes)
+    near = [group for group in causes if group.weight >= heaviest - WINDOW]
+    return min(near, key=lambda group: moment(group, episode))
+
+
+def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, known: OutsideEvidence) -> Verdict:
+    """What the last words of a log make of it that fell; else what speaks for its health."""
+    fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
+              and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
+    raised = _last_raised(groups, episode)
+    if raised is not None and raised.weight < MIN_WEIGHT:   # sys.exit(3), a subprocess's: an end, and no reason for it
+        fallen = fallen or [raised]
+    elif raised is not None:
+        return replace(_with_cause(raised, (raised,), groups, episode, log), confidence=RAISED_CONFIDENCE)
+    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
+    has_ended = good_end(episode) is not None and not fallen
+    words = None if has_ended else judge_last_lines(episode, log, bool(fallen), known)
+    if words is not None and (words.category or not fallen):
+        return _by_words(words, candidates, log)
+    if fallen:
+        first = fallen[0]
+        return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
+                       candidates=candidates, cited=(cite(first, log),),
+                       host=first.hosts[0] if first.hosts else None, rank=first.ranks[0] if first.ranks else None)
+    is_open = any(group.role in ("cause", "symptom") and not group.is_excused and not is_past(group, episode)
+                  for group in groups)
+    if is_open and not has_ended and not episode.progress:
+        return Verdict("unknown", "nothing in the log names a cause", 0.1, "look", candidates=candidates)
+    return judge_life(episode, log, candidates)
+
+
+def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:
+    """The first exception behind the last step, however much was printed after it: that it was caught, nothing says."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    return next((group for group in groups if group.role == "cause" and group.first.block and not group.is_excused
+                 and not is_past(group, episode) and not is_played_down(group.first.block)
+                 and group.first.offset > reached.get(group.first.file, -1)), None)
+
+
+def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+    """What a line that no rule knows sounds like; unknown where it sounds like nothing in particular."""
+    line = words.line
+    cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
+                  line.host, line.rank, line.t, line.offset)
+    category, named = words.category or "unknown", read_fields(line.text)
+    lead = "no good log of this command has the line: " if words.is_new else "the log does not say why; it ends with: "
+    said = f"{'' if words.category else lead}{line.text.strip()}"[:300]
+    return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
+                   evidence=(line.text,), host=line.host or named.host,
+                   rank=named.rank if line.rank is None else line.rank, cause=cited if words.category else None,
+                   fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
+                   changes=f"a person finds another line: no rule knows this one, its words spoke: "
+                   f"{', '.join(spoken(line.text, category))}" if words.category else "",
+                   runner_up=_read_otherwise(line.text, category, words.weight) if words.category else None)
+
+
+def _read_otherwise(text: str, category: str, weight: float) -> Verdict | None:
+    """The next likely reading of the same words; None = there is none to speak of."""
+    second, share = sound_of(text, is_failure=True, but=category)
+    sure = min(weight, round(share, 2))
+    return Verdict(second, "the same line, read otherwise", sure, advice(second)) if second else None
+
+
+def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Sequence[FindingGroup], episode: Episode,
+                log: Log) -> Verdict:
+    """The verdict with its cause, what followed from it, and what else it may be."""
+    others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
+                    key=lambda group: -group.weight)
+    rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
+    most = REMARK_CONFIDENCE if _may_be_remark(chosen) else MAX_CONFIDENCE
+    confidence = max(0.1, min(most, chosen.weight + (-RIVAL_COST if rivals else _held(chosen))))
+    host, rank = culprit(chosen, groups, episode)
+    context = tuple(cite(group, log, "context") for group in groups
+                    if group.role == "context" and group.category == chosen.category)
+    symptoms = tuple(cite(group, log) for group in groups
+                     if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
+    cause = cite(chosen, log, "cause")
+    raised = _raised_after(chosen, causes)
+    context = (*((cite(raised, log, "context"),) if raised else ()), *context)
+    runner = others[0] if others else None
+    return Verdict(
+        chosen.category, chosen.summary, round(confidence, 2), chosen.action,
+        suspects=_suspects(chosen, host),
+        evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
+        symptoms=symptoms,
+        candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
+        runner_up=_as_runner_up(runner, log) if runner else _read_otherwise(
+            chosen.first.text, chosen.category, chosen.weight) if chosen.rule.id in (EXCEPTION, LINE) else None,
+        fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
+        changes=_what_would_change(chosen, runner), place=place_of(raised or chosen),
+    )
+
+
+def _held(chosen: FindingGroup) -> float:
+    """What a rule's own word is worth more than its weight says where nothing speaks against it: of causes named by
+    rules at first sight 98 of 100 were right, of readings of unknown texts 79.
+    """
+    rule = chosen.rule
+    is_plain = chosen.role == "cause" and rule.id not in READ and chosen.weight >= max(rule.weight, FIRM_RULE)
+    return HELD if is_plain and not _may_be_remark(chosen) else 0.0
+
+
+def _raised_after(chosen: FindingGroup, causes: Sequence[FindingGroup]) -> FindingGroup | None:
+    """The exception by which the program heard of a cause that it did not raise: a GPU prints its assertions itself."""
+    return None if chosen.first.block else next(
+        (group for group in causes if group.first.block and group.category == chosen.category
+         and group.first.file == chosen.first.file and group.first.rank == chosen.first.rank
+         and group.first.offset > chosen.first.offset), None)
+
+
+def _may_be_remark(group: FindingGroup) -> bool:
+    """Whether the cause may be no more than a remark: no traceback, not near the end, not the kernel's or Slurm's."""
+    return not group.first.block and not group.is_fatal and group.rule.blames in ("job", "rank")
+
+
+def _as_runner_up(group: FindingGroup, log: Log) -> Verdict:
+    cause = cite(group, log, "cause")
+    return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action,
+                   rule=group.rule.id, cause=cause, cited=(cause,), host=group.hosts[0] if group.hosts else None,
+                   rank=group.ranks[0] if group.ranks else None)
+
+
+def _suspects(chosen: FindingGroup, host: str | None) -> tuple[str, ...]:
+    """The nodes that the cause blames; the same on many nodes blames none."""
+    if chosen.rule.blames != "node" or chosen.action != "exclude_and_restart":
+        return ()
+    hosts = chosen.hosts or ((host,) if host else ())
+    return hosts if len(hosts) <= MAX_SUSPECTS else ()
+
+
+def _what_would_change(chosen: FindingGroup, runner: FindingGroup | None) -> str:
+    if chosen.role == "symptom":
+        return "an error line of any rank stands before this one, which is an echo"
+    if runner is not None:
+        return f"this has come first, or alone: {runner.summary}"
+    return "steps of the training follow this line"

@@ -1,0 +1,65 @@
+"""A log in which nothing has failed: it ended well, it is alive, or nobody can tell. Each needs its own evidence."""
+
+from __future__ import annotations
+
+import re
+
+from safelaunch.why.findings import Cited, Finding, Line, Log
+from safelaunch.why.order.episodes import Episode, order_of
+from safelaunch.why.verdict import Verdict
+from safelaunch.why.weigh.counterevidence import SURE_END
+
+READY_LINES = 40    # a server that nobody asks prints its last word at its start
+NOT_SEEN = 0.3      # nothing speaks of a failure, and nothing of life
+# What servers say once they can be asked, and that they have answered.
+_READY = re.compile(r"(?i)\bstart-?up (?:is )?complete|\blistening (?:on|at)\b"
+                    r"|\b(?:running|serving|available) (?:on|at) \S{0,20}(?:://|:\d)"
+                    r"|\bready to (?:serve|accept|roll)|\bserver (?:is )?(?:ready|up|started)\b"
+                    r"|HTTP/\d\S{0,4}\"? 2\d\d\b")
+# A last line that says of the whole program that it is done.
+_DONE = re.compile(r"(?i)^\W*(?:all )?(?:done|finished|completed?|success)\W*$|\b\d+ passed\b(?!.*\b(?:failed|error))"
+                   r"|\b(?:training|job|run|script|program|evaluation|benchmark|all (?:checks|tests))\b.{0,30}"
+                   r"(?<!not )\b(?:finished|completed?|done|succeeded|passed)\b")
+
+
+def good_end(episode: Episode) -> Finding | None:
+    """The line with which the program last said that it had finished."""
+    return next((found for found in reversed(episode.findings) if episode.role(found) == "done"), None)
+
+
+def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -> Verdict:
+    """What speaks for health, with the last step, the last line and their times."""
+    last = max(log.last, key=lambda line: (line.t or 0.0 if episode.is_timed else 0.0, line.file, line.offset),
+               default=None)
+    shown = () if last is None else (_cite(last, log),)
+    said = _last_step(episode)
+    end = good_end(episode)
+    ready = next((line for line in reversed(log.last[-READY_LINES:]) if _READY.search(line.text)), None)
+    if end is not None:
+        sure = any(episode.role(found) == "done" and episode.rules[found.rule].weight >= SURE_END
+                   for found in episode.findings)
+        return _none(f"the program says that it has finished{said}", 0.85 if sure else 0.75, shown, candidates)
+    if episode.progress:
+        return _none(f"steps were made up to the end{said}", 0.7, shown, candidates)
+    if ready is not None:
+        return _none("it says that it is ready, or answers", 0.6, (_cite(ready, log),), candidates)
+    if last is not None and _DONE.search(last.text):
+        return _none("its last line is one of a good end", 0.6, shown, candidates)
+    return Verdict("none", "no failure seen, and no sign of life: is its last line one to end with?", NOT_SEEN, "look",
+                    candidates=candidates, cited=shown)
+
+
+def _none(why: str, sure: float, shown: tuple[Cited, ...], candidates: tuple[Cited, ...]) -> Verdict:
+    return Verdict("none", f"no failure: {why}", sure, "none", candidates=candidates, cited=shown)
+
+
+def _last_step(episode: Episode) -> str:
+    steps = [sign for sign in episode.progress if sign.step is not None]
+    if not steps:
+        return ""
+    return f"; its last step or epoch is {max(steps, key=lambda sign: order_of(sign, episode.is_timed)).step}"
+
+
+def _cite(line: Line, log: Log) -> Cited:
+    return Cited("", "context", log.files[line.file], line.line_number, line.text, line.host, line.rank, line.t,
+                 line.offset)

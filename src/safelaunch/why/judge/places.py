@@ -1,0 +1,115 @@
+"""Where a failure began: the host and the rank that the cause names, the launcher's summary, or the lines beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from safelaunch.why.categories import ENDS_OF_JOBS
+from safelaunch.why.findings import Finding, Log
+from safelaunch.why.order.episodes import Episode
+from safelaunch.why.read import fields
+from safelaunch.why.verdict import Verdict
+from safelaunch.why.weigh.groups import FindingGroup, culprit_rank
+
+# What a launcher prints under its own prefix about one of its ranks.
+LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.elastic_term", "native.abort_code",
+                   "memory.sigkill_elastic")
+# How srun reports the end of a task that it did not end itself.
+EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
+                "memory.slurm_task_oom")
+SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
+NEAR_LINES = 8          # around a line that names no host
+
+
+def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode, log: Log) -> Verdict:
+    """The verdict with a place where its own line names none: of a launcher's summary, whoever prints it, of the only
+    host that the lines around it name, or of the only one that speaks at all.
+    """
+    cited = verdict.cause or next(iter(verdict.cited), None)
+    if verdict.category == "none" or verdict.category in ENDS_OF_JOBS or cited is None or verdict.host is not None:
+        return verdict
+    host, rank, _ = _first_failure(episode)
+    if host is None:
+        report = fields.first_failed(line.text for line in log.last)
+        host, rank = report.host, report.rank
+    if host is None:
+        lines = [line for line in log.last if log.files[line.file] == cited.file]
+        near = [line for number, line in enumerate(lines)
+                if cited.offset in {one.offset for one in lines[max(0, number - NEAR_LINES):number + NEAR_LINES + 1]}]
+        named = {name for line in near if (name := fields.read_fields(line.text).host) is not None} or {
+            name for group in groups for name in group.hosts}
+        host = named.pop() if len(named) == 1 else None
+    blamed = (host,) if host is not None and verdict.action == "exclude_and_restart" else ()
+    return replace(verdict, host=host, rank=verdict.rank if verdict.rank is not None else rank,
+                   suspects=verdict.suspects or blamed)
+
+
+def asked_to(verdict: Verdict) -> Verdict:
+    """A node that nobody can name cannot be left out."""
+    if verdict.action != "exclude_and_restart" or verdict.suspects or verdict.host is not None:
+        return verdict
+    return replace(verdict, action="restart",
+                   notes=(*verdict.notes, "it looks like one node's fault, and nothing names the node"))
+
+
+def culprit(chosen: FindingGroup, groups: Sequence[FindingGroup], episode: Episode) -> tuple[str | None, int | None]:
+    """Host and rank of the cause: its own, else those of another line of its kind, else of the launcher's summary."""
+    host = chosen.hosts[0] if chosen.hosts else None
+    rank = chosen.ranks[0] if chosen.ranks else None
+    if host is None and rank is None:   # slurmstepd counts the kills, srun names the task
+        alike = [group for group in groups if group.role == "cause" and group.category == chosen.category]
+        host = next((group.hosts[0] for group in alike if group.hosts), None)
+        rank = next((group.ranks[0] for group in alike if group.ranks), None)
+    if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
+        named = _first_failure(episode)
+        if host is None and rank is not None and rank == named[2]:   # "[default1]:" of a node that only torchrun names
+            rank = named[1]
+        if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
+            host, rank = named[0] or host, named[1] if named[1] is not None else rank
+        else:
+            host, rank = host or named[0], rank if rank is not None else named[1]
+    if host is None and chosen.category not in ENDS_OF_JOBS:
+        host, task = _first_exit(groups)
+        # With a launcher below it, srun's task is a node, not a rank.
+        rank = rank if rank is not None or _has_launcher(groups) else task
+    return host, rank
+
+
+def _first_exit(groups: Sequence[FindingGroup]) -> tuple[str | None, int | None]:
+    """Host and number of the task whose end srun reports first: it reports them in the order in which they end."""
+    for group in groups:
+        if group.rule.id in EXIT_REPORTS and group.hosts:
+            return group.hosts[0], culprit_rank(group.rule, group.first)
+    return None, None
+
+
+def _has_launcher(groups: Sequence[FindingGroup]) -> bool:
+    """Whether torchrun or its like speaks in the log."""
+    return any(group.rule.id.startswith("elastic.") or group.rule.id in LAUNCHERS_WORDS for group in groups)
+
+
+def first_failed(group: FindingGroup, episode: Episode) -> FindingGroup:
+    """A launcher's words about its ranks, led by those about the rank that it says failed first: it lists that last."""
+    if group.rule.id in LAUNCHERS_WORDS and any(
+            0 < group.last.offset - found.offset < SUMMARY_BYTES for found in episode.findings
+            if found.rule == "elastic.root_cause" and found.file == group.last.file):
+        return replace(group, first=group.last)
+    return group
+
+
+def _first_failure(episode: Episode) -> tuple[str | None, int | None, int | None]:
+    """Host, rank and number on the host under torchrun's "Root Cause (first observed failure)"."""
+    host: str | None = None
+    rank: int | None = None
+    number: int | None = None
+    begun: Finding | None = None
+    for found in episode.findings:
+        if found.rule == "elastic.root_cause" and begun is None:
+            begun = found
+        elif begun is not None and found.file == begun.file and found.offset - begun.offset < SUMMARY_BYTES:
+            if found.rule == "elastic.host_line":
+                host = host or found.groups.get("host")
+            elif found.rule == "elastic.rank_line" and rank is None:
+                rank, number = int(found.groups["rank"]), int(found.groups["number"])
+    return host, rank, number

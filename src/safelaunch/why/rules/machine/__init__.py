@@ -1,0 +1,1 @@
+"""Rules for what machines say: devices, kernel, memory, network, storage, Slurm."""
