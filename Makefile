@@ -16,8 +16,8 @@ DOCS_VENV := .venv-docs
 LINT_VENV := $(if $(wildcard $(TEST_VENV)/installed),$(TEST_VENV),$(UNIT_VENV))
 
 # Tests that need no root, no Slurm and no PyTorch, and wait for no process; but those that try every pattern on long lines (2 min).
-UNIT ?= tests/house tests/core tests/checkpoints tests/why/test_spoken.py
-UNIT_WITHOUT := --ignore=tests/core/why/test_patterns.py --ignore=tests/core/why/test_rule_costs.py
+UNIT ?= tests/house tests/pure tests/checkpoints tests/why/test_spoken.py
+UNIT_WITHOUT := --ignore=tests/pure/why/test_patterns.py --ignore=tests/pure/why/test_rule_costs.py
 
 # Simulated runs beside the tests; 0: none. `make simulation` has five times as many.
 SEEDS ?= 300

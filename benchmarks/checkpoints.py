@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.core.checkpoints.checkpoint_files import dcp_metadata, torch_file
+from tests.pure.checkpoints.checkpoint_files import dcp_metadata, torch_file
 
 from benchmarks.figure import Figure, render_table
 from safelaunch.checkpoints.io import checkpoints

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tests.core.why.test_slurm_words import WORDS as SLURM_WORDS
+from tests.pure.why.test_slurm_words import WORDS as SLURM_WORDS
 
 from benchmarks.why import Case, find_corpora, load_corpus
 from safelaunch.why import loglines

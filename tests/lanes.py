@@ -21,8 +21,8 @@ WAITING = ("drills/test_phases", "drills/test_watch", "drills/test_hangs", "dril
            "drills/test_clusters", "conformance/test_conformance", "drills/test_handover", "drills/test_via",
            "drills/test_examples", "drills",
            "sandbox")
-COMPUTING = ("house", "test_package", "examples", "adapters", "templates", "commands", "odd", "node", "supervisor",
-             "simulation", "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
+COMPUTING = ("house", "test_package", "examples", "io", "templates", "verbs", "odd", "node", "supervisor",
+             "simulation", "pure/why/test_patterns", "pure/why/test_rule_costs", "pure/hangs/test_hang_traces", "why")
 TOGETHER = "house"   # rules that read one syntax tree of the whole source: one worker takes them all
 COMPUTE = 3    # one worker of so many
 STEP_BACK = 10   # nice

@@ -38,8 +38,8 @@ from safelaunch.verbs.submit import submitplan
 from safelaunch.why import rulepacks as packs
 from safelaunch.why.io import logbounds
 from safelaunch.why.read.scan import MAX_LINE
-from tests.adapters.test_ledger import evidence
-from tests.core.test_journal import line
+from tests.io.nodehealth.test_ledger import evidence
+from tests.pure.run.test_journal import line
 
 PAGE = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
 

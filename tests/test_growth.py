@@ -25,8 +25,8 @@ from safelaunch.status import shares
 from safelaunch.supervisor.io.fence import Fencer
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.verbs.overview import overview
-from tests.core.decide.situations import NOW, PLAN
 from tests.doorplay import Door, Line, greet
+from tests.pure.decide.situations import NOW, PLAN
 from tests.tables import each
 
 MOST = 1.1            # exponent: 1 is proportional, 2 a square

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lanes import COMPUTING, STEP_BACK, TESTS, WAITING, Lanes, choose, is_waiting, together
 
-NAMES = ("tests/drills/test_a.py::a", "tests/drills/test_a.py::b", "tests/node/test_c.py::c", "tests/core/test_d.py::d")
+NAMES = ("tests/drills/test_a.py::a", "tests/drills/test_a.py::b", "tests/node/test_c.py::c", "tests/pure/test_d.py::d")
 
 
 class Worker:
@@ -39,7 +39,7 @@ def test_each_lane_begins_with_its_own_tests_and_then_helps_the_other(
 
 def test_one_worker_of_three_computes_while_the_others_wait_and_every_test_is_run() -> None:
     names = [f"tests/drills/test_a.py::{number}" for number in range(20)]
-    names += [f"tests/core/test_b.py::{number}" for number in range(20)]
+    names += [f"tests/pure/test_b.py::{number}" for number in range(20)]
     config = pytest.Config.fromdictargs({"tx": ["3*popen"], "maxschedchunk": 1}, [])
     workers = [Worker() for _ in range(3)]
     lanes = Lanes(config)
@@ -59,7 +59,7 @@ def test_one_worker_of_three_computes_while_the_others_wait_and_every_test_is_ru
 
 @pytest.mark.parametrize(("pending", "count"), [((0, 1, 2, 3), 2), ((1, 2), 1), ((2, 0), 0), ((0, 1), 2), ((), 0)])
 def test_rules_of_the_house_go_to_one_worker(pending: tuple[int, ...], count: int) -> None:
-    names = (*(f"tests/house/test_{one}.py::a" for one in "ab"), *(f"tests/core/test_{one}.py::a" for one in "cd"))
+    names = (*(f"tests/house/test_{one}.py::a" for one in "ab"), *(f"tests/pure/test_{one}.py::a" for one in "cd"))
     assert together(pending, names) == count
 
 

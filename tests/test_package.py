@@ -160,7 +160,7 @@ def test_the_sdist_holds_what_the_tests_need_and_no_leftovers(archives: Archives
     names = set(archives.sdist_files())
     assert {"pyproject.toml", "README.md", "LICENSE", "tests/test_package.py", "examples/ddp/train.yaml",
             "progress/safelaunch_callbacks/lightning.py"} <= names
-    assert "tests/core/golden/minimal.sbatch" in names
+    assert "tests/pure/script/golden/minimal.sbatch" in names
     stray = {"__pycache__", ".venv", ".git", "runs", ".mypy_cache"}
     assert not {name for name in names if stray & set(PurePosixPath(name).parts)}
 

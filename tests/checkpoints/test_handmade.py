@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import files
-from tests.core.checkpoints.checkpoint_files import (
+from tests.pure.checkpoints.checkpoint_files import (
     DictFolder,
     dcp_folder,
     deepspeed_folder,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files, parts
-from tests.core.checkpoints.checkpoint_files import DictFolder, latest_complete
+from tests.pure.checkpoints.checkpoint_files import DictFolder, latest_complete
 from tests.tables import each
 
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)

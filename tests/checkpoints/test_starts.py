@@ -7,8 +7,8 @@ from dataclasses import replace
 from safelaunch.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
-from tests.core.checkpoints.checkpoint_files import torch_file
-from tests.core.progress.test_lostprogress import FIRST, SECOND, lines, verdict
+from tests.pure.checkpoints.checkpoint_files import torch_file
+from tests.pure.trainlog.test_lostprogress import FIRST, SECOND, lines, verdict
 from tests.tables import each
 
 SCALE = 100   # the archive's checkpoints are of steps 2 and 4: too few for a log to count below them

@@ -28,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SCRIPTS, CASES, PROGRAMS = HERE / "scripts", HERE / "cases", HERE / "programs"
-PUBLIC = HERE.parent / "core" / "config" / "jobscripts"   # shapes of public scripts, which other tests read, too
+PUBLIC = HERE.parent / "pure" / "config" / "jobscripts"   # shapes of public scripts, which other tests read, too
 KEYS = frozenset(("shape", "options", "args", "env", "umask", "also", "fault", "end", "says", "limit", "alone",
                   "short", "overrides", "probe", "file"))
 LIMIT_S = 150.0   # a matter of the machine's load; scripts end by themselves

@@ -13,7 +13,7 @@ from tests.runs import Submitter
 
 @rounds
 @pytest.mark.parametrize(("spoil", "more"), [
-    ("truncated", ""), in_long("empty", ""), in_long("zeros", ""),   # what is whole: tests/core/checkpoints
+    ("truncated", ""), in_long("empty", ""), in_long("zeros", ""),   # what is whole: tests/pure/checkpoints
     ("shard-lost", "--shards 4"), in_long("shard-truncated", "--shards 4")])
 def test_newest_checkpoint_that_is_not_whole_is_passed_over(
     sandbox: Sandbox, submit: Submitter, spoil: str, more: str, turn: int

@@ -1,6 +1,6 @@
 """Eighteen sbatch scripts in the shapes that people have: at least sixteen run unchanged, the others are refused.
 
-Their texts are in tests/core/config/jobscripts. The long form runs each on a real Slurm, with fewer nodes, tasks and
+Their texts are in tests/pure/config/jobscripts. The long form runs each on a real Slurm, with fewer nodes, tasks and
 processors. The programs that they call are stand-ins, which say what they were called with: the training among them
 loses its first rank in the first attempt. Real frameworks in scripts of the same shapes: tests/frameworks.
 """
@@ -21,7 +21,7 @@ from tests.localruns import ROOT
 from tests.runs import ALICE, Drill, Installation
 from tests.sandboxes import make_workdir
 
-SCRIPTS = ROOT / "tests" / "core" / "config" / "jobscripts"
+SCRIPTS = ROOT / "tests" / "pure" / "config" / "jobscripts"
 
 
 class Row(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.test_notify import SECRET
-from tests.adapters.test_notify import webhook as webhook
 from tests.drills.proofs import tell_last
+from tests.io.notify.test_notify import SECRET
+from tests.io.notify.test_notify import webhook as webhook
 from tests.localruns import SubmitLocal
 from tests.patience import Patience
 

@@ -18,8 +18,8 @@ from safelaunch.node import ranks
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
 from safelaunch.node.ranks import rank_variables
-from tests.core.why.judged import judge_text
 from tests.ports import free_ports
+from tests.pure.why.judged import judge_text
 from tests.torchbin import needs_torch
 
 TEXT = Path(ranks.__file__).read_text()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.handmade import YAML, Made, fake_command, make_run
+from tests.pure.checkpoints.checkpoint_files import torch_file
 
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun python train.py\n"
 

@@ -31,7 +31,7 @@ from safelaunch.watch.io.reading import RunReader
 from safelaunch.watch.io.watcher import Watcher
 from safelaunch.why.judge.engine import judge_log
 from safelaunch.why.show import verdictjson
-from tests.core.why.judged import read_text
+from tests.pure.why.judged import read_text
 from tests.simulation.bench import SimBench
 from tests.simulation.checks import SimChecks, SimPairs, SimPort
 from tests.simulation.clock import Process

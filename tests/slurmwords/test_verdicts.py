@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.why.judged import judge_text
+from tests.pure.why.judged import judge_text
 from tests.slurmwords.texts import Text, load_all
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))

@@ -15,8 +15,8 @@ from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.nodes import slowing
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.trainlog.lines import listen
-from tests.core.decide.situations import PLAN
-from tests.core.slow.test_changepoint import DROP_STEP, chronicle
+from tests.pure.decide.situations import PLAN
+from tests.pure.nodehealth.test_changepoint import DROP_STEP, chronicle
 
 
 class Lead:

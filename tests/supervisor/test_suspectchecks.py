@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.supervisor.nodes.suspectchecks import own_job
-from tests.core.decide.situations import PLAN
+from tests.pure.decide.situations import PLAN
 from tests.tables import each
 
 

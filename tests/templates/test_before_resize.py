@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.test_script import plan_of
+from tests.pure.script.test_script import plan_of
 from tests.templates.test_launcher_calls import attempt
 
 YAML = ("name: here\ncluster: local\nrun_dir: /nowhere/here\nslurm: {{nodes: 4, ntasks_per_node: 2}}\n"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import safelaunch
 from safelaunch.config.io.bashtext import is_complete
 from safelaunch.script.script import render
-from tests.core.test_script import MINIMAL, TEMPLATE, plan_of
 from tests.hostile import LONG
+from tests.pure.script.test_script import MINIMAL, TEMPLATE, plan_of
 
 # Says what it was given, and whether it runs in the place of the shell that began the command.
 PROBE = """\

@@ -15,8 +15,8 @@ import pytest
 from safelaunch.run.io.local import srun_words
 from safelaunch.run.plan import Plan
 from safelaunch.script.script import render
-from tests.core.test_script import TEMPLATE, plan_of
 from tests.ports import free_ports
+from tests.pure.script.test_script import TEMPLATE, plan_of
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.

@@ -18,8 +18,8 @@ from hypothesis import given
 from safelaunch.run.plan import Plan
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.script.script import directives, quote_directive, render, warn_before_s
-from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 from tests.hostile import BAITS, batches, many, printable
+from tests.pure.script.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 
 # A cluster that does not exist; sbatch wants a slurm.conf before it looks at its script.
 CONF = "ClusterName=none\nSlurmctldHost=localhost\nSlurmctldPort=1\nNodeName=n0\nPartitionName=main Nodes=ALL\n"

@@ -17,7 +17,7 @@ import safelaunch
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import Ended as RunEnded
 from safelaunch.run.io import journal
-from tests.core.test_script import MINIMAL, plan_of, rendered
+from tests.pure.script.test_script import MINIMAL, plan_of, rendered
 
 LIBRARY = Path(safelaunch.__file__).parent
 # Its arguments: -I -S injob.py lead RUN_DIR LOCAL ROLE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.test_script import MINIMAL, plan_of, rendered
+from tests.pure.script.test_script import MINIMAL, plan_of, rendered
 
 
 @pytest.mark.parametrize(("of", "here", "is_started"), [

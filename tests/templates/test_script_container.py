@@ -12,7 +12,7 @@ import pytest
 from safelaunch.launch.containers import ContainerPlan
 from safelaunch.run.io.local import srun_words
 from safelaunch.script.script import render
-from tests.core.test_script import TEMPLATE, plan_of
+from tests.pure.script.test_script import TEMPLATE, plan_of
 
 # What stands before the image is the runtime's own; the image sets variables of its own, enroot hands none on.
 APPTAINER = """\

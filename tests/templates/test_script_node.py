@@ -20,8 +20,8 @@ from safelaunch.guard.io import guardcode
 from safelaunch.run.io.local import srun_words
 from safelaunch.run.plan import Plan
 from safelaunch.script.script import render
-from tests.core.test_script import TEMPLATE, plan_of
 from tests.lease import leased
+from tests.pure.script.test_script import TEMPLATE, plan_of
 from tests.sandboxes import wait_until
 
 LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"

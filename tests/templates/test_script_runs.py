@@ -17,7 +17,7 @@ import safelaunch
 from safelaunch.run.plan import PreservePlan
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.script.script import render
-from tests.core.test_script import TEMPLATE, plan_of
+from tests.pure.script.test_script import TEMPLATE, plan_of
 from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until
 from tests.torchbin import needs_torch

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import safelaunch
-from tests.core.test_script import MINIMAL, plan_of, rendered
+from tests.pure.script.test_script import MINIMAL, plan_of, rendered
 
 LIBRARY = Path(safelaunch.__file__).parent
 SECRETS = {"SAFELAUNCH_GUARD": "text", "SAFELAUNCH_TOKEN": "t0ken", "SAFELAUNCH_CONTROL": ":1"}

@@ -13,11 +13,12 @@ from hypothesis import given
 
 from safelaunch.run.plan import Plan
 from safelaunch.script.script import render
-from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 from tests.hostile import batches, many, printable
+from tests.pure.script.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
 
 HERE = Path(__file__).parents[1]
-SCRIPTS = [*(HERE / "core" / "golden").glob("*.sbatch"), *(HERE.parent / "src" / "safelaunch").glob("*/*.sh")]
+SCRIPTS = [*(HERE / "pure" / "script" / "golden").glob("*.sbatch"),
+           *(HERE.parent / "src" / "safelaunch").glob("*/*.sh")]
 # Stands for srun: says what it was given. What it was asked to start is the user's code, and does not start.
 DOORMAN = """printf '%s\\0' "$@" >"$SEEN.argv"; env -0 >"$SEEN.env" """
 BATCH = 25

@@ -23,7 +23,7 @@ from safelaunch.why.io.logfiles import read_logs
 from safelaunch.why.judge.engine import judge_log
 from safelaunch.why.rulebook import RULES
 from safelaunch.why.show import verdictjson
-from tests.core.why.judged import COMPILED
+from tests.pure.why.judged import COMPILED
 
 MOST_MB = 300
 MOST_REPEATED = 20_000

@@ -13,7 +13,7 @@ from safelaunch.why.io.logfiles import read_logs
 from safelaunch.why.judge.engine import judge_log
 from safelaunch.why.rulebook import RULES
 from safelaunch.why.verdict import Verdict
-from tests.core.why.judged import COMPILED
+from tests.pure.why.judged import COMPILED
 from tests.tables import each
 
 LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()

@@ -1,5 +1,5 @@
 """The lease, and every time that depends on it: pings, silences, takeover, margins, heartbeats.
-tests/core/test_timing.py has the relations between them and the node guard's own times (node/guard).
+tests/pure/base/test_timing.py has the relations between them and the node guard's own times (node/guard).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What starts the ranks (`launch.with`), one row each; docs/launchers.md tells what each one is given.
 
 A new one is a row here and its file in templates/slurm/launch. If it starts ranks itself, its processes' names are
-also in node/guard/processes.py and node/proctable.py; tests/core/test_launchers.py compares them with this table.
+also in node/guard/processes.py and node/proctable.py; tests/pure/launch/test_launchers.py compares them with these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The heartbeat: what a leader writes into the run's folder again and again, and how all that read it do.
 
 A node guard, which can import nothing of this, reads `count` and `successor` by itself (node/guard);
-tests/core/test_heartbeat.py holds it to what is written here.
+tests/pure/run/test_heartbeat.py holds it to what is written here.
 """
 
 from __future__ import annotations

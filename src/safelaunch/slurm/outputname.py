@@ -1,7 +1,7 @@
 """The output file of a script under plain sbatch, by its own --output or --error.
 
-Measured with Slurm 22.05 (tests/core/test_outputname.py): a backslash anywhere switches replacements off and is itself
-left out; a width fills numbers with zeros, to ten digits at most; an unknown letter stays as it is.
+Measured with Slurm 22.05 (tests/pure/slurm/test_outputname.py): a backslash anywhere switches replacements off and is
+itself left out; a width fills numbers with zeros, to ten digits at most; an unknown letter stays as it is.
 """
 
 from __future__ import annotations

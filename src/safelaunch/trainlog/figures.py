@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/core/why/test_patterns.py).
+# All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/pure/why/test_patterns.py).
 _IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"
 _FLOAT = rb"(\d{1,18}\.?\d{0,18})"
 _PLAIN = rb"(?<![\d,.])([-+]?(?:\d[\d,]{0,24}\.?\d{0,24}(?:e[-+]?\d{1,4})?|nan|inf))"

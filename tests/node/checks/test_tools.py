@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from safelaunch.node.checks import gpu, network, smi, table, witnesses
 from safelaunch.why.rules.machine import gpu as gpu_rules
-from tests.core.why.judged import judge_text
 from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
+from tests.pure.why.judged import judge_text
 from tests.tables import each
 
 V100 = (SAID / "smi-v100.xml").read_text()

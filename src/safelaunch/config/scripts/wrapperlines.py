@@ -1,6 +1,6 @@
 """#PBS and #BSUB lines of a script, as sbatch reads them: anywhere in the script, and more than #SBATCH lines.
 
-Each row is what sbatch 22.05 makes of such a line (tests/core/config/test_wrapperlines.py has what `scontrol show
+Each row is what sbatch 22.05 makes of such a line (tests/pure/config/test_wrapperlines.py has what `scontrol show
 job` said). With one #BSUB line sbatch reads no #PBS line. Some options it takes and does nothing with.
 """
 

@@ -1,7 +1,7 @@
 """The end of an attempt: what is written, said and begun for it, as data, in the order in which it is carried out.
 
 In comes an attempt that is over and fenced, with its verdict; out go acts, which supervisor.attempt.closing carries
-out. Why each act stands where it stands: tests/core/decide/test_closing.py.
+out. Why each act stands where it stands: tests/pure/decide/test_closing.py.
 
 1. The events: failure, verdict, evidence against nodes with what that excludes, the attempt's end.
 2. Work beside the loop, which needs the attempt's process or its nodes. Then the attempt is forgotten.

@@ -20,7 +20,7 @@ class Phase(Enum):
     SUPERSEDED = "superseded"         # another supervisor leads: this one leaves
 
 
-# From each phase to SUPERSEDED as well. tests/core/decide/test_phase.py holds docs/architecture.md to it, and the
+# From each phase to SUPERSEDED as well. tests/pure/decide/test_phase.py holds docs/architecture.md to it, and the
 # simulation every supervisor.
 NEXT: dict[Phase, tuple[Phase, ...]] = {
     Phase.BORN: (Phase.IDLE, Phase.LIVE, Phase.ENDING, Phase.PRESERVING),

@@ -1,0 +1,80 @@
+"""Last words that no rule knows: read by their words where they are plain, shown where they are not, never sure."""
+
+from __future__ import annotations
+
+from safelaunch.why.judge.lastlines import MOST_WEIGHT
+from safelaunch.why.weigh.words import sound_of
+from tests.pure.why.judged import judge_text
+from tests.tables import each
+
+STEPS = "\n".join(f"step {step} loss 2.{step}" for step in range(10, 14))
+FALL = "srun: error: n3: task 2: Exited with exit code 1"
+
+
+@each(
+    ("words", "category"),
+    [
+        ("blobstore: flush of the volume failed, disk is full", "storage"),
+        ("fabric: transmit timed out, peer unreachable", "network"),
+        ("the trainer died: gradients are not finite", "numerical"),
+        ("loader: cannot decode sample 17 of the dataset", "data"),
+        ("launcher: unknown option 'foo' in the configuration: invalid", "config"),
+    ],
+)
+def test_plain_words_before_a_fall_give_a_category_that_is_not_sure(words: str, category: str) -> None:
+    verdict = judge_text(f"{STEPS}\n{words}\n{FALL}\n")
+    assert verdict.category == category
+    assert verdict.confidence <= MOST_WEIGHT < 0.8
+    assert verdict.cause is not None and verdict.cause.text == words
+
+
+def test_a_reading_by_words_names_them() -> None:
+    verdict = judge_text(f"{STEPS}\nfabric: transmit timed out, peer unreachable\n{FALL}\n")
+    assert "unreachable" in verdict.changes
+
+
+def test_an_unsure_reading_of_an_exception_has_another_one_beside_it() -> None:
+    verdict = judge_text("RuntimeError: INTERNAL: load of the module failed on cores 0-2: status=1\n")
+    assert verdict.confidence < 0.5 and verdict.runner_up is not None, verdict
+    assert verdict.runner_up.category not in (verdict.category, "none", "unknown", "echo", "teardown")
+    assert verdict.runner_up.confidence <= verdict.confidence
+
+
+def test_a_line_that_a_program_calls_an_error_is_heard() -> None:
+    verdict = judge_text(f"{STEPS}\nERROR the manifest of the checkpoint is corrupt\n{FALL}\n")
+    assert verdict.category == "checkpoint"
+
+
+def test_words_before_later_steps_are_not_heard() -> None:
+    verdict = judge_text(f"cannot write: disk is full, volume failed\n{STEPS}\n{FALL}\n")
+    assert verdict.category == "unknown"
+
+
+def test_words_that_a_program_says_before_it_ends_well_are_not_heard() -> None:
+    verdict = judge_text(f"{STEPS}\nfailed to flush metrics: disk is full\nTraining completed successfully\n")
+    assert verdict.category == "none"
+
+
+def test_what_scontrol_shows_of_the_job_at_the_end_of_a_script_is_no_word_of_a_failure() -> None:
+    shown = "   Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0"
+    assert judge_text(f"{STEPS}\n{FALL}\n{shown}\n").category == "unknown"
+
+
+def test_words_of_two_kinds_are_shown_and_not_read() -> None:
+    assert sound_of("something failed") == ("", 0.0)
+    assert judge_text(f"{STEPS}\nthe frobnicator failed\n").category == "unknown"
+
+
+def test_an_exit_that_nothing_explains_is_no_health() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    sys.exit(3)\nSystemExit: 3'
+    assert judge_text(f"{STEPS}\n{trace}\n").category == "unknown"
+    assert judge_text(f"{STEPS}\n{trace}\n" + "a row of a table\n" * 3000).category == "unknown"
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in main\n    go()\nKeyError: \'x\''
+
+
+@each(("label", "category"), [("[n0:0]:", "user_code"), ("[n0:0]: ", "user_code"),
+                                                 ("{n0} ", "unknown"), ("@@ ", "unknown")])
+def test_a_traceback_behind_labels_that_nobody_knows_is_no_health(label: str, category: str) -> None:
+    assert judge_text("".join(f"{label}{line}\n" for line in f"{STEPS}\n{TRACE}".splitlines())).category == category
