@@ -199,7 +199,7 @@ class Task:
             return
         if self.rank == "new":
             self._deaf = True
-            self.attempt.waits_for.discard(self)
+            self.attempt.task_ended(self, 1)   # srun: Job step aborted
             return
         self.fence.is_over = True
         self.term()

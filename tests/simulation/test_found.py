@@ -56,6 +56,10 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  faults=(
                      Fault("preempt", 0.33, 0.0, 43), Fault("worker_cut", 2.9, 16.4, 63), Fault("hold", 16.23, 78.5, 0),
                      Fault("batch_silent", 28.58, 305.6, 4), Fault("batch_silent", 46.29, 11.4, 50))), "completed", 2),
+    # no guard has called yet, and nobody makes the next job: that is written down before Slurm's KILL
+    "a preemption right after a launch leaves a run that waits for a watch, and no attempt that runs": (
+        replace(_PLAIN, steps=60, standby=False, watchers=0, site="no_scontrol", faults=(Fault("preempt", 2.0),)),
+        "(restarting)", 1),
     "all-reduces of a supervisor that has gone have no second round": (
         Scenario(seed=94032039, nodes=4, spare_nodes=1, pool=6, steps=79, step_s=0.5, save_s=5.0, load_s=10.0,
                  limit_min=20, net_latency_s=0.01, handles_signal=False, watchers=2, via="resubmit", has_sacct=True,

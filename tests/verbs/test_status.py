@@ -519,7 +519,8 @@ def test_a_local_run_whose_process_is_gone_is_unknown(
     assert run(["status", str(made.dir), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)
     assert (seen["state"], seen["sentence"]) == (
-        "unknown", "this machine no longer knows job 999999999, and the journal has no end")
+        "unknown",
+        "this machine no longer knows job 999999999, and the journal has no end: no job goes on with the run")
 
 
 def test_ten_thousand_events_take_less_than_a_second(bloom: Made) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from safelaunch.cli import run
 from safelaunch.nodehealth.io import ledger
 from safelaunch.nodehealth.ledger import NodeEvidence
 from safelaunch.verbs.common import talk
-from tests.handmade import Made, fake_command, make_run
+from safelaunch.verbs.why import whyrun
+from safelaunch.verbs.why.whyverdict import judge_subject
+from tests.handmade import Made, fake_command, make_run, make_running
+from tests.tables import each
 
 STEPS = b"".join(b"[n1:0]:step %d loss 2.5\n" % number for number in range(40))
 TORCHRUN = """\
@@ -339,3 +343,29 @@ def whole(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert run(["why", "bloom", "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+@each(("attempt", "queue", "category"), [
+    ({}, "exit 0", "unknown"),
+    ({"how": "interrupted", "ending": "preempted"}, "exit 0", "preempted"),
+    ({}, "echo '12|RUNNING|root|NAME|None|n[0-3]'", "none"),
+    ({}, "echo down >&2; exit 1", "none"),
+], ids=["no end is written", "preempted, and no watch", "it lives", "Slurm does not answer"])
+def test_a_run_that_no_job_goes_on_with_is_not_called_alive(attempt: dict[str, Any], queue: str, category: str) -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        run_made = make_running(Path(place), patch)
+        for name in ("scontrol", "sacct"):
+            fake_command(Path(place) / "bin", name, "echo 'Invalid job id specified' >&2; exit 1")
+        fake_command(Path(place) / "bin", "squeue", queue.replace("NAME", run_made.run.plan.job_name))
+        run_made.log(1, b"".join(b"step %d loss 0.5\n" % step for step in range(20)))
+        if attempt:
+            run_made.event("verdict", attempt=1, category="preempted", confidence=1.0)
+            run_made.event("attempt_ended", attempt=1, **attempt)
+            run_made.event("need_successor", exclude=[])
+            run_made.event("handed_over", job=None)
+        subject = whyrun.find("bloom", None)
+        _, verdict = judge_subject(subject)
+        is_lost = queue == "exit 0"
+        assert verdict.category == category
+        assert ("no job goes on with the run; to queue one: safelaunch watch --once" in subject.follows) == is_lost
+        assert (subject.present is None) == is_lost

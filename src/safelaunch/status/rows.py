@@ -92,7 +92,8 @@ def next_lines(seen: dict[str, Any]) -> list[str]:
     if seen["state"] == "gave_up":
         return [f"safelaunch why {where}", f"safelaunch events {where}"]
     if seen["state"] in ("completed", "stopped", "unknown"):
-        return [f"safelaunch events {where}"]
+        is_lost = seen["state"] == "unknown" and via.has_next_job(seen["cluster"])
+        return [*(["safelaunch watch --once"] if is_lost else []), f"safelaunch events {where}"]
     if seen["state"] == "on_hold":
         return [f"safelaunch resume {where}"]
     if seen["state"] in ("queued", "waiting", "submitting", "stopping"):

@@ -77,7 +77,8 @@ def _judge_jobs(state: State, slurm_answer: SchedulerAnswer, speech: Speech, now
                                 f"a submission was begun and has no outcome, and {by} knows no job of this run")
         if state.failed_alone is not None:
             return RunCondition("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
-        return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal has no end")
+        return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal has no end: no job goes on "
+                                       "with the run")
     first = slurm_answer.jobs[0]
     if job is None:
         return RunCondition("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")

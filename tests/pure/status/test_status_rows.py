@@ -194,10 +194,11 @@ def test_a_wish_for_a_checkpoint_has_no_time_of_its_own() -> None:
 
 @each(("state", "first"), [
     ("queued", "status --watch"), ("waiting", "status --watch"), ("running", "logs -f"), ("gave_up", "why"),
-    ("completed", "events"), ("unknown", "events"), ("on_hold", "resume"),
+    ("completed", "events"), ("unknown", "watch --once"), ("on_hold", "resume"),
 ])
 def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
-    assert next_lines(seen(state=state))[0].startswith(f"safelaunch {first}")
+    assert next_lines(seen(state=state, cluster="slurm"))[0].startswith(f"safelaunch {first}")
+    assert next_lines(seen(state="unknown", cluster="local"))[0].startswith("safelaunch events")
 
 
 def test_where_a_supervisor_is_not_heard_a_look_from_outside_comes_first() -> None:

@@ -27,11 +27,13 @@ SUBMITTED: Row = ("submitted", {"job": "12"})
 STARTED: Row = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
 ATTEMPT: Row = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
 FAILED: Row = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
+PREEMPTED: Row = ("attempt_ended", {"attempt": 1, "how": "interrupted", "ending": "preempted"})
 PAUSE: Row = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
 CHECKING = ("decision", {"row": "check_nodes", "why": "checking n[0-1] before the attempt, 60 s at most"})
 CHECKED = ("checks_passed", {"job": "12", "nodes": ["n0", "n1"], "unknown": []})
 SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
 DONE = ("completed", {"exit_code": 0, "why": "done"})
+LOST = "Slurm no longer knows job 12, and the journal has no end: no job goes on with the run"
 RUNS: Events = [SUBMITTED, STARTED, ATTEMPT]
 UNTOLD = ("held", {"job": "12", "why": "nobody can tell"})
 HOLD, KILL, KILL_NOW = Request("hold", "bob", 5.0), Request("kill", "bob", 5.0), Request("kill-now", "bob", 5.0)
@@ -49,7 +51,7 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
     ([SUBMITTED], SchedulerAnswer((job(state="PENDING", reason="Resources"),)), "queued",
      "job 12 is waiting to be scheduled (Resources: the nodes that it needs are not free)"),
     ([SUBMITTED], SchedulerAnswer((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
-    ([SUBMITTED], SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal has no end"),
+    ([SUBMITTED], SchedulerAnswer(()), "unknown", LOST),
     ([SUBMITTED], SchedulerAnswer(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
     ([], SchedulerAnswer(()), "unknown",
      "a submission was begun and has no outcome, and Slurm knows no job of this run"),
@@ -60,7 +62,7 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "job 12 has started, the first attempt is being prepared"),
     (RUNS, SchedulerAnswer((job(),)), "running", "attempt 1 is running on n0+n1 (job 12)"),
     (RUNS, SchedulerAnswer(None, "down"), "running", "attempt 1 is running on n0+n1 (job 12)"),
-    (RUNS, SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal has no end"),
+    (RUNS, SchedulerAnswer(()), "unknown", LOST),
     (RUNS, SchedulerAnswer((job(state="COMPLETING"),)), "ending",
      "attempt 1 is running on n0+n1 (job 12); job 12 is COMPLETING for Slurm"),
     ([SUBMITTED, STARTED, CHECKING], SchedulerAnswer((job(),)), "starting",
@@ -77,9 +79,11 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
     ([*RUNS, FAILED], SchedulerAnswer((job(state="PENDING", reason="BeginTime"),)), "waiting",
      "job 12 is waiting to be scheduled (BeginTime: the time before which it must not start has not come)"),
     ([*RUNS, DONE], SchedulerAnswer(()), "completed", "the run has completed: done (exit code 0)"),
+    ([*RUNS, PREEMPTED, ("need_successor", {"exclude": []}), ("handed_over", {"job": None})], SchedulerAnswer(()),
+     "unknown", LOST),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
         "running", "running, slurm silent", "lost while running", "completing", "checking", "checked",
-        "between attempts", "pause", "handed over", "requeued", "ended"])
+        "between attempts", "pause", "handed over", "requeued", "ended", "handed over to a watch that is none"])
 def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)

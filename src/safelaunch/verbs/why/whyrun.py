@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from safelaunch.base.endings import GOOD_ENDS
@@ -20,8 +21,10 @@ from safelaunch.run.fold.folding import HANDED_OVER
 from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.io import attemptfacts, runfolder
 from safelaunch.run.io.runfolder import Run
-from safelaunch.slurm import jobstates
+from safelaunch.slurm import jobstates, nodefold, via
 from safelaunch.status import costs, silence
+from safelaunch.status.speech import Speech
+from safelaunch.status.states import judge
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.common.livepulse import read_figures, read_heartbeat, read_log, usual_s
@@ -56,7 +59,8 @@ def of_run(run: Run, number: int | None) -> Subject:
     state, journal = run.state(partly=True), run.journal().events
     chosen = _choose(state.attempts, number)
     if chosen is None:
-        raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{_how_far(state)}",
+        how_far = f": {lost}" if (lost := _why_lost(run, state)) else _how_far(state)
+        raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{how_far}",
                          hint=f"how it is doing: safelaunch status {run.dir}")
     folder = run.dir / runfolder.attempt_folder(chosen.number)
     log = folder / "main.log"
@@ -69,7 +73,10 @@ def of_run(run: Run, number: int | None) -> Subject:
                            if event.event == "code_changed" and event.data.get("attempt") == chosen.number))
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     is_newest = number in (None, state.attempts[-1].number)
-    present = present_of(run, state, journal, time.time()) if is_newest else None
+    lost = _why_lost(run, state)
+    if lost and chosen is state.attempts[-1]:
+        evidence, follows, outside = replace(evidence, running=False), lost, (*outside, lost)
+    present = present_of(run, state, journal, time.time()) if is_newest and not lost else None
     if present is not None and present.is_silent and present.attempt == chosen.number:
         follows = IF_STILL
     return Subject(
@@ -77,7 +84,20 @@ def of_run(run: Run, number: int | None) -> Subject:
         follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
-        present)
+        present, bool(lost) and chosen is state.attempts[-1])
+
+
+def _why_lost(run: Run, state: State) -> str:
+    """That no job is left which goes on with the run, and what does; "" = one is, or the run has ended, or nobody can
+    tell. A preemption right after the launch left no line of its own, and the run was called alive.
+    """
+    if state.ended is not None:
+        return ""
+    told = judge(state, runs.ask_scheduler(run), Speech(talk.moment, talk.span, nodefold.fold), time.time(),
+                 is_local=run.plan.cluster == "local")
+    if told.name != "unknown":
+        return ""
+    return told.sentence + ("; to queue one: safelaunch watch --once" if via.has_next_job(run.plan.cluster) else "")
 
 
 def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:

@@ -22,6 +22,8 @@ from safelaunch.why.judge.engine import is_by_rule, judge_log
 from safelaunch.why.read.globalranks import to_global
 from safelaunch.why.verdict import Verdict
 
+SURE_END = 0.9   # the exit code 0 of all tasks
+
 
 def then(verdict: Verdict, subject: Subject) -> str:
     """The policy's answer to such a failure: of the run, else the default; "" = it is no failure."""
@@ -60,6 +62,9 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
 
         now = judge_present(subject.present, talk.span, talk.moment_now)
         found = found if now is None else replace(now, notes=found.notes)
+    if subject.is_lost and found.category == "none" and found.confidence < SURE_END:   # no word of an end is no health
+        found = replace(found, category="unknown", confidence=0.3, action="look",
+                        summary="its job is over, and nobody has written down how it ended")
     if found.category == "none":
         from safelaunch.verbs.why import whyearly  # logs of failures, which are most, need none of it
 
