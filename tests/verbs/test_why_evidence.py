@@ -345,27 +345,44 @@ def whole(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-@each(("attempt", "queue", "category"), [
-    ({}, "exit 0", "unknown"),
-    ({"how": "interrupted", "ending": "preempted"}, "exit 0", "preempted"),
-    ({}, "echo '12|RUNNING|root|NAME|None|n[0-3]'", "none"),
-    ({}, "echo down >&2; exit 1", "none"),
-], ids=["no end is written", "preempted, and no watch", "it lives", "Slurm does not answer"])
-def test_a_run_that_no_job_goes_on_with_is_not_called_alive(attempt: dict[str, Any], queue: str, category: str) -> None:
+LOST = "no job goes on with the run; to queue one: safelaunch watch --once"
+
+
+@each(("attempt", "queue", "category", "follows"), [
+    ({}, "", "unknown", LOST),
+    ({"how": "interrupted", "ending": "preempted"}, "", "preempted", LOST),
+    ({}, "12|PENDING|NAME|BeginTime|", "unknown", "job 12 is waiting to be scheduled (BeginTime: "),
+    ({}, "13|PENDING|NAME|Priority|", "unknown", "the run goes on in job 13, which is waiting to be scheduled"),
+    ({}, "12|RUNNING|NAME|None|n[0-3]", "none", None),
+    ({}, "down", "none", None),
+], ids=["no end is written", "preempted, and no watch", "requeued", "the next job waits", "it lives", "no answer"])
+def test_a_run_whose_job_is_over_is_not_called_alive(
+    attempt: dict[str, Any], queue: str, category: str, follows: str | None
+) -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        run_made = make_running(Path(place), patch)
+        made = make_running(Path(place), patch)
         for name in ("scontrol", "sacct"):
             fake_command(Path(place) / "bin", name, "echo 'Invalid job id specified' >&2; exit 1")
-        fake_command(Path(place) / "bin", "squeue", queue.replace("NAME", run_made.run.plan.job_name))
-        run_made.log(1, b"".join(b"step %d loss 0.5\n" % step for step in range(20)))
+        line = queue.replace("NAME", f"root|{made.run.plan.job_name}")
+        fake_command(Path(place) / "bin", "squeue", f"echo '{line}'")
+        made.log(1, b"".join(b"step %d loss 0.5\n" % step for step in range(20)))
         if attempt:
-            run_made.event("verdict", attempt=1, category="preempted", confidence=1.0)
-            run_made.event("attempt_ended", attempt=1, **attempt)
-            run_made.event("need_successor", exclude=[])
-            run_made.event("handed_over", job=None)
+            made.event("verdict", attempt=1, category="preempted", confidence=1.0)
+            made.event("attempt_ended", attempt=1, **attempt)
+            made.event("need_successor", exclude=[])
+            made.event("handed_over", job=None)
         subject = whyrun.find("bloom", None)
         _, verdict = judge_subject(subject)
-        is_lost = queue == "exit 0"
         assert verdict.category == category
-        assert ("no job goes on with the run; to queue one: safelaunch watch --once" in subject.follows) == is_lost
-        assert (subject.present is None) == is_lost
+        assert (subject.present is None) == (follows is not None)
+        assert (follows or "") in subject.follows
+
+
+def test_a_second_attempt_that_nobody_goes_on_with_is_what_is_told() -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        made = make_running(Path(place), patch)
+        made.event("attempt_ended", attempt=1, how="failed", exit_code=1)
+        made.event("attempt_started", attempt=2, job="12", nodes=["n0", "n1", "n2", "n3"])
+        fake_command(Path(place) / "bin", "squeue", "exit 0")
+        subject = whyrun.find("bloom", None)
+        assert subject.attempt is not None and subject.attempt.number == 2 and LOST in subject.follows

@@ -24,7 +24,7 @@ from safelaunch.run.io.runfolder import Run
 from safelaunch.slurm import jobstates, nodefold, via
 from safelaunch.status import costs, silence
 from safelaunch.status.speech import Speech
-from safelaunch.status.states import judge
+from safelaunch.status.states import WAITING, judge
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.common.livepulse import read_figures, read_heartbeat, read_log, usual_s
@@ -57,9 +57,10 @@ def find(which: str | None, attempt: int | None) -> Subject:
 def of_run(run: Run, number: int | None) -> Subject:
     """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
     state, journal = run.state(partly=True), run.journal().events
-    chosen = _choose(state.attempts, number)
+    lost = _why_lost(run, state)
+    chosen = state.attempts[-1] if lost and number is None and state.attempts else _choose(state.attempts, number)
     if chosen is None:
-        how_far = f": {lost}" if (lost := _why_lost(run, state)) else _how_far(state)
+        how_far = f": {lost}" if lost else _how_far(state)
         raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{how_far}",
                          hint=f"how it is doing: safelaunch status {run.dir}")
     folder = run.dir / runfolder.attempt_folder(chosen.number)
@@ -73,9 +74,9 @@ def of_run(run: Run, number: int | None) -> Subject:
                            if event.event == "code_changed" and event.data.get("attempt") == chosen.number))
     follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     is_newest = number in (None, state.attempts[-1].number)
-    lost = _why_lost(run, state)
-    if lost and chosen is state.attempts[-1]:
-        evidence, follows, outside = replace(evidence, running=False), lost, (*outside, lost)
+    is_lost = bool(lost) and chosen is state.attempts[-1]
+    if is_lost:
+        evidence, follows = replace(evidence, running=False), lost
     present = present_of(run, state, journal, time.time()) if is_newest and not lost else None
     if present is not None and present.is_silent and present.attempt == chosen.number:
         follows = IF_STILL
@@ -84,20 +85,21 @@ def of_run(run: Run, number: int | None) -> Subject:
         follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
-        present, bool(lost) and chosen is state.attempts[-1])
+        present, is_lost)
 
 
 def _why_lost(run: Run, state: State) -> str:
-    """That no job is left which goes on with the run, and what does; "" = one is, or the run has ended, or nobody can
-    tell. A preemption right after the launch left no line of its own, and the run was called alive.
+    """What Slurm says of a run that the journal calls alive and whose job is over: the run waits in the queue,
+    or no job goes on with it, and what queues one; "" = it lives, it has ended, or nobody can tell.
     """
     if state.ended is not None:
         return ""
     told = judge(state, runs.ask_scheduler(run), Speech(talk.moment, talk.span, nodefold.fold), time.time(),
                  is_local=run.plan.cluster == "local")
-    if told.name != "unknown":
-        return ""
-    return told.sentence + ("; to queue one: safelaunch watch --once" if via.has_next_job(run.plan.cluster) else "")
+    if told.name == "unknown":
+        return told.sentence + ("; to queue one: safelaunch watch --once" if via.has_next_job(run.plan.cluster) else "")
+    is_open = state.attempt is not None and state.attempt.ended is None
+    return told.sentence if told.name == WAITING and is_open else ""
 
 
 def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:

@@ -48,7 +48,7 @@ class Subject:
     policy: Mapping[str, Response] = field(default_factory=dict)   # the run's, by category
     recorded: Verdict | None = None   # by which the supervisor acted
     present: Present | None = None    # what the run's newest attempt does, where it lives
-    is_lost: bool = False             # no job of the run is left, though its journal has no end
+    is_lost: bool = False             # the attempt's job is over, though the journal has no end
 
     @property
     def is_of_present(self) -> bool:
