@@ -150,7 +150,11 @@ def _hang_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         return   # the pulse is as old as 15 s, and may tell of the attempt before
     if attempt["ended"] or seen["state"] in ("ending", "stopping", "preserving"):
         return
-    if hang_t > seen["now_t"]:
+    ends_t = (seen["job"] or {}).get("ends_t")
+    if ends_t is not None and hang_t >= ends_t:
+        yield "hang", ("no hang check before this job's time limit: without a step, the next one is due at "
+                       f"{speech.clock(hang_t)}"), ""
+    elif hang_t > seen["now_t"]:
         yield "hang", f"hang check at {speech.clock(hang_t)} if no step is logged by then", ""
     else:
         yield "hang", f"hang check since {speech.clock(hang_t)}: reading the stacks of all ranks", "yellow"

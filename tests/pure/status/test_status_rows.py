@@ -175,6 +175,13 @@ def test_no_hang_check_is_told_of_an_attempt_that_makes_no_steps_any_more(change
     assert row("hang", pulse=pulse, **changes) == ""
 
 
+def test_no_hang_check_is_promised_after_the_jobs_time_limit() -> None:
+    pulse = {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": 140.0, "attempt": 1}
+    assert row("hang", pulse=pulse, job={**JOB, "ends_t": 141.0}) == "hang check at <140> if no step is logged by then"
+    assert row("hang", pulse=pulse, job={**JOB, "ends_t": 140.0}) == (
+        "no hang check before this job's time limit: without a step, the next one is due at <140>")
+
+
 def test_a_supervisor_of_a_job_that_is_over_is_not_shown_as_alive() -> None:
     assert row("supervisor") == "on n0, heard 3 s ago"
     assert row("supervisor", state="waiting") == ""
