@@ -74,7 +74,9 @@ def test_budgets_are_shown_with_their_places(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_rows_between_attempts_stand_in_the_order_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [row["row"] for row in asked(capsys)["order"]] == [row.__name__.strip("_") for row in between.BETWEEN]
+    order = asked(capsys)["order"]
+    assert [row["row"] for row in order] == [row.__name__.strip("_") for row in between.BETWEEN]
+    assert all(row["why"].endswith(".") and ". " not in row["why"] for row in order)   # one whole sentence
 
 
 def test_people_see_what_the_default_of_a_row_of_theirs_would_be(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,8 +59,13 @@ def show(config: Mapping[str, Any], places: Mapping[str, str]) -> Shown:
     own = (config["restart"].get("policy") or {}).items()
     rows = tuple(PolicyRow(row, _place(row, places)) for row in policy.table(own).values())
     budgets = tuple(_budget(key, config, places) for key in BUDGET_KEYS)
-    return Shown(rows, budgets, tuple((row.__name__.strip("_"), (row.__doc__ or "").strip().splitlines()[0])
+    return Shown(rows, budgets, tuple((row.__name__.strip("_"), _first_sentence(row.__doc__ or ""))
                                       for row in between.BETWEEN))
+
+
+def _first_sentence(text: str) -> str:
+    """ "A b c." of a text of several lines that begins with "A b\n    c. D"."""
+    return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
 def places_of(sources: Sequence[ConfigLayer], overrides: Sequence[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ ROWS: dict[str, Category] = {
             "Go back to a checkpoint before it, skip the samples or lower the learning rate."),
     ),
     "native_crash": Category(
-        "restart", "exclude", 4, "a bug or a bad GPU: the first to fail is watched, lightly",
+        "restart", "exclude", 4, "a bug or a bad GPU: weak evidence against the node that failed first",
         "look at the core file, and build matching versions", blame=Blame(),
         recurs_on_a_node=True,
         page=Page(
@@ -48,7 +48,7 @@ ROWS: dict[str, Category] = {
             "Restart once; if it comes back, build matching versions or report it with the stack."),
     ),
     "hang": Category(
-        "restart", "exclude", 6, "the odd ranks' nodes are under suspicion, lightly",
+        "restart", "exclude", 6, "weak evidence against the nodes of the odd ranks",
         "look at the ranks that the others waited for (safelaunch why)", blame=Blame("hang"),
         recurs_on_a_node=True,
         page=Page(
