@@ -39,6 +39,7 @@ class Present(NamedTuple):
     late: LateStep | None = None   # as `status` has it
     look: LastLook | None = None
     look_t: float | None = None    # when its supervisor looks next, unless a step comes
+    is_looking: bool = False       # that time has come
 
     @property
     def is_silent(self) -> bool:
@@ -76,7 +77,9 @@ def tell(now: Present, span: Say, clock: Say) -> list[str]:
     lines = [f"attempt {now.attempt} is silent: {now.silence(span)}{after}"]
     if now.look is not None:
         lines.append(f"{now.look.said} ({now.look.confidence:.0%} sure, seen at {clock(now.look.t)})")
-    if now.look_t is not None:
+    if now.look_t is not None and now.is_looking:
+        lines.append(f"its supervisor looks at all ranks since {clock(now.look_t)}")
+    elif now.look_t is not None:
         lines.append(f"its supervisor looks at all ranks at {clock(now.look_t)}, unless a step is logged by then")
     return lines
 
@@ -87,7 +90,8 @@ def judge_present(now: Present, span: Say, clock: Say) -> Verdict | None:
         return None
     said, look = now.silence(span), now.look
     if look is None:
-        more = f"; the ranks are looked at from {clock(now.look_t)} on" if now.look_t is not None else ""
+        begun = "since" if now.is_looking else "from"
+        more = f"; the ranks are looked at {begun} {clock(now.look_t)}" if now.look_t is not None else ""
         return Verdict("unknown", f"{said}: an evaluation or a checkpoint may take as long{more}", 0.2, "none")
     if not look.is_still:
         return Verdict("none", f"{said}, but at {clock(look.t)} {look.said}", look.confidence, "none")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,6 +174,10 @@ def test_afterwards_the_fault_itself_is_named(fault: Fault) -> None:
     rows = [row for row in verdicttext.tell(verdict, read_text(text)) if row.label not in ("first", "then", "", "or")]
     shown = verdict.summary + "\n".join(row.text for row in rows)
     assert fault.never not in shown and "fix_user_code" not in shown, shown
+    assert ("mostly memory" in shown) == ("killed by signal 9" in verdict.summary), shown
+    assert fault.row != "hung" or "candidate" not in {row.label for row in rows}, rows
+    told = verdicttext.tell(verdict, read_text(text), follows="it restarts", job="71")
+    assert not [row for row in told if row.label in ("you", "") and re.search(r"\bJOB(ID)?\b", row.text)], shown
 
 
 # --- at once --------------------------------------------------------------------------------------------------------
@@ -222,6 +227,7 @@ def test_a_silent_attempt_is_told_by_how_long_and_what_the_last_look_saw() -> No
     assert lines == ["attempt 2 is silent: no step for 24 s (usually 0.21 s) after step 89",
                      "rank 1 on n1 waits in barrier, train.py:47 (85% sure, seen at 12:00:50)",
                      "its supervisor looks at all ranks at 12:00:55, unless a step is logged by then"]
+    assert tell(LATE._replace(is_looking=True), span, at)[1:] == ["its supervisor looks at all ranks since 12:00:55"]
     verdict = judge_present(LATE._replace(look=SEEN), span, at)
     assert verdict is not None and (verdict.category, verdict.confidence, verdict.rank) == ("hang", 0.85, 1)
 

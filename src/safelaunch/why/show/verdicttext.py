@@ -11,7 +11,7 @@ from typing import NamedTuple
 from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.why.causes.category import ADVICE
 from safelaunch.why.findings import CLOCK_ORDER, Cited, Log, Rule
-from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS
+from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, UNEXPLAINED_KILLS
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.rulebook import BY_ID
 from safelaunch.why.show.verdictjson import evidence_of
@@ -26,7 +26,9 @@ SHOWN_LETTERS = 500   # of a line: six lines of a terminal
 SHOWN_NAMES = 4
 SHOWN_CHECKS = 2      # the whole page: --explain
 DOUBTFUL = 0.5
-KILLED = "killed, and nothing says by whom; mostly memory"
+KILLED = "killed, and nothing says by whom"
+OFTEN_MEMORY = f"{KILLED}; mostly memory"   # where the signal was SIGKILL
+JOB = re.compile(r"\bJOB(?:ID)?\b")         # in advice: the job's number, where it is known
 # (what the lines say, unless they say this as well, the advice that does not fit then).
 UNFIT = tuple(tuple(re.compile(form) for form in forms) for forms in (
     (r"(?i)\b(?:hip\w*|rocm|amd|ascend|npu|hccl|hpu|habana|gaudi|xpu|tpu|neuron\w*|nrt)\b",
@@ -52,7 +54,7 @@ BLANK = VerdictRow("", "")
 
 def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
          next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "",
-         recorded: Verdict | None = None, now: Sequence[str] = ()) -> Iterator[VerdictRow]:
+         recorded: Verdict | None = None, now: Sequence[str] = (), job: str = "") -> Iterator[VerdictRow]:
     """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do.
 
     Of a run's attempt `ended` says when and how it ended, `recorded` by which verdict its supervisor acted, and
@@ -77,7 +79,7 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
         yield from _listed("safelaunch", did)
     if verdict.category != "none":
         yield BLANK
-    yield from advice(verdict, log, next_lines, is_followed=bool(follows))
+    yield from advice(verdict, log, next_lines, bool(follows), job)
 
 
 def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None,
@@ -85,7 +87,11 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     """The verdict itself."""
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
-    title = KILLED if verdict.rule in UNEXPLAINED_KILLS else page.title
+    title = page.title
+    if verdict.rule == ENDED_BY_TERM or verdict.do == OF_TERM:
+        title = KILLED
+    elif verdict.rule in UNEXPLAINED_KILLS or verdict.do == OF_KILL:
+        title = OFTEN_MEMORY
     if verdict.category == "none" and verdict.action == "look":
         title, colour = "no failure seen", "yellow"
     lead = "not sure, perhaps " if verdict.confidence < DOUBTFUL and verdict.category not in ("none", "unknown") else ""
@@ -158,7 +164,8 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Verdi
         yield from rival(verdict, log)
     said = {(cited.file, cited.offset) for one in (verdict, other) if one is not None for cited in evidence_of(one)}
     more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
-    for cited in more if show_all else more[:SHOWN_CANDIDATES if other is None else 0]:
+    is_outside = verdict.cause is None and verdict.confidence >= DOUBTFUL   # mere lines of the end say no more then
+    for cited in more if show_all else more[:0 if is_outside or other is not None else SHOWN_CANDIDATES]:
         rule = find_rule(cited.rule, log.rules)
         where = describe(cited, log.clock != CLOCK_ORDER)
         yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{where}")
@@ -192,7 +199,7 @@ def _fits(line: str, verdict: Verdict) -> bool:
 
 
 def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
-           is_followed: bool = False) -> Iterator[VerdictRow]:
+           is_followed: bool = False, job: str = "") -> Iterator[VerdictRow]:
     """What the reader can do: the rule's own advice first, then the category's page. What to do next is not told where
     a policy has an answer to that.
     """
@@ -206,7 +213,8 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     asks_site = rule is not None and rule.ask_site   # the page's checks are of adapters, not of names
     do = " ".join(part for part in _SENTENCE.split(do) if _fits(part, verdict))
     checks = [line for line in page.check if _fits(line, verdict)][:SHOWN_CHECKS]
-    yield from _listed("you", [*filter(None, (do,)), *(() if is_known or asks_site else checks)])
+    said = [*filter(None, (do,)), *(() if is_known or asks_site else checks)]
+    yield from _listed("you", [JOB.sub(job, line) for line in said] if job else said)
     for line in next_lines:
         yield VerdictRow("next", line, "bold")
 
