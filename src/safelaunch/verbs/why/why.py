@@ -64,7 +64,8 @@ def command(
     else:
         following = _next_lines(verdict, words, subject)
         rows = verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject), subject.job)
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject),
+                                subject.job)
         terminal.echo(rows, MOST_WIDTH)
     return 0
 

@@ -55,8 +55,8 @@ ROWS: dict[str, Category] = {
             "it stood still",
             "No progress, and no cause in the log. A collective that timed out says that some rank did not come, not "
             "which one or why; every rank that waited prints the same line.",
-            ("while it still hangs: safelaunch stacks JOBID, also of a job that safelaunch did not start. Look at the "
-             "ranks that stand elsewhere than the others",
+            ("while it still hangs: safelaunch stacks JOB, of any job of yours: look at the ranks that stand elsewhere "
+             "than the others",
              "a rank whose stack cannot be read: what the kernel says of it stands beside; state D means storage or "
              "driver",
              "nvidia-smi: waiting ranks show 100 %, the one that is waited for shows 0 %",

@@ -82,7 +82,7 @@ ROWS: dict[str, Category] = {
     ),
     "network": Category(
         "restart", "exclude", 6, "a link flaps and comes back; a node is blamed from its second time on",
-        "have the link looked at (safelaunch why --ticket)", blame=Blame("network"),
+        "have links and name service looked at (safelaunch why --ticket)", blame=Blame("network"),
         ask_site="Please check the port, cable and switch side of the adapters of the node (link state, error "
                  "counters).",
         spares_checkpoint=True, recurs_on_a_node=True,

@@ -123,7 +123,8 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
         fallen = fallen or [raised]
     elif raised is not None:
         return replace(_with_cause(raised, (raised,), groups, episode, log), confidence=RAISED_CONFIDENCE)
-    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
+    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING and not _is_of_own_end(
+        group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
     words = None if has_ended else judge_last_lines(episode, log, bool(fallen), known)
     if words is not None and (words.category or not fallen):
@@ -138,6 +139,12 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
     if is_open and not has_ended and not episode.progress:
         return Verdict("unknown", "nothing in the log names a cause", 0.1, "look", candidates=candidates)
     return judge_life(episode, log, candidates)
+
+
+def _is_of_own_end(group: FindingGroup, known: OutsideEvidence) -> bool:
+    """Whether it came from ranks that safelaunch had told to end, and from no node that had failed before."""
+    first = group.first
+    return group.is_excused or all(known.is_own_end(first.file, first.offset, host) for host in group.hosts or (None,))
 
 
 def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:

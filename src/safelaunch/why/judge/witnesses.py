@@ -98,7 +98,8 @@ def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True, findi
     if told is not None:
         return _told(told, verdict, known)
     if known.exits:   # how each task ended is known: srun's words on that are no cause
-        verdict = replace(verdict, candidates=tuple(one for one in verdict.candidates if one.rule not in OF_SRUN))
+        candidates = (one for one in verdict.candidates if one.rule not in (*OF_SRUN, "memory.srun_killed"))
+        verdict = replace(verdict, candidates=tuple(candidates))
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
     verdict = _uncaught(_unexplained(_not_well(_without_echo(verdict, known), known), known), known, has_steps)

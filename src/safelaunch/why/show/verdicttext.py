@@ -28,7 +28,7 @@ SHOWN_CHECKS = 2      # the whole page: --explain
 DOUBTFUL = 0.5
 KILLED = "killed, and nothing says by whom"
 OFTEN_MEMORY = f"{KILLED}; mostly memory"   # where the signal was SIGKILL
-JOB = re.compile(r"\bJOB(?:ID)?\b")         # in advice: the job's number, where it is known
+JOB = re.compile(r"\bJOB\b")   # in advice: the job's number, where it is known
 # (what the lines say, unless they say this as well, the advice that does not fit then).
 UNFIT = tuple(tuple(re.compile(form) for form in forms) for forms in (
     (r"(?i)\b(?:hip\w*|rocm|amd|ascend|npu|hccl|hpu|habana|gaudi|xpu|tpu|neuron\w*|nrt)\b",
