@@ -50,9 +50,20 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield from _node_rows(seen, speech)
     yield from _request_rows(seen, speech)
     yield "used", _used(seen), ""
-    for decision in seen["decisions"]:
-        yield "decided", f"{speech.clock(decision['t'])} {decision['row'].replace('_', ' ')}: {decision['why']}", ""
+    yield from _decision_rows(seen, speech)
     yield from (("next", line, "bold") for line in next_lines(seen))
+
+
+def _decision_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    """The last ones, in their own words. The run's end is its state, and a hang comes again as what ended the attempt.
+    """
+    shown = seen["decisions"]
+    after = {one["row"] for one in shown}
+    for decision in shown:
+        is_said = seen["ended"] and decision["why"].startswith("the run has ended: ")
+        if not is_said and not (decision["row"] == "hang" and "hung" in after):
+            lead = "launch: " if decision["row"] == "launch" else ""
+            yield "decided", f"{speech.clock(decision['t'])} {lead}{decision['why']}", ""
 
 
 def word_of(one: Mapping[str, Any]) -> str:

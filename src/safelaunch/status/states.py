@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from safelaunch.base.endings import BY_PERSON, ENDED_BY, RUN_ENDED
+from safelaunch.base.endings import BY_PERSON, ENDED_BY, RUN_ENDED, AttemptEnd
 from safelaunch.base.model import STOPS, Request
 from safelaunch.base.plaintext import clean
 from safelaunch.run.fold.state import Attempt, Ended, State
@@ -117,6 +117,8 @@ def _by_journal(state: State, speech: Speech, now: float) -> str:
         return f"attempt {attempt.number} is running on {speech.nodes(attempt.nodes)} ({where})"
     if state.name == "preserving":
         return f"the run has failed and its nodes are kept for people to look at ({where})"
+    if state.name == "restarting" and attempt is not None and attempt.ended == AttemptEnd.COMPLETED:
+        return f"attempt {attempt.number} is over ({attempt.ended}), the run's end is being written ({where})"
     if state.name == "restarting" and attempt is not None:
         is_past = state.pause_until is not None and state.pause_until <= now
         next_one = f"; {state.pause}" if state.pause and not is_past else ", the next one is being prepared"

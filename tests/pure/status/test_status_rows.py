@@ -182,6 +182,25 @@ def test_no_hang_check_is_promised_after_the_jobs_time_limit() -> None:
         "no hang check before this job's time limit: without a step, the next one is due at <140>")
 
 
+LAUNCH = {"t": 61.0, "row": "launch", "why": "first attempt"}
+HANG = {"t": 80.0, "row": "hang", "why": "attempt 1 hangs: rank 3 on n1 is stopped"}
+HUNG = {"t": 80.0, "row": "hung", "why": "ending the attempt: the attempt hangs: rank 3 on n1 is stopped"}
+PAUSE = {"t": 85.0, "row": "back_off", "why": "waiting until noon: a pause before the next attempt"}
+END = {"t": 90.0, "row": "gave_up", "why": "the run has ended: gave_up: it failed 3 times"}
+
+
+@each(("decisions", "changes", "said"), [
+    ([LAUNCH, PAUSE], {}, "<61> launch: first attempt | <85> waiting until noon: a pause before the next attempt"),
+    ([HANG], {}, "<80> attempt 1 hangs: rank 3 on n1 is stopped"),
+    ([HANG, HUNG], {}, "<80> ending the attempt: the attempt hangs: rank 3 on n1 is stopped"),
+    ([LAUNCH, END], {"state": "gave_up", "ended": {"how": "gave_up"}}, "<61> launch: first attempt"),
+], ids=["words, no row's name", "a hang", "a hang that ended it", "the end is the state"])
+def test_decisions_are_told_once_and_in_words(
+    decisions: list[dict[str, Any]], changes: dict[str, Any], said: str
+) -> None:
+    assert row("decided", decisions=decisions, **changes) == said
+
+
 def test_a_supervisor_of_a_job_that_is_over_is_not_shown_as_alive() -> None:
     assert row("supervisor") == "on n0, heard 3 s ago"
     assert row("supervisor", state="waiting") == ""

@@ -27,6 +27,7 @@ SUBMITTED: Row = ("submitted", {"job": "12"})
 STARTED: Row = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
 ATTEMPT: Row = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
 FAILED: Row = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
+WELL: Row = ("attempt_ended", {"attempt": 1, "how": "completed", "exit_code": 0})
 PREEMPTED: Row = ("attempt_ended", {"attempt": 1, "how": "interrupted", "ending": "preempted"})
 PAUSE: Row = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
 CHECKING = ("decision", {"row": "check_nodes", "why": "checking n[0-1] before the attempt, 60 s at most"})
@@ -78,12 +79,14 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "is waiting to be scheduled (Priority: jobs of higher priority come first)"),
     ([*RUNS, FAILED], SchedulerAnswer((job(state="PENDING", reason="BeginTime"),)), "waiting",
      "job 12 is waiting to be scheduled (BeginTime: the time before which it must not start has not come)"),
+    ([*RUNS, WELL], SchedulerAnswer((job(),)), "restarting",
+     "attempt 1 is over (completed), the run's end is being written (job 12)"),
     ([*RUNS, DONE], SchedulerAnswer(()), "completed", "the run has completed: done (exit code 0)"),
     ([*RUNS, PREEMPTED, ("need_successor", {"exclude": []}), ("handed_over", {"job": None})], SchedulerAnswer(()),
      "unknown", LOST),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
         "running", "running, slurm silent", "lost while running", "completing", "checking", "checked",
-        "between attempts", "pause", "handed over", "requeued", "ended", "handed over to a watch that is none"])
+        "between attempts", "pause", "handed over", "requeued", "it has just completed", "ended", "handed over to a watch that is none"])
 def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)
