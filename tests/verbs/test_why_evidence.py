@@ -378,11 +378,12 @@ def test_a_run_whose_job_is_over_is_not_called_alive(
         assert (follows or "") in subject.follows
 
 
-def test_a_second_attempt_that_nobody_goes_on_with_is_what_is_told() -> None:
+def test_a_failed_attempt_is_told_beside_a_later_one_whose_job_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         made = make_running(Path(place), patch)
         made.event("attempt_ended", attempt=1, how="failed", exit_code=1)
         made.event("attempt_started", attempt=2, job="12", nodes=["n0", "n1", "n2", "n3"])
-        fake_command(Path(place) / "bin", "squeue", "exit 0")
-        subject = whyrun.find("bloom", None)
-        assert subject.attempt is not None and subject.attempt.number == 2 and LOST in subject.follows
+        assert run(["why", "bloom"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert text.startswith("now Slurm no longer knows job 12, ") and LOST in text
+        assert "before attempt 1 failed" in text

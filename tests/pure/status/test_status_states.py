@@ -86,7 +86,8 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "unknown", LOST),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
         "running", "running, slurm silent", "lost while running", "completing", "checking", "checked",
-        "between attempts", "pause", "handed over", "requeued", "it has just completed", "ended", "handed over to a watch that is none"])
+        "between attempts", "pause", "handed over", "requeued",
+        "it has just completed", "ended", "handed over to a watch that is none"])
 def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)

@@ -105,7 +105,7 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
 
 def _now(subject: Subject) -> list[str]:
     if subject.present is None:
-        return []
+        return [subject.lost] if subject.lost else []
     from safelaunch.hangs.present import tell  # for a run that lives
 
     return tell(subject.present, talk.span, talk.moment_now)

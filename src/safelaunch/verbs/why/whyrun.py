@@ -58,7 +58,7 @@ def of_run(run: Run, number: int | None) -> Subject:
     """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
     state, journal = run.state(partly=True), run.journal().events
     lost = _why_lost(run, state)
-    chosen = state.attempts[-1] if lost and number is None and state.attempts else _choose(state.attempts, number)
+    chosen = _choose(state.attempts, number)
     if chosen is None:
         how_far = f": {lost}" if lost else _how_far(state)
         raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{how_far}",
@@ -85,7 +85,7 @@ def of_run(run: Run, number: int | None) -> Subject:
         follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
-        present, is_lost)
+        present, is_lost, "" if is_lost else lost)
 
 
 def _why_lost(run: Run, state: State) -> str:

@@ -49,6 +49,7 @@ class Subject:
     recorded: Verdict | None = None   # by which the supervisor acted
     present: Present | None = None    # what the run's newest attempt does, where it lives
     is_lost: bool = False             # the attempt's job is over, though the journal has no end
+    lost: str = ""                    # the same of a later attempt's job: what Slurm says of the run
 
     @property
     def is_of_present(self) -> bool:
