@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from safelaunch.stacks.activity import COMPILE, DATA, STORAGE, USER, classify
+from safelaunch.stacks.placetext import tell_place
 from safelaunch.stacks.ranks import ObservedRank, Stack
 from safelaunch.stacks.scene import HangVerdict, computes, names_of, odd_one
-from safelaunch.stacks.stacks import is_plumbing, normalise, split_frame
+from safelaunch.stacks.stacks import normalise, split_frame
 
 # Modules of Python that check for a file: the innermost frames of a loop that polls without a pause. Since 3.11 some
 # are frozen into the interpreter, and py-spy names them so.
@@ -190,15 +191,15 @@ def _observed_s(rank: ObservedRank) -> float:
 
 
 def _where(rank: ObservedRank) -> str:
-    place, call = (_place(rank.samples[-1]) if rank.samples else ""), _call_of(rank)
-    return f"{place}{f' ({call})' if call else ''}" if place else call or "an unknown call"
+    """Its place, or the kernel's word where its stack could not be read."""
+    return (_place(rank.samples[-1]) if rank.samples else "") or _call_of(rank) or "an unknown call"
 
 
 def _place(stack: Stack) -> str:
-    """The innermost frame of the program's own, with its line."""
+    """As people are told it: what it is at, and the innermost line of the program's own."""
     frames = normalise(stack)
-    return next((frame for frame in frames if not is_look(frame) and not _is_nameless(frame)
-                 and not is_plumbing(frame)), frames[0] if frames else "")
+    own = tuple(frame for frame in frames if not is_look(frame) and not _is_nameless(frame))
+    return tell_place(own) or (frames[0] if frames else "")
 
 
 def _call_of(rank: ObservedRank) -> str:

@@ -178,6 +178,9 @@ def test_afterwards_the_fault_itself_is_named(fault: Fault) -> None:
     rows = [row for row in verdicttext.tell(verdict, read_text(text)) if row.label not in ("first", "then", "", "or")]
     shown = verdict.summary + "\n".join(row.text for row in rows)
     assert fault.never not in shown and "fix_user_code" not in shown, shown
+    has_left = "ended with exit code 0" in verdict.summary
+    assert ("left early" in shown, "raised an error" in shown) == (has_left, category == "user_code" and not has_left)
+    assert not has_left or "traceback" not in shown, shown
     assert ("mostly memory" in shown) == ("killed by signal 9" in verdict.summary), shown
     assert "candidate" not in {row.label for row in rows}, rows   # what the ends of the others say is none
     told = verdicttext.tell(verdict, read_text(text), follows="it restarts", job="71")

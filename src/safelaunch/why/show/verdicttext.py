@@ -11,6 +11,7 @@ from typing import NamedTuple
 from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.why.causes.category import ADVICE
 from safelaunch.why.findings import CLOCK_ORDER, Cited, Log, Rule
+from safelaunch.why.judge.leavers import ADVICE as OF_LEAVER
 from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, UNEXPLAINED_KILLS
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.rulebook import BY_ID
@@ -26,6 +27,7 @@ SHOWN_LETTERS = 500   # of a line: six lines of a terminal
 SHOWN_NAMES = 4
 SHOWN_CHECKS = 2      # the whole page: --explain
 DOUBTFUL = 0.5
+LEFT = "the program left early, and raised no error"
 KILLED = "killed, and nothing says by whom"
 OFTEN_MEMORY = f"{KILLED}; mostly memory"   # where the signal was SIGKILL
 JOB = re.compile(r"\bJOB\b")   # in advice: the job's number, where it is known
@@ -92,6 +94,8 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
         title = KILLED
     elif verdict.rule in UNEXPLAINED_KILLS or verdict.do == OF_KILL:
         title = OFTEN_MEMORY
+    elif verdict.do == OF_LEAVER:
+        title = LEFT
     if verdict.category == "none" and verdict.action == "look":
         title, colour = "no failure seen", "yellow"
     lead = "not sure, perhaps " if verdict.confidence < DOUBTFUL and verdict.category not in ("none", "unknown") else ""
@@ -210,10 +214,11 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
     # By the journal, or while nothing has ended yet: there is nothing to look for.
     is_known = is_followed and (verdict.category in ENDS_OF_JOBS or verdict.action == "none")
-    asks_site = rule is not None and rule.ask_site   # the page's checks are of adapters, not of names
+    # The page's checks are of adapters, not of names; and of tracebacks, of which a rank that left has none.
+    is_else = (rule is not None and rule.ask_site) or verdict.do == OF_LEAVER
     do = " ".join(part for part in _SENTENCE.split(do) if _fits(part, verdict))
     checks = [line for line in page.check if _fits(line, verdict)][:SHOWN_CHECKS]
-    said = [*filter(None, (do,)), *(() if is_known or asks_site else checks)]
+    said = [*filter(None, (do,)), *(() if is_known or is_else else checks)]
     yield from _listed("you", [JOB.sub(job, line) for line in said] if job else said)
     for line in next_lines:
         yield VerdictRow("next", line, "bold")
