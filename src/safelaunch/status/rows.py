@@ -12,7 +12,7 @@ from safelaunch.slurm import via
 from safelaunch.slurm.queuereasons import in_words
 from safelaunch.status.shares import KINDS, USEFUL, goodput_of
 from safelaunch.status.silence import SILENT
-from safelaunch.status.speech import Speech, duration
+from safelaunch.status.speech import Speech, duration, tell_decisions
 from safelaunch.status.states import RUNNING
 from safelaunch.trainlog.lines import tell_unread
 
@@ -50,20 +50,9 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield from _node_rows(seen, speech)
     yield from _request_rows(seen, speech)
     yield "used", _used(seen), ""
-    yield from _decision_rows(seen, speech)
+    for line in tell_decisions(seen["decisions"], bool(seen["ended"]), speech.clock):
+        yield "decided", line, ""
     yield from (("next", line, "bold") for line in next_lines(seen))
-
-
-def _decision_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
-    """The last ones, in their own words. The run's end is its state, and a hang comes again as what ended the attempt.
-    """
-    shown = seen["decisions"]
-    after = {one["row"] for one in shown}
-    for decision in shown:
-        is_said = seen["ended"] and decision["why"].startswith("the run has ended: ")
-        if not is_said and not (decision["row"] == "hang" and "hung" in after):
-            lead = "launch: " if decision["row"] == "launch" else ""
-            yield "decided", f"{speech.clock(decision['t'])} {lead}{decision['why']}", ""
 
 
 def word_of(one: Mapping[str, Any]) -> str:
@@ -161,10 +150,8 @@ def _hang_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         return   # the pulse is as old as 15 s, and may tell of the attempt before
     if attempt["ended"] or seen["state"] in ("ending", "stopping", "preserving"):
         return
-    ends_t = (seen["job"] or {}).get("ends_t")
-    if ends_t is not None and hang_t >= ends_t:
-        yield "hang", ("no hang check before this job's time limit: without a step, the next one is due at "
-                       f"{speech.clock(hang_t)}"), ""
+    if hang_t >= ((seen["job"] or {}).get("ends_t") or hang_t + 1):
+        yield "hang", f"none before this job's time limit: without a step, one is due at {speech.clock(hang_t)}", ""
     elif hang_t > seen["now_t"]:
         yield "hang", f"hang check at {speech.clock(hang_t)} if no step is logged by then", ""
     else:

@@ -179,7 +179,7 @@ def test_no_hang_check_is_promised_after_the_jobs_time_limit() -> None:
     pulse = {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": 140.0, "attempt": 1}
     assert row("hang", pulse=pulse, job={**JOB, "ends_t": 141.0}) == "hang check at <140> if no step is logged by then"
     assert row("hang", pulse=pulse, job={**JOB, "ends_t": 140.0}) == (
-        "no hang check before this job's time limit: without a step, the next one is due at <140>")
+        "none before this job's time limit: without a step, one is due at <140>")
 
 
 LAUNCH = {"t": 61.0, "row": "launch", "why": "first attempt"}

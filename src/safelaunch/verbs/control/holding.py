@@ -69,7 +69,7 @@ def resume(run: Run) -> HoldAnswer:
 def _announce_hold(run: Run, state: State, touched: Touched, turned: Turned) -> str:
     """What will happen now."""
     begun = "is on hold" if touched.is_new else f"is on hold already, since {talk.moment(touched.t)} by {touched.who}"
-    parts = [f"{run.plan.name} {begun}: {_what_goes_on(run, state)}"]
+    parts = [f"{run.plan.name} {begun}: {_what_goes_on(run, state, turned)}"]
     held = (*turned.done, *turned.before)
     if held:
         parts.append(f"job {', '.join(held)} stays in the queue, held")
@@ -83,8 +83,10 @@ def _announce_hold(run: Run, state: State, touched: Touched, turned: Turned) -> 
     return f"{'; '.join(parts)}. To go on: safelaunch resume {run.dir}"
 
 
-def _what_goes_on(run: Run, state: State) -> str:
+def _what_goes_on(run: Run, state: State, turned: Turned) -> str:
     attempt = state.attempt
+    if turned.knows_none:
+        return "nothing is started, and Slurm knows no job of it"
     if attempt is not None and attempt.ended is None:
         return f"attempt {attempt.number} goes on untouched, and nothing new is started after it"
     if not via.has_next_job(run.plan.cluster):

@@ -9,7 +9,7 @@ from safelaunch.base.model import DONE, TIMED_OUT
 from safelaunch.errors import UsageError
 from safelaunch.run.fold.state import State
 from safelaunch.run.io.runfolder import Run
-from safelaunch.verbs.common import controls, runs, talk
+from safelaunch.verbs.common import controls, lostjob, runs, talk
 
 SEEN_WITHIN_S, POLL_S = 8.0, 0.2   # the supervisor reads the control files each 3 s
 
@@ -53,6 +53,7 @@ def _refuse(run: Run, state: State) -> None:
     if state.job is None or state.job.started_t is None:
         raise UsageError("its first job has not started: nothing is to be restarted",
                          hint=f"why it waits: safelaunch status {run.dir}")
+    lostjob.refuse_lost(run, state, "be restarted")
 
 
 def _announce(run: Run, state: State, is_now: bool) -> str:

@@ -21,7 +21,7 @@ from safelaunch.run.fold.state import State
 from safelaunch.run.io import runfolder
 from safelaunch.run.io.runfolder import Run
 from safelaunch.run.saved import Newest, Seen, judge
-from safelaunch.verbs.common import controls, resumepoints, runs, talk
+from safelaunch.verbs.common import controls, lostjob, resumepoints, runs, talk
 from safelaunch.verbs.common.talk import Say
 
 LOOK_S = 2.0        # a second look confirms a new checkpoint: its files are written one after the other
@@ -48,10 +48,11 @@ def save(run: Run, within_s: float | None, say: Say) -> SaveAnswer:
     """Ask for a checkpoint, and wait for it: `within_s` at most, by default kill_switch.grace. Raises UsageError where
     nothing runs that could save, and RunFolderError.
     """
-    number = _living(run.state())
-    if number is None:
-        raise UsageError(f"nothing runs that could save: {run.plan.name} is {run.state().name}",
+    state = run.state()
+    if (number := _living(state)) is None:
+        raise UsageError(f"nothing runs that could save: {run.plan.name} is {state.name}",
                          hint=f"see: safelaunch status {run.dir}")
+    lostjob.refuse_lost(run, state, "save")
     within_s = run.plan.kill_switch.grace_s if within_s is None else within_s
     place = resumepoints.of_run(run)
     before, answers = _newest(place), len(runs.ask(lambda: _read(run), str(run.dir))[1])

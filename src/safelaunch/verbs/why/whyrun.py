@@ -21,11 +21,9 @@ from safelaunch.run.fold.folding import HANDED_OVER
 from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.io import attemptfacts, runfolder
 from safelaunch.run.io.runfolder import Run
-from safelaunch.slurm import jobstates, nodefold, via
+from safelaunch.slurm import jobstates
 from safelaunch.status import costs, silence
-from safelaunch.status.speech import Speech
-from safelaunch.status.states import WAITING, judge
-from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.common import lostjob, runs, talk
 from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.common.livepulse import read_figures, read_heartbeat, read_log, usual_s
 from safelaunch.verbs.why import whyevidence
@@ -57,7 +55,7 @@ def find(which: str | None, attempt: int | None) -> Subject:
 def of_run(run: Run, number: int | None) -> Subject:
     """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
     state, journal = run.state(partly=True), run.journal().events
-    lost = _why_lost(run, state)
+    lost = lostjob.why_lost(run, state)
     chosen = _choose(state.attempts, number)
     if chosen is None:
         how_far = f": {lost}" if lost else _how_far(state)
@@ -86,20 +84,6 @@ def of_run(run: Run, number: int | None) -> Subject:
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
         present, is_lost, "" if is_lost else lost)
-
-
-def _why_lost(run: Run, state: State) -> str:
-    """What Slurm says of a run that the journal calls alive and whose job is over: the run waits in the queue,
-    or no job goes on with it, and what queues one; "" = it lives, it has ended, or nobody can tell.
-    """
-    if state.ended is not None:
-        return ""
-    told = judge(state, runs.ask_scheduler(run), Speech(talk.moment, talk.span, nodefold.fold), time.time(),
-                 is_local=run.plan.cluster == "local")
-    if told.name == "unknown":
-        return told.sentence + ("; to queue one: safelaunch watch --once" if via.has_next_job(run.plan.cluster) else "")
-    is_open = state.attempt is not None and state.attempt.ended is None
-    return told.sentence if told.name == WAITING and is_open else ""
 
 
 def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:
