@@ -387,3 +387,17 @@ def test_a_failed_attempt_is_told_beside_a_later_one_whose_job_is_over(capsys: p
         text = " ".join(capsys.readouterr().out.split())
         assert text.startswith("now Slurm no longer knows job 12, ") and LOST in text
         assert "before attempt 1 failed" in text
+
+
+def test_an_attempt_that_a_person_ended_for_the_next_one_has_not_stopped_early(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        made = make_running(Path(place), patch)
+        made.log(1, b"".join(b"step %d/4000 loss 0.5\n" % step for step in range(20)))
+        wish = "a person wants the next attempt now"
+        made.event("verdict", attempt=1, category="none", confidence=0.95, summary=wish)
+        made.event("attempt_ended", attempt=1, how="interrupted", exit_code=143, ending=None)
+        assert run(["why", "bloom"]) == 0
+        text = capsys.readouterr().out
+        assert wish in text and "stopped early" not in text and "today" not in text

@@ -125,8 +125,8 @@ def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
 
 
 def _has_supervisor(seen: dict[str, Any]) -> bool:
-    """Whether the last one that gave a sign of life is to be there still: not after the end, nor between two jobs."""
-    return not seen["ended"] and seen["state"] not in ("queued", "waiting")
+    """Whether the last one that gave a sign of life is to be there still: not after the end, nor without its job."""
+    return not seen["ended"] and seen["state"] not in ("queued", "waiting", "unknown")
 
 
 def _slurm_rows(seen: dict[str, Any]) -> Iterator[Row]:

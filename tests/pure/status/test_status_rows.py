@@ -203,7 +203,7 @@ def test_decisions_are_told_once_and_in_words(
 
 def test_a_supervisor_of_a_job_that_is_over_is_not_shown_as_alive() -> None:
     assert row("supervisor") == "on n0, heard 3 s ago"
-    assert row("supervisor", state="waiting") == ""
+    assert row("supervisor", state="waiting") == row("supervisor", state="unknown", cluster="slurm") == ""
 
 
 def test_a_hold_beside_a_running_attempt_says_what_it_does() -> None:

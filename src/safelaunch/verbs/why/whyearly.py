@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from safelaunch.base.endings import GOOD_ENDS
 from safelaunch.base.io import sharedfile
 from safelaunch.base.io.cputime import TookTooLong, within
 from safelaunch.nodehealth.slow.nanend import LOSS, NORM, NanEnd, find_nan_end
@@ -89,6 +90,8 @@ def _find_nan(path: Path, patterns: Patterns) -> NanEnd | None:
 def _doubt_early(verdict: Verdict, subject: Subject) -> Verdict:
     if verdict.category != "none" or subject.evidence.running or len(subject.paths) != 1:
         return verdict
+    if subject.attempt is not None and subject.attempt.ended not in (None, *GOOD_ENDS):
+        return verdict   # its end is known: a person wanted the next attempt
     try:
         begin, head, tail = _read(subject.paths[0])
     except OSError:

@@ -62,7 +62,8 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
 
         now = judge_present(subject.present, talk.span, talk.moment_now)
         found = found if now is None else replace(now, notes=found.notes)
-    if subject.is_lost and found.category == "none" and found.confidence < SURE_END:   # no word of an end is no health
+    is_cut_off = subject.is_lost and subject.attempt is not None and subject.attempt.ended is None
+    if is_cut_off and found.category == "none" and found.confidence < SURE_END:   # no word of an end is no health
         found = replace(found, category="unknown", confidence=0.3, action="look",
                         summary="its job is over, and nobody has written down how it ended")
     if found.category == "none":
