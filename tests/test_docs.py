@@ -59,13 +59,14 @@ def written() -> tuple[tuple[str, str, frozenset[str]], ...]:
 
 def _written() -> Iterator[tuple[str, str, frozenset[str]]]:
     for module in modules():
-        calls = module.all(ast.Call) if "writer.event" in module.text or "NewEvent(" in module.text else ()
+        kinds = ("writer.event", "journal.event", "NewEvent(")
+        calls = module.all(ast.Call) if any(kind in module.text for kind in kinds) else ()
         for node in calls:   # 3 s for all files
             made = ast.unparse(node.func)
             if made == "NewEvent" and isinstance(node.args[0], ast.Constant):
                 keys = node.args[1].keys if isinstance(node.args[1], ast.Dict) else []
                 yield module.path, str(node.args[0].value), frozenset(text_of(key) for key in keys if key is not None)
-            elif made.endswith("writer.event"):
+            elif made.endswith(("writer.event", "journal.event")):
                 kind = node.args[0]
                 fields = frozenset(keyword.arg for keyword in node.keywords if keyword.arg)
                 if isinstance(kind, ast.Constant):

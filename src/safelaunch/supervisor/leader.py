@@ -5,29 +5,27 @@ from __future__ import annotations
 import errno
 import json
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from safelaunch.base.io import sharedfile
-from safelaunch.base.io.localtime import clock
-from safelaunch.base.io.probe import ALONE_S, ChildAnswer
-from safelaunch.base.model import Event
-from safelaunch.base.plaintext import clean
-from safelaunch.base.secretmask import mask
-from safelaunch.base.timing import LEASE_S, PATIENT_S, STALL_S, ping_every_s
+from safelaunch.base.io.probe import ALONE_S
+from safelaunch.base.timing import LEASE_S, PATIENT_S, STALL_S
 from safelaunch.decide.ends import silence
 from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
 from safelaunch.run.io import journal, ownership, runfolder
-from safelaunch.run.io.outbox import APPEND, PUT
-from safelaunch.run.io.shared import DEADLINE_S
+from safelaunch.run.io.outbox import PUT
 from safelaunch.script.io import laterjobs
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.folder import PATIENCE
+from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.parts import LeaderParts, TookOver
+from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.reach import Reach
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -56,20 +54,12 @@ class Leader(LeaderParts):
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
                  took_over: TookOver | None = None) -> None:
         super().__init__(run_dir, local, job, world, took_over)
+        self.journal = LeaderJournal(self.now_s, self._catch_up, self.claim)
+        self.reach = Reach(self._tell_lost)
+        self.say = Say(job, self.clock, self.folder, self.journal,
+                       lambda path, lines: world.leave_line(path, lines, self.listen))
+        self.files = FolderPort(run_dir, self.clock, self.folder, self._ping, self.say)
         world.on_signals(SIGNALS, self._take_signal)
-
-    def record(self, *events: Event, noted: Sequence[Event] = (), is_awaited: bool = True) -> None:
-        """Journal the events, after those that were noted, with one fsync; fold them into the state. What is not
-        awaited is durable no later than the next events that are.
-        """
-        self._catch_up()
-        self.journal.record(events, noted, DEADLINE_S if is_awaited else 0.0)
-
-    announce = record   # either way the line is on disk before the next step
-
-    def note(self, event: Event) -> None:
-        """Fold an event that is not worth a journal line."""
-        self.journal.note(event)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
@@ -83,18 +73,18 @@ class Leader(LeaderParts):
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
             self._receive(max(NO_TIME_S, until_s - self.now_s))
         self.clock.forget_news()
-        self.server.tick(self.now_s, self.ping_every_s)
+        self.server.tick(self.now_s, self.guard_endpoint.ping_every_s)
 
     def listen(self) -> None:
         """A moment of listening while somebody waits for a shared folder; its news ends the next sleep."""
         self._receive(LISTEN_S)
-        self.server.tick(self.now_s, self.ping_every_s)
+        self.server.tick(self.now_s, self.guard_endpoint.ping_every_s)
 
     def _catch_up(self) -> None:
         """Take in what has come, where the last time is long ago: short waits for the folder in a row add up."""
         if self.world.now_s() - self.now_s > ALONE_S:
             self._receive(0.0)
-            self.server.tick(self.now_s, self.ping_every_s)
+            self.server.tick(self.now_s, self.guard_endpoint.ping_every_s)
 
     def _receive(self, timeout_s: float) -> None:
         """Sleep until a socket or a signal has something; serve the sockets, and read the clocks."""
@@ -110,6 +100,11 @@ class Leader(LeaderParts):
         for key, _ in ready:
             key.data(self.now_s)
 
+    def _ping(self) -> None:
+        """Before a wait for the folder: a standby suspects a leader that is silent for two seconds."""
+        self._catch_up()
+        self.server.ping_standbys(self.world.now_s())
+
     def rest(self, length_s: float) -> None:
         """Let so much time pass while the guards are heard; `wait` ends with each of their messages."""
         until_s = self.now_s + length_s
@@ -123,10 +118,6 @@ class Leader(LeaderParts):
                 leads=self.journal.gen != 0, had_eligible=self.had_eligible, standby_silent_s=self.now_s - heard_s):
             self.server.tell_all({"do": "end", "grace_s": 0.0}, self.now_s)
 
-    @property
-    def ping_every_s(self) -> float:
-        return ping_every_s(len(self.server.guards))
-
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""
         waits_s = self.tasks.waits_s(COMMAND_TICK_S)
@@ -135,18 +126,6 @@ class Leader(LeaderParts):
             since_s = self.now_s - max(self.running.exit_s, self.running.grew_s, self.running.killed_s)
             waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
         return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
-
-    def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
-        """The answer of a shared folder; late at once where one was late in this tick.
-
-        Two such waits must not follow each other: on a stopped FUSE server that took 3.1 s without a ping (measured).
-        """
-        if self.folder.was_late(self.now_s):
-            return ChildAnswer(late=True)
-        answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
-        if answer.late:
-            self.folder.mark_late(self.now_s)
-        return answer
 
     def check_folder(self) -> bool:
         """Whether the run folder answers, right before its script is submitted or started. Raises Superseded where the
@@ -164,7 +143,7 @@ class Leader(LeaderParts):
 
         # Asked even if another answer was late in this tick (simulated: test_found "a leader that wakes in a job which
         # others have ended as orphaned takes that for no person's cancel").
-        answer = self.between_pings(lambda: self.shared.ask(look, 1.0))
+        answer = self.files.ask_anyway(look, 1.0)
         if not answer.is_ok or answer.value is None:
             return False
         folder, reason, is_closed, later = answer.value
@@ -175,19 +154,11 @@ class Leader(LeaderParts):
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True
 
-    def between_pings(self, wait: Callable[[], T]) -> T:
-        """What `wait` returns, with pings right before it: a standby suspects a leader that is silent for two seconds.
-        A wait that is long listens, and pings, itself.
-        """
-        self._catch_up()
-        self.server.ping_standbys(self.world.now_s())
-        return wait()
-
     def patiently(self, ask: Callable[[], T]) -> Any:
         """The answer of the run folder, however long it is frozen; the guards are served meanwhile."""
         refusals = 0   # not seconds: this process may stand still meanwhile
         while True:
-            answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
+            answer = self.files.ask_anyway(ask, PATIENT_S)
             if answer.is_ok:
                 self.folder.note_answer()   # the next question is worth its wait
                 return answer.value
@@ -204,7 +175,7 @@ class Leader(LeaderParts):
             gen = number if own_gen else self.journal.gen
             claimed_s = self.world.now_s()
             content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
-            won = self.between_pings(lambda: self.shared.publish(f"claims/{number}", content, PATIENT_S))   # noqa: B023
+            won = self.files.publish(f"claims/{number}", content, PATIENT_S)
             if won is None:
                 if not own_gen:
                     self.folder.freeze()
@@ -246,53 +217,6 @@ class Leader(LeaderParts):
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
                              str(other.get("host")))
 
-    def tell(self, row: str, text: str, **more: Any) -> None:
-        """Journal a decision, and say it."""
-        self.record(self.writer.event("decision", row=row, why=text, **more))
-        self.say(text)
-
-    def say(self, text: str) -> None:
-        """A line in the job's output, which people read first."""
-        # One line: a name with a line end could imitate slurmstepd's messages, which are read here.
-        line = f"safelaunch {clock(self.now)} {self.job.host}: {clean(text)}\n"
-        if self.folder.gone is not None:
-            self.say_there(line)
-            return
-        self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
-
-    def say_there(self, lines: str) -> None:
-        """Lines in the folder of the submission, where sbatch's own output would lie: the run folder is gone."""
-        name = "job.out" if self.job.is_local else f"slurm-{self.job.id}.out"
-        self.world.leave_line(f"{self.job.cwd}/{name}", lines, self.listen)
-
-    def lose(self, node: str, why: str) -> None:
-        """Count a node as lost."""
-        if node not in self.reach.lost:
-            self.reach.note_lost(node, why)
-            self.say(f"{node} is lost: {why}")
-            self.record(self.writer.event("node_lost", node=node, why=why))
-
-    def log_bytes(self) -> int | None:
-        """How long the live attempt's log is by now; None = another host has it."""
-        return self.process.size() if self.process is not None else None
-
-    @property
-    def log_grew_t(self) -> float:
-        return self.now - max(0.0, self.now_s - self.running.grew_s)
-
-    def lost_of_live(self) -> list[tuple[str, str]]:
-        """Lost nodes of the live attempt, with why."""
-        return [(node, why) for node, why in self.reach.lost.items() if self.live and node in self.live.nodes]
-
-    def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
-        """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
-        try:
-            data = content if isinstance(content, bytes) else mask(json.dumps(content)).encode() + b"\n"
-        except (TypeError, ValueError, RecursionError) as error:   # a copy for people: no reason to end the supervisor
-            self.say(f"{name} of attempt {number} cannot be written: {error!r}")
-            return
-        self.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
-
     def record_of(self, number: int, state: str) -> tuple[str, bytes]:
         """Name and content of the attempt's record, which a guard reads when it hears nobody."""
         data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": self.endpoint()})
@@ -324,15 +248,15 @@ class Leader(LeaderParts):
         name, data = self.record_of(number, "ended")
         self.running.note_moved(number, self.shared.enqueue(PUT, name, data))
 
+    def _tell_lost(self, node: str, why: str) -> None:
+        self.say(f"{node} is lost: {why}")
+        self.journal.record(self.journal.event("node_lost", node=node, why=why))
+
     def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
         if self.running.moved[0] != self.attempt.number:
             self.move_record(self.attempt.number)
         return self.shared.is_durable(self.running.moved[1])
-
-    def main_log(self, number: int) -> str:
-        """Path of an attempt's log in the run folder."""
-        return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # built without Path: asked each tick
 
     def _take_signal(self, number: int, now_s: float) -> None:
         self.clock.take_news()   # also SIGCHLD: a command has ended

@@ -78,7 +78,7 @@ def tick(lead: Leader) -> None:
         boot(lead)
         lead.wait(0.0)   # the first attempt of a job does not wait for its first tick
     else:
-        lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead)))
+        lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead.clock, lead.reach, lead.running)))
     observe.observe(lead)
     is_going_on = True
     while lead.course.final is None and is_going_on:
@@ -129,13 +129,14 @@ def act(lead: Leader, decision: Decision) -> bool:
         case CheckNodes():
             lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(lead, row, action))
         case AskNodes():
-            lead.tasks.begin(Work.ASK_NODES, nextjob.ask_missing(lead, action))
+            lead.tasks.begin(Work.ASK_NODES, nextjob.ask_missing(lead.clock, lead.next, lead.nodes, action))
         case BenchNodes():
             lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
         case AskToEnd():
             lead.running.mark_asked(row, lead.now)
-            lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
-                      log_bytes=lead.log_bytes())
+            lead.say.decision(row, f"asking the training to end: {action.why}", action="end",
+                              attempt=lead.attempt.number,
+                              log_bytes=lead.running.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
         case Kill():
             attempts.kill(lead, row, action)
@@ -144,7 +145,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case HandOver():
             lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
         case Hold():
-            lead.tell(row, action.why)
+            lead.say.decision(row, action.why)
             endings.put_on_hold(lead, action.why)
             again = True
         case Finish():
@@ -154,11 +155,11 @@ def act(lead: Leader, decision: Decision) -> bool:
         case Wait():
             if row != lead.journal.last_row:
                 until = f" until {moment(action.until, lead.now)}" if action.until - lead.now > SOON_S else ""
-                lead.tell(row, f"waiting{until}: {action.why}", until=round(action.until, 3))
+                lead.say.decision(row, f"waiting{until}: {action.why}", until=round(action.until, 3))
             if row == "frozen":
                 resuming.find_resume(lead)
             elif row == "give_up":
-                endings.keep_for_longer(lead, action)
+                endings.keep_for_longer(lead.clock, lead.journal, lead.folder, lead.say, action)
     lead.journal.note_row(row)
     return again
 

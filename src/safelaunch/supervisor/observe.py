@@ -18,11 +18,13 @@ from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.facts.turn import TurnFacts
 from safelaunch.guard.io.callers import Guard
 from safelaunch.guard.io.control import STANDBY_TASK
+from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
 from safelaunch.run import heartbeat
 from safelaunch.run.io import journal, ownership, runfolder
 from safelaunch.run.io.outbox import PUT
 from safelaunch.run.io.storage import find_trouble
+from safelaunch.run.plan import Plan
 from safelaunch.script.script import warn_before_s
 from safelaunch.slurm import jobstates, slurmtext
 from safelaunch.slurm.io import slurm
@@ -43,8 +45,15 @@ from safelaunch.supervisor.jobs import vanished
 from safelaunch.supervisor.jobs.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.nodes import lostnodes, slowing
-from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock, Timer
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.heartbeat import Urgent
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.trainlog.lines import Talk, listen
 from safelaunch.trainlog.steps import carry_on
@@ -90,8 +99,9 @@ def observe(lead: Leader) -> None:
         touch(lead.local)
     notifying.follow(lead)
     metering.follow(lead)
-    urgent = find_urgent(lead)
-    if lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead)) or lead.standbys.heartbeat.urgent != urgent:
+    urgent = find_urgent(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
+    if lead.clock.take_turn(Timer.HEARTBEAT,
+                            heartbeat_every_s(lead.standbys)) or lead.standbys.heartbeat.urgent != urgent:
         publish_heartbeat(lead, urgent)
 
 
@@ -101,7 +111,7 @@ def see_who_leads(lead: Leader) -> None:
         fresh.see(f"{lead.run_dir}/claims")
         return journal.claims_after(lead.run_dir, lead.journal.claim_number)
 
-    answer = lead.ask_folder(look, 1.0)
+    answer = lead.files.ask(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
     lead.clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
@@ -109,7 +119,7 @@ def see_who_leads(lead: Leader) -> None:
 
 def check_folders(lead: Leader) -> None:
     """After a storage failure: check whether the run's folders take writes again."""
-    waits_for = thaw.trouble(lead)
+    waits_for = thaw.trouble(lead.tasks)
     if waits_for is not None:
         lead.folder.note_trouble(waits_for)
         return
@@ -120,7 +130,7 @@ def check_folders(lead: Leader) -> None:
     folders = [str(lead.run_dir)]
     if lead.plan.resume.dir is not None:
         folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
-    answer = lead.ask_folder(lambda: find_trouble(folders), 1.0)
+    answer = lead.files.ask(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
         lead.folder.note_trouble(answer.value or lead.shared.trouble or None)
 
@@ -165,22 +175,22 @@ def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command,
     return is_ending
 
 
-def watch_limit(lead: Leader) -> Step:
+def watch_limit(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, course: Course) -> Step:
     """Check the time left: Slurm warns only the batch script of the limit, and a supervisor that has taken over runs in
     none. Nobody warns of restart.max_time.
     """
-    warn_s = warn_before_s(lead.plan)
-    while lead.course.final is None:
+    warn_s = warn_before_s(plan)
+    while course.final is None:
         left_s = None
-        if lead.took_over is not None and not lead.job.is_local:
-            result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
+        if here.took_over is not None and not here.job.is_local:
+            result = yield here.world.command(slurm.squeue_time_left(here.job.id), here.job.env)
             left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
-        own_s = endless.time_left_s(lead.state, lead.plan, lead.now)
+        own_s = endless.time_left_s(journal.state, plan, clock.now)
         rest_s = min((s for s in (None if left_s is None else left_s - warn_s,
-                                  None if own_s is None else own_s - endless.warn_s(lead.plan)) if s is not None),
+                                  None if own_s is None else own_s - endless.warn_s(plan)) if s is not None),
                      default=None)
         if rest_s is not None and rest_s <= 0:
-            lead.course.note_limit_near()
+            course.note_limit_near()
             return
         yield LIMIT_S if rest_s is None else max(1.0, min(LIMIT_S, rest_s))
 
@@ -192,11 +202,11 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
     asked_s, kill_file = lead.world.now_s(), lead.plan.kill_file
     if asked_s - lead.folder.read_s < fresh_s:
         return True
-    answer = lead.ask_folder(
+    answer = lead.files.ask(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.journal.claim_number),
                  ownership.others_may_write(lead.run_dir),
-                 [] if lead.folder.route else vanished.way_to(lead)), 1.0)
+                 [] if lead.folder.route else vanished.way_to(lead.run_dir)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
         return lead.folder.note_refusal(answer.late, answer.errno)
@@ -212,10 +222,11 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
     for request in lead.folder.requests:
         if request.name not in before and (request.name, request.t) not in lead.state.restart_touches:
             event = "kill_switch" if request.name in STOPS else "request"
-            lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+            lead.journal.record(lead.journal.event(event, name=request.name, who=request.who, touched_t=request.t))
             save = lead.plan.kill_switch.save_signal
             if request.name == runfolder.SAVE and save is not None and lead.live is not None and lead.live.may_hang:
-                lead.tasks.begin(Work.ASK_TO_SAVE, asking.ask_to_save(lead, save))
+                lead.tasks.begin(Work.ASK_TO_SAVE,
+                                 asking.ask_to_save(lead.clock, lead.guard_endpoint, lead.running, lead.say, save))
     return True
 
 
@@ -224,15 +235,16 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     code = process.poll()
     if code is not None and lead.attempt.srun_code is None:
         lead.running.note_srun_end(code)
-    process.keep_pump(lead.main_log(process.number), lead.now_s)
+    process.keep_pump(lead.files.main_log(process.number), lead.now_s)
     lead.running.note_log_size(process.size(), lead.now_s)
     if lead.clock.take_turn(Timer.RULES, READY_S):
         lead.world.make_ready()
-    every_s = START_S if lostprogress.is_near(lead) else PROGRESS_S
-    if not lead.attempt.is_hook and (lead.clock.take_turn(Timer.PROGRESS, every_s) or hangs.take_overdue_turn(lead)):
+    every_s = START_S if lostprogress.is_near(lead.clock, lead.journal, lead.running) else PROGRESS_S
+    if not lead.attempt.is_hook and (lead.clock.take_turn(Timer.PROGRESS, every_s)
+                                     or hangs.take_overdue_turn(lead.clock, lead.running, lead.hangs)):
         talk = read_log(lead, process)
-        note_step(lead, process.number, talk)
-        lostprogress.judge_start(lead)
+        note_step(lead.clock, lead.journal, lead.running, process.number, talk)
+        lostprogress.judge_start(lead.plan, lead.journal, lead.running, lead.say)
         hangs.follow(lead, talk)
     if lead.clock.take_turn(Timer.LOST_NODES, LOOK_FOR_LOST_S):
         lostnodes.find_lost(lead)
@@ -256,7 +268,7 @@ def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
 
 
 def _parse(lead: Leader, number: int, since: int, text: bytes, pattern: str) -> Talk:
-    lostprogress.take_in(lead, number, text, pattern)
+    lostprogress.take_in(lead.journal, lead.running, number, text, pattern)
     lead.running.note_known(carry_on(text, pattern))
     return listen(text, pattern, since)
 
@@ -265,32 +277,32 @@ def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
     """Read the last lines of an ended attempt: a short one may have started too low as well."""
     lead.running.note_ended_log(process.size())
     read_log(lead, process)
-    lostprogress.judge_start(lead)
+    lostprogress.judge_start(lead.plan, lead.journal, lead.running, lead.say)
 
 
-def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
+def note_step(clock: Clock, journal: LeaderJournal, running: RunningAttempt, number: int, talk: Talk | None) -> None:
     """Note the step that the log has named; the journal gets the first one, one a minute, the first one after a
     suspected hang, and one that overwrites a checkpoint.
     """
-    attempt = lead.state.attempt
+    attempt = journal.state.attempt
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
-    event = lostprogress.progress_event(lead, number, talk.step)
-    is_news = attempt.step is None or lead.running.last_step.is_suspected or lostprogress.overwrites(attempt, talk.step)
-    lead.running.note_step(lead.log_grew_t)
-    if lead.clock.take_turn(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
-        lead.record(event)
+    event = lostprogress.progress_event(clock, journal, running, number, talk.step)
+    is_news = attempt.step is None or running.last_step.is_suspected or lostprogress.overwrites(attempt, talk.step)
+    running.note_step(running.grew_t(clock))
+    if clock.take_turn(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
+        journal.record(event)
     else:
-        lead.note(event)
+        journal.note(event)
 
 
-def on_report(lead: Leader, guard: Guard) -> None:
+def on_report(clock: Clock, running: RunningAttempt, guard: Guard) -> None:
     """Take in what a guard or a standby has sent beside its answers to pings."""
-    lead.clock.take_news()
-    if guard.attempt != lead.running.number or guard.task == STANDBY_TASK:
+    clock.take_news()
+    if guard.attempt != running.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None and not guard.is_of_step:
-        lostnodes.add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
+        lostnodes.add_exit(clock, running, Exit(guard.node, guard.task, guard.code, guard.signal))
 
 
 def turn_facts(lead: Leader) -> TurnFacts:
@@ -299,62 +311,67 @@ def turn_facts(lead: Leader) -> TurnFacts:
     is_over = live is not None and live.fenced
     return TurnFacts(
         live is not None, is_over, is_unexplained=lead.term_s is not None and lead.ending is None,
-        is_leaving=lead.tasks.is_leaving, has_last_lines=is_over and has_last_lines(lead), is_alone=lead.reach.alone,
-        is_log_read=not (is_over and slurmends.may_tell_who_ended_it(lead)),
+        is_leaving=lead.tasks.is_leaving,
+        has_last_lines=is_over and has_last_lines(lead.clock, lead.reach, lead.running), is_alone=lead.reach.alone,
+        is_log_read=not (is_over and slurmends.may_tell_who_ended_it(lead.job, lead.running, lead.course)),
         is_asking=lead.tasks.is_running(Work.EXPLAIN_STEP))
 
 
-def has_last_lines(lead: Leader) -> bool:
+def has_last_lines(clock: Clock, reach: Reach, running: RunningAttempt) -> bool:
     """srun has brought the last lines of the ranks: it has ended, or nothing came for a moment."""
-    assert lead.live is not None
-    return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
+    assert running.live is not None
+    return running.live.srun_code is not None or clock.now_s > _quiet_until_s(reach, running, running.live)
 
 
-def wakes_in_s(lead: Leader) -> float:
+def wakes_in_s(clock: Clock, reach: Reach, running: RunningAttempt) -> float:
     """Seconds until the last lines count as complete, which nothing announces; TICK_S where nobody waits for them."""
-    left_s = _quiet_until_s(lead, lead.live) - lead.now_s if lead.live is not None and lead.live.fenced else TICK_S
+    left_s = _quiet_until_s(reach, running,
+                            running.live) - clock.now_s if running.live is not None and running.live.fenced else TICK_S
     return left_s + NO_TIME_S if left_s > 0 else TICK_S
 
 
-def _quiet_until_s(lead: Leader, live: Live) -> float:
-    quiet_s = SRUN_ENDS_S if not live.failed else LATE_WORDS_S if _may_say_more(lead, live) else LAST_WORDS_S
-    return max(lead.running.grew_s, lead.running.exit_s) + quiet_s
+def _quiet_until_s(reach: Reach, running: RunningAttempt, live: Live) -> float:
+    quiet_s = SRUN_ENDS_S if not live.failed else LATE_WORDS_S if _may_say_more(reach, running, live) else LAST_WORDS_S
+    return max(running.grew_s, running.exit_s) + quiet_s
 
 
-def _may_say_more(lead: Leader, live: Live) -> bool:
+def _may_say_more(reach: Reach, running: RunningAttempt, live: Live) -> bool:
     """Whether its log names no cause so far, and its srun is about to end. On a busy node a traceback came after the
     message of its task's end, and the verdict was without it.
     """
-    read = lead.running.read
-    if read is None or read.found is None or (read.attempt, read.size) != (live.number, lead.running.size):
+    read = running.read
+    if read is None or read.found is None or (read.attempt, read.size) != (live.number, running.size):
         return False
     has_words = any(exit.signal != signal.SIGKILL for exit in live.exits if exit.code)
-    return has_words and read.found.get("category") == "unknown" and not lead.lost_of_live()
+    return has_words and read.found.get("category") == "unknown" and not reach.lost_of(running.live)
 
 
-def heartbeat_every_s(lead: Leader) -> float:
+def heartbeat_every_s(standbys: Standbys) -> float:
     """Seconds between two heartbeats."""
-    return CONTESTED_S if lead.standbys.is_contested else HEARTBEAT_S
+    return CONTESTED_S if standbys.is_contested else HEARTBEAT_S
 
 
-def find_urgent(lead: Leader) -> Urgent:
+def find_urgent(
+    job: Allocation, clock: Clock, journal: LeaderJournal, guards: GuardEndpoint, standbys: Standbys
+) -> Urgent:
     """What of a heartbeat cannot wait for the next one."""
-    attempt = lead.state.attempt
-    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node,
-                  eligible_standbys(lead))
+    attempt = journal.state.attempt
+    return Urgent(journal.state.successor, attempt.number if attempt else None, standbys.node,
+                  eligible_standbys(job, clock, guards))
 
 
 def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Write a copy of the heartbeat into the run folder, for those outside."""
-    urgent = urgent or find_urgent(lead)
+    urgent = urgent or find_urgent(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
     count = lead.standbys.heartbeat.show(urgent)
     lead.server.show_heartbeat(count, lead.now_s)
     attempt = lead.state.attempt
     ticket = lead.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
-        t=round(lead.now, 3), every_s=heartbeat_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
+        t=round(lead.now, 3), every_s=heartbeat_every_s(lead.standbys), endpoint=(lead.own_address(), lead.server.port),
         alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
-        hang_t=hangs.would_call_t(lead), **hangs.step_due(lead),
+        hang_t=hangs.would_call_t(lead.clock, lead.running, lead.hangs),
+        **hangs.step_due(lead.clock, lead.running, lead.hangs),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
     lead.standbys.heartbeat.list_standbys(urgent.eligible, ticket)

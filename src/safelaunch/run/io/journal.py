@@ -11,12 +11,12 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from safelaunch.base.io import durable, modes, sharedfile
-from safelaunch.base.model import Event, NewEvent
+from safelaunch.base.model import Event
 from safelaunch.run import journal as text
 from safelaunch.run.journal import Journal
 
@@ -87,10 +87,6 @@ class Writer:
         """An event at the present time, numbered; write it with `write`."""
         self.seq += 1
         return Event(self._clock(), self.gen, self.seq, self.host, event, data)
-
-    def events(self, new: Iterable[NewEvent]) -> list[Event]:
-        """The same of events that were decided on elsewhere."""
-        return [self.event(one.event, **one.data) for one in new]
 
     def write(self, *events: Event, deadline_s: float = 2.0) -> bool:
         """Append the events with one fsync; True = durable in the run folder."""

@@ -18,6 +18,7 @@ from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import journal, runfolder
 from safelaunch.run.io.outbox import PUT
+from safelaunch.run.plan import Plan
 from safelaunch.script.script import quote_bash
 from safelaunch.slurm import nodefold, slurmtext
 from safelaunch.slurm.io import slurm
@@ -32,6 +33,12 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import suspectchecks
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
 NAMES_LOOK_S = 0.05     # between two looks at the child that resolves names
@@ -49,27 +56,28 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
-    port, trial = masterport.choose(lead, number, action.nodes[0], lead.nodes.takes_port(number))
+    port, trial = masterport.choose(lead.here, number, action.nodes[0], lead.nodes.takes_port(number))
     if trial is not None:
         trial.close()
-    newest = resume_point(lead, action)
+    newest = resume_point(lead.plan, lead.journal, lead.resume, action)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
         "resume_step": newest.step if newest else None, "resume_path": newest.path if newest else None,
         "whole_steps": list(lead.resume.whole_steps),
     }
     if action.resize is not None:
-        convert = action.resize._replace(output=output_path(lead, number))
+        convert = action.resize._replace(output=output_path(lead.plan, lead.job, number))
         facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
-    decided = lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number)
-    script = acts.perform_now(lead, "launch", claim, lambda: _start(lead, action, facts), (decided,), attempt=number,
+    decided = lead.journal.event("decision", row=row, action="launch", why=action.why, attempt=number)
+    script = acts.perform_now(lead.journal, "launch", claim, lambda: _start(lead, action, facts), (decided,),
+                              attempt=number,
                               job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
     if script is not None:
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
-        lead.put(number, "launch.sh", script.encode())
+        lead.files.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
-        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead))
+        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead.plan, lead.here, lead.journal, lead.resume, lead.say))
         if action.resize is None:   # else the training, which may use them, follows soon
             lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
@@ -80,7 +88,8 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
         return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
     number = facts["attempt"]
     is_hook = action.resize is not None
-    words = () if is_hook else keep_resume_args(lead, resume_point(lead, action))
+    words = () if is_hook else keep_resume_args(lead.plan, lead.folder,
+                                                resume_point(lead.plan, lead.journal, lead.resume, action))
     extra = _attempt_env(lead, facts, action.nodes)
     own = None
     if lead.plan.is_script and not lead.job.is_local:
@@ -101,22 +110,22 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     if not lead.had_eligible:
         lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
-    return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
+    return ActOutcome(True, script, first=(lead.journal.event("attempt_started", **facts, why=action.why),))
 
 
-def resume_point(lead: Leader, action: Launch) -> Checkpoint | None:
+def resume_point(plan: Plan, journal: LeaderJournal, resume: ResumePoint, action: Launch) -> Checkpoint | None:
     """The checkpoint that an attempt starts from: what before_resize made of the newest one, where needed."""
-    newest = lead.resume.newest
-    output = None if action.resize else output_of(lead.state, lead.plan, newest, len(action.nodes))
+    newest = resume.newest
+    output = None if action.resize else output_of(journal.state, plan, newest, len(action.nodes))
     return newest if newest is None or output is None else replace(newest, path=output)
 
 
-def keep_resume_args(lead: Leader, point: Checkpoint | None) -> tuple[str, ...]:
+def keep_resume_args(plan: Plan, folder: FolderState, point: Checkpoint | None) -> tuple[str, ...]:
     """The arguments for resuming now, also kept in the run folder. A later job's node may be unable to run a
     supervisor, and its training must not start from nothing.
     """
-    words = resume_args(lead.plan.resume.args, point)
-    lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
+    words = resume_args(plan.resume.args, point)
+    folder.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
     return words
 
 
@@ -159,22 +168,22 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
             "SAFELAUNCH_ADDRESSES": lead.own_address()}
 
 
-def ask_addresses(lead: Leader) -> Step:
+def ask_addresses(here: Here, guards: GuardEndpoint, nodes: Nodes) -> Step:
     """The nodes' addresses: connections from them are accepted first. Slurm is asked only for names that do not
     resolve; else each attempt's script would ask, for 25 ms. A guard that has proved itself counts as one of them
     without all that: its connection has its address.
     """
-    asked = lead.world.resolve(lead.job.nodes)
+    asked = here.world.resolve(here.job.nodes)
     while (found := asked.poll()) is None:
         yield NAMES_LOOK_S
-    lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
-    lead.nodes.note_names_of({node: node for node in found})
-    unknown = [node for node in lead.job.nodes if node not in found and node not in lead.nodes.addresses]
+    guards.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
+    nodes.note_names_of({node: node for node in found})
+    unknown = [node for node in here.job.nodes if node not in found and node not in nodes.addresses]
     if unknown:
-        result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
+        result = yield here.world.command(slurm.show_nodes(nodefold.fold(unknown)), here.job.env)
         if result is not None and result.is_ok:
-            lead.nodes.note_addresses(slurmtext.parse_addresses(result.stdout))
-    lead.server.strangers.keep_for(lead.nodes.addresses.values())
+            nodes.note_addresses(slurmtext.parse_addresses(result.stdout))
+    guards.server.strangers.keep_for(nodes.addresses.values())
 
 
 def kill(lead: Leader, row: str, action: Kill) -> None:
@@ -182,11 +191,11 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 
     Journalled first: ranks that save on TERM and exit with 0 have not completed the run.
     """
-    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
-              log_bytes=lead.log_bytes())
+    lead.say.decision(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
+                      log_bytes=lead.running.log_bytes())
     lead.running.mark_killed(row, lead.now, lead.now_s)
     lead.move_record(lead.attempt.number)
-    for node, _ in lead.lost_of_live():
+    for node, _ in lead.reach.lost_of(lead.live):
         lead.server.hang_up(node, lead.now_s)
     lead.server.tell_all({"do": "end", "grace_s": action.grace_s}, lead.now_s)
 
@@ -198,13 +207,15 @@ def fence(lead: Leader) -> bool:
                                               lead.folder.is_frozen, sruns):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
-        lead.lose(node, why)
+        lead.reach.lose(node, why)
         lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
-        lead.running.mark_fenced(exits_of_script(lead) if lead.plan.is_script else lead.attempt.exits)
+        lead.running.mark_fenced(exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)
+                                 if lead.plan.is_script else lead.attempt.exits)
         return True
     if lead.fencer.is_asking:
-        foresee(lead, replace(lead.attempt, exits=exits_of_script(lead)))
+        foresee(lead, replace(lead.attempt,
+                              exits=exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)))
     return False
 
 

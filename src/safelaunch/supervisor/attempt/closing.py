@@ -24,6 +24,7 @@ from safelaunch.decide.facts.seen import Live
 from safelaunch.nodehealth.slow.nanend import NanEnd, find_nan_end
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import TrainingReach
+from safelaunch.run.plan import Plan
 from safelaunch.run.reach import HEAD_BYTES, TAIL_BYTES, read_reach
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm.io.slurm import Result
@@ -37,7 +38,13 @@ from safelaunch.supervisor.common.suspicion import accuse, confirm_suspects, kno
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.jobs import vanished
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Uninspected
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
 DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
@@ -60,23 +67,25 @@ class EndOfAttempt:
         if process is not None and not live.is_hook:
             observe.read_last_lines(lead, process)
         self.tail = process.tail() if process else b""
-        text = self.tail if process else lostprogress.ended_tail(lead, live.number)
+        text = self.tail if process else lostprogress.ended_tail(lead.files, live.number)
         code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
         how, not_before = _judge_refusal(lead, how, self.tail.decode(errors="replace"))
-        how, link = take_link(lead, live, how)
+        how, link = take_link(lead.plan, lead.running, lead.course, live, how)
         for step in [] if live.is_hook else lostprogress.last_progress(lead, live.number, text):
-            lead.note(step)   # the verdict tells how far it came
+            lead.journal.note(step)   # the verdict tells how far it came
             self.steps.append(step)
         if how in GOOD_ENDS and lead.plan.is_script:
-            _tell_let_pass(lead)
+            _tell_let_pass(lead.guard_endpoint, lead.running, lead.say)
         reach = None if live.is_hook or process is None else _reach(lead, process)
         self.events += confirm_suspects(lead)   # they count as evidence for the verdict
         verdict = judge_attempt(lead, live, replace(seen, ending=lead.ending), how, is_refused=how != said_how) \
             if closing.needs_verdict(how, link) else None
         return EndedAttempt(
-            live, how, fold(self.events, lead.state), lead.plan, known_nodes(lead), lead.now, code, verdict,
+            live, how, fold(self.events, lead.state), lead.plan, known_nodes(lead.job, lead.nodes), lead.now, code,
+            verdict,
             not_before, lead.ending, link, reach,
-            epoch=None if live.is_hook else lostprogress.last_epoch(lead, text), lost=tuple(lead.lost_of_live()),
+            epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
+            lost=tuple(lead.reach.lost_of(lead.live)),
             requests=lead.folder.requests, has_process=process is not None,
             owner=(lead.here.user, lead.job.cluster), nan_end=_nan_end(lead, live, how),
             of_loading=_judge_loading(lead, live, self.tail) if verdict is not None else None)
@@ -86,9 +95,9 @@ class EndOfAttempt:
         lead, live = self.lead, self.live
         match act:
             case NewEvent():
-                self.events += lead.writer.events((act,))
+                self.events += lead.journal.events((act,))
             case Accuse():
-                accuse(lead, act.evidence)
+                accuse(lead.plan, lead.job, lead.files, lead.nodes, act.evidence)
             case CopyRest():
                 assert self.process is not None
                 lead.tasks.begin(Work.COPY_REST, copy_rest(lead, self.process, act.patience_s), live.number)
@@ -98,7 +107,7 @@ class EndOfAttempt:
                 lead.nodes.queue_inspection(Uninspected(live, act.started_t, lead.now_s))
                 lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
             case PutFile():
-                lead.put(live.number, act.name, act.content)
+                lead.files.put(live.number, act.name, act.content)
             case SayLine():
                 lead.say(act.text)
             case Do():
@@ -113,17 +122,18 @@ class EndOfAttempt:
             case Do.FORGET_ATTEMPT:
                 lead.running.close()
             case Do.RECORD:   # nothing is done outside before the intent of the next act is durable, and these with it
-                lead.record(*self.events, noted=self.steps, is_awaited=False)
+                lead.journal.record(*self.events, noted=self.steps, is_awaited=False)
             case Do.KEEP_TAIL:
-                vanished.save_tail(lead, self.tail)
+                vanished.save_tail(lead.folder, lead.say, self.tail)
             case Do.FIND_RESUME:
                 resuming.find_resume(lead)
             case Do.FALL_BACK:
                 fall_back(lead)
             case Do.KEEP_ARGS:
-                keep_resume_args(lead, lead.resume.newest)
+                keep_resume_args(lead.plan, lead.folder, lead.resume.newest)
             case Do.NOTE_PROGRESS:
-                lead.record(*checkpoint_events(lead, self.live.number), is_awaited=False)
+                lead.journal.record(*checkpoint_events(lead.plan, lead.journal, lead.resume, self.live.number),
+                                    is_awaited=False)
 
 
 def close_attempt(lead: Leader) -> None:
@@ -133,10 +143,10 @@ def close_attempt(lead: Leader) -> None:
         end.carry_out(act)
 
 
-def _tell_let_pass(lead: Leader) -> None:
-    if failed := let_pass(lead):
-        lead.tell("let_pass", f"{len(failed)} rank(s) of the script's last srun failed, and the script went on: "
-                              f"{failed[0].text}", attempt=lead.attempt.number)
+def _tell_let_pass(guards: GuardEndpoint, running: RunningAttempt, say: Say) -> None:
+    if failed := let_pass(guards, running):
+        say.decision("let_pass", f"{len(failed)} rank(s) of the script's last srun failed, and the script went on: "
+                     f"{failed[0].text}", attempt=running.now.number)
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
@@ -168,17 +178,17 @@ def fall_back(lead: Leader) -> None:
         lead.say(f"checkpoint {bad.path} does not load either; {lead.plan.resume.keep_trying} have been rejected "
                  "already")
         return
-    lead.record(lead.writer.event("checkpoint_rejected", path=bad.path, attempt=attempt.number, why=bad.why,
-                                  step=newest.step))
+    lead.journal.record(lead.journal.event("checkpoint_rejected", path=bad.path, attempt=attempt.number, why=bad.why,
+                                           step=newest.step))
     resuming.find_resume(lead)
     instead = f"the one before it, {lead.resume.newest.path}" if lead.resume.newest else "none: there is no older one"
     lead.say(f"checkpoint {bad.path} is rejected ({bad.why}); going on from {instead}")
 
 
-def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
+def checkpoint_events(plan: Plan, journal: LeaderJournal, resume: ResumePoint, number: int | None) -> list[Event]:
     """The event that refills the budget, if there is one."""
-    return lead.writer.events(closing.progress(
-        lead.state, lead.plan, lead.resume.newest, lead.resume.saved_t, number))
+    return journal.events(closing.progress(
+        journal.state, plan, resume.newest, resume.saved_t, number))
 
 
 def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
@@ -213,22 +223,22 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
         yield 0.1
     is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job reached the pump, too
     process.kill()   # srun would wait for a silent node without end
-    copied = process.finish_pump() and is_over and (yield from _await_copy(lead, process))
+    copied = process.finish_pump() and is_over and (yield from _await_copy(lead.clock, process))
     while not copied and lead.folder.gone is None:
         process.finish_pump()
-        result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
+        result = yield lead.world.command(process.copy_rest(lead.files.main_log(process.number)), lead.job.env, DRAIN_S)
         copied = result is not None and result.is_ok
         if not copied:
             yield 0.5
 
 
-def _await_copy(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
+def _await_copy(clock: Clock, process: AttemptProcess) -> Generator[float, Result | None, bool]:
     """Whether this leader's own pump, told to leave when nothing is left to copy, has copied all.
 
     A second pump to find that out would add the start of a Python process to each restart and handover.
     """
     assert process.pump is not None
-    end_s = lead.now_s + PUMP_LEAVES_S
-    while (code := process.pump.poll()) is None and lead.now_s < end_s:
+    end_s = clock.now_s + PUMP_LEAVES_S
+    while (code := process.pump.poll()) is None and clock.now_s < end_s:
         yield PUMP_LOOK_S
     return code == 0

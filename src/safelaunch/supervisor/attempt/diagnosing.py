@@ -16,6 +16,9 @@ from safelaunch.stacks.scene import HangVerdict
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import ReadLog
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.hangs import HangWatch
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.why.evidence import know, stacks_of
 from safelaunch.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.why.judge.ends import judge_end
@@ -32,9 +35,9 @@ def judge_attempt(lead: Leader, live: Live, facts: Observation, how: str, is_ref
     found = _read_log(lead, live, process, known) if how == AttemptEnd.FAILED and process is not None else None
     if found is None:   # a log that cannot be read in time delays nobody
         return _judge_unread(known)
-    lead.put(live.number, "verdict.json", found)
+    lead.files.put(live.number, "verdict.json", found)
     verdict = parse(found)
-    return replace(verdict, evidence=verdict.evidence or _seen_of_hang(lead, live))
+    return replace(verdict, evidence=verdict.evidence or _seen_of_hang(lead.hangs, live))
 
 
 def _judge_unread(known: OutsideEvidence) -> Verdict:
@@ -65,7 +68,7 @@ def foresee(lead: Leader, live: Live) -> None:
     process = lead.process
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
     read = lead.running.read
-    if process is None or not is_failure or _hang_of(lead, live) or (read and read.attempt == live.number):
+    if process is None or not is_failure or _hang_of(lead.hangs, live) or (read and read.attempt == live.number):
         return
     _read_log(lead, live, process, _evidence(lead, live, AttemptEnd.FAILED))
 
@@ -77,51 +80,52 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Outsi
     if read is None or (read.attempt, read.size, read.evidence) != (live.number, size, evidence):
         per_node = lead.plan.launch.local_ranks
         layout = (live.nodes, per_node) if per_node else None
-        found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process), lead.listen)
+        found = lead.world.diagnose(process, evidence, layout,
+                                    _kernel_logs(lead.files, lead.guard_endpoint, live, process), lead.listen)
         read = ReadLog(live.number, size, evidence, found)
         lead.running.note_read(read)
     return read.found
 
 
-def _hang_of(lead: Leader, live: Live) -> HangVerdict | None:
+def _hang_of(hangs: HangWatch, live: Live) -> HangVerdict | None:
     """What two hang checks have shown of this attempt, if it was ended for a hang."""
-    return lead.hangs.hung[1] if lead.hangs.hung is not None and lead.hangs.hung[0] == live.number else None
+    return hangs.hung[1] if hangs.hung is not None and hangs.hung[0] == live.number else None
 
 
-def _seen_of_hang(lead: Leader, live: Live) -> tuple[str, ...]:
-    found = _hang_of(lead, live)
+def _seen_of_hang(hangs: HangWatch, live: Live) -> tuple[str, ...]:
+    found = _hang_of(hangs, live)
     return found.evidence[:8] if found is not None else ()
 
 
 def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
     """What is known beside the log."""
     blamed = blamed_before(lead.nodes.evidence, lead.plan.run_id, live.number, lead.now)
-    hang = _hang_of(lead, live)
+    hang = _hang_of(lead.hangs, live)
     stacks = None if hang is None else stacks_of(
         ((one.node, one.number, one.why) for one in hang.odd), hang.suspects, hang.summary, hang.confidence)
     attempt = lead.state.attempt
     return know(
         EndFacts(how, live.end_row),
         tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
-        live.srun_code, lost=tuple(lead.lost_of_live()), stacks=stacks, is_hang=hang is not None,
+        live.srun_code, lost=tuple(lead.reach.lost_of(lead.live)), stacks=stacks, is_hang=hang is not None,
         asked_bytes=attempt.asked_bytes if attempt is not None else None,
         ledger={node: count for node, count in blamed.items() if node in live.nodes},
         layout=lead.plan.rank_layout(live.nodes))
 
 
-def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Path, ...]:
+def _kernel_logs(files: FolderPort, guards: GuardEndpoint, live: Live, process: AttemptProcess) -> tuple[Path, ...]:
     """Files with the nodes' kernel messages, on local disk, and on their way into the attempt's folder.
 
     The guards read them when a task fails, where users may.
     """
     paths = []
-    for node, lines in lead.server.kernel_lines(live.nodes).items():
+    for node, lines in guards.server.kernel_lines(live.nodes).items():
         text = _render(node, lines).encode(errors="replace")
         path = process.system_folder / f"{node}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
         paths.append(path)
-        lead.put(live.number, f"system/{node}.log", text)
+        files.put(live.number, f"system/{node}.log", text)
     return tuple(paths)
 
 

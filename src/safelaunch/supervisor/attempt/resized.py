@@ -5,31 +5,36 @@ from __future__ import annotations
 import os
 
 from safelaunch.decide.nodes.resize import spent_outputs
-from safelaunch.run.plan import RESIZED
-from safelaunch.supervisor.leader import Leader
+from safelaunch.guard.io.job import Allocation
+from safelaunch.run.plan import RESIZED, Plan
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step
 
 REMOVE_S = 1800.0   # of checkpoints of terabytes in many files
 
 
-def output_path(lead: Leader, number: int) -> str:
+def output_path(plan: Plan, job: Allocation, number: int) -> str:
     """Where an attempt's before_resize writes: beside the checkpoints, so that nobody takes a half for one of them."""
-    folder = os.path.join(lead.job.cwd, lead.plan.resume.dir or "").rstrip("/")   # noqa: PTH118 - text only
-    return f"{folder}{RESIZED}/{lead.plan.run_id}-{number:04d}"
+    folder = os.path.join(job.cwd, plan.resume.dir or "").rstrip("/")   # noqa: PTH118 - text only
+    return f"{folder}{RESIZED}/{plan.run_id}-{number:04d}"
 
 
-def remove_spent(lead: Leader) -> Step:
+def remove_spent(plan: Plan, here: Here, journal: LeaderJournal, resume: ResumePoint, say: Say) -> Step:
     """Remove them when an attempt has started: nothing of the one before is left then. `rm` removes a link, and follows
     none. What an earlier leader left over is removed, too.
     """
-    spent = [known.resize for known in spent_outputs(lead.state, lead.resume.newest) if known.resize is not None
-             and known.resize.output == output_path(lead, known.number)]   # nothing else, whatever the journal says
+    spent = [known.resize for known in spent_outputs(journal.state, resume.newest) if known.resize is not None
+             and known.resize.output == output_path(plan, here.job,
+                                                    known.number)]   # nothing else, whatever the journal says
     if not spent:
         return
     if new := [one.output for one in spent if not one.is_removed]:
-        lead.record(lead.writer.event("conversions_removed", outputs=new))
+        journal.record(journal.event("conversions_removed", outputs=new))
     argv = ("rm", "-rf", "--one-file-system", "--", *(one.output for one in spent))
-    result = yield lead.world.command(argv, lead.job.env, REMOVE_S)
+    result = yield here.world.command(argv, here.job.env, REMOVE_S)
     if result is None or not result.is_ok:
-        lead.say(f"outputs of before_resize could not be removed, the next attempt tries again: "
-                 f"{'' if result is None else result.stderr.strip()[:200]}")
+        say(f"outputs of before_resize could not be removed, the next attempt tries again: "
+            f"{'' if result is None else result.stderr.strip()[:200]}")

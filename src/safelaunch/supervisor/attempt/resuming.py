@@ -17,6 +17,9 @@ from safelaunch.node import fresh
 from safelaunch.run.nancut import NanCut, SavedAt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.resume import ResumePoint
 
 TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
 MOST_OLDER = 50           # checkpoints to fall back to
@@ -46,10 +49,10 @@ def find_resume(lead: Leader) -> None:
     # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
     # seconds however long the folder is frozen").
     is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
-    if is_doubtful and lead.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
+    if is_doubtful and lead.files.ask(lambda: Path(folder).exists(), TOUCH_S).late:
         lead.resume.mark_unknown()
         return
-    answer = lead.ask_folder(look, lead.resume.deadline_s)
+    answer = lead.files.ask(look, lead.resume.deadline_s)
     if answer.late:
         lead.resume.mark_late()
         return
@@ -57,22 +60,26 @@ def find_resume(lead: Leader) -> None:
         found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
         found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
         without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
-        usable = _before_nan(lead, cut, [(one, t) for one, t in found if one.path not in without_step])
+        usable = _before_nan(lead.journal, lead.say, cut,
+                             [(one, t) for one, t in found if one.path not in without_step])
         lead.resume.note_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
-        _tell_skipped(lead, [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
+        _tell_skipped(lead.journal, lead.resume, lead.say,
+                      [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
     else:
         lead.resume.mark_unreadable()
         if lead.clock.take_turn(Timer.UNREADABLE, 60.0):
             lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
 
-def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoint, float]]) -> list[Checkpoint]:
+def _before_nan(
+    journal: LeaderJournal, say: Say, cut: NanCut | None, found: Sequence[tuple[Checkpoint, float]]
+) -> list[Checkpoint]:
     """Those that may be used after attempts whose loss was no finite number. Journalled before any is used."""
     seen = {one: SavedAt(one.path, one.step, t) for one, t in found}
-    left = {one: at for one, at in seen.items() if not nanback.is_cut_off(lead.state, at)}
+    left = {one: at for one, at in seen.items() if not nanback.is_cut_off(journal.state, at)}
     if cut is not None:
         cut = nanback.cut_off(cut, list(left.values()))
-        lead.record(lead.writer.event(
+        journal.record(journal.event(
             "checkpoints_cut", attempt=cut.attempt, step=cut.step, upto=cut.upto, is_left=cut.is_left,
             checkpoints=[list(one) for one in cut.taken]))
         left = {one: at for one, at in left.items() if at not in cut.taken}
@@ -81,18 +88,18 @@ def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoi
         why = (f"resume.step is {cut.upto}; the newest checkpoint up to it" if cut.attempt == nanback.BY_PERSON else
                f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest checkpoint "
                "before that")
-        lead.say(f"{why} is {newest.path if newest is not None else 'none'}{left_out}")
+        say(f"{why} is {newest.path if newest is not None else 'none'}{left_out}")
     return list(left)
 
 
-def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
+def _tell_skipped(journal: LeaderJournal, resume: ResumePoint, say: Say, skipped: Sequence[Mapping[str, str]]) -> None:
     """Journal and say, once each, which checkpoints are skipped, and what is taken instead."""
     for one in skipped[:MOST_TOLD_SKIPPED]:
         path, reason = one["path"], one["reason"]
-        if (path, reason) not in lead.state.skipped:
-            taken = lead.resume.newest.path if lead.resume.newest else None
-            lead.record(lead.writer.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
-            lead.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
+        if (path, reason) not in journal.state.skipped:
+            taken = resume.newest.path if resume.newest else None
+            journal.record(journal.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
+            say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
 
 
 def _plain(found: Any, most: int, has_times: bool) -> dict[str, Any]:

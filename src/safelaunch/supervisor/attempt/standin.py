@@ -81,7 +81,7 @@ class ScriptJob:
         return {
             "job": lead.job.id, "aliases": self.aliases, "attempt": self.number, "job_name": lead.plan.job_name,
             "shown": {name: value for name, value in shown.items() if value},
-            "job_file": str(lead.run_dir / "job.sbatch"), "script": own.path, "log": lead.main_log(self.number),
+            "job_file": str(lead.run_dir / "job.sbatch"), "script": own.path, "log": lead.files.main_log(self.number),
             "spool": str(lead.local / f"attempt-{self.number:04d}.log"), "link_env": self.link.get("env") or {},
             "options": {name: value or "" for name, value in lead.plan.sbatch},
             "text": self.text, "has_new_text": bool(self.text),

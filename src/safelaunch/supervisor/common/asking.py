@@ -9,9 +9,15 @@ from collections.abc import Generator
 from safelaunch.base.io.localtime import moment
 from safelaunch.checkpoints.io import checkpoints
 from safelaunch.decide.facts import patience
+from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
+from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.tasks import Step, Work
 
 ANSWER_S = 2.0         # for guards to connect, and again for their answers
@@ -41,14 +47,15 @@ def ask_to_end(lead: Leader, name: str) -> Step:
     process gets the signal twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
-    before = find_newest(lead) if row in ("kill", "checkpoint", "restart", "slow_restart") else None
+    is_saving = row in ("kill", "checkpoint", "restart", "slow_restart")
+    before = find_newest(lead.plan, lead.job, lead.files) if is_saving else None
     reached: list[str] = []
     said: tuple[int | None, int] | None = None
     for again in range(MOST_ASKED):
-        told = yield from _signal(lead, name)
+        told = yield from _signal(lead.clock, lead.guard_endpoint, lead.running, name)
         is_new, until_s = not again, lead.now_s + AGAIN_S
         while lead.now_s < until_s:
-            if not _is_asked(lead, number, row):
+            if not _is_asked(lead.running, number, row):
                 return
             live, answers = lead.attempt, lead.server.signal_answers
             reached += [one for one in lead.server.signalled if one not in reached]
@@ -65,36 +72,38 @@ def ask_to_end(lead: Leader, name: str) -> Step:
             yield LATE_S
 
 
-def ask_to_save(lead: Leader, name: str) -> Step:
+def ask_to_save(clock: Clock, guards: GuardEndpoint, running: RunningAttempt, say: Say, name: str) -> Step:
     """Signal the ranks that handle it, so that they save and go on (`safelaunch save`); report whom it reached."""
-    number = lead.attempt.number
-    told = yield from _signal(lead, name, "save")
-    reached, answers = tuple(lead.server.signalled), lead.server.signal_answers
+    number = running.now.number
+    told = yield from _signal(clock, guards, running, name, "save")
+    reached, answers = tuple(guards.server.signalled), guards.server.signal_answers
     whom = f"reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else "reached no process"
-    lead.tell("save", f"asked to save and go on: {name} {whom}", attempt=number,
-              heard=len(reached) if reached or answers >= told else None)
+    say.decision("save", f"asked to save and go on: {name} {whom}", attempt=number,
+                 heard=len(reached) if reached or answers >= told else None)
 
 
-def _signal(lead: Leader, name: str, order: str = "signal") -> Generator[float, Result | None, int]:
+def _signal(
+    clock: Clock, guards: GuardEndpoint, running: RunningAttempt, name: str, order: str = "signal"
+) -> Generator[float, Result | None, int]:
     """How many guards were told; their answers are in the server then."""
-    until_s = lead.now_s + ANSWER_S
-    while lead.live is not None and _present(lead) + len(lead.live.exits) < lead.live.tasks and lead.now_s < until_s:
+    until_s = clock.now_s + ANSWER_S
+    while clock.now_s < until_s and (live := running.live) and _present(guards) + len(live.exits) < live.tasks:
         yield 0.1
-    lead.server.forget_answers()
-    told = lead.server.tell({"do": order, "signal": int(getattr(signal, name))}, lead.now_s)
-    until_s = lead.now_s + ANSWER_S
-    while lead.server.signal_answers < told and lead.now_s < until_s:
+    guards.server.forget_answers()
+    told = guards.server.tell({"do": order, "signal": int(getattr(signal, name))}, clock.now_s)
+    until_s = clock.now_s + ANSWER_S
+    while guards.server.signal_answers < told and clock.now_s < until_s:
         yield 0.02
     return told
 
 
-def _present(lead: Leader) -> int:
-    return sum(guard.connection is not None and guard.code is None for guard in lead.server.guards.values())
+def _present(guards: GuardEndpoint) -> int:
+    return sum(guard.connection is not None and guard.code is None for guard in guards.server.guards.values())
 
 
-def _is_asked(lead: Leader, number: int, row: str | None) -> bool:
+def _is_asked(running: RunningAttempt, number: int, row: str | None) -> bool:
     """Whether the attempt that this row asked still lives, and nobody has asked or killed it since."""
-    live = lead.live
+    live = running.live
     return live is not None and (live.number, live.end_row, live.killed_t) == (number, row, None)
 
 
@@ -107,8 +116,9 @@ def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
         text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
     else:
         text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
-    lead.tell("ask_to_end", f"{text}; waiting for {given.what}, until {moment(given.until_t, lead.now)} at most",
-              attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
+    lead.say.decision("ask_to_end",
+                      f"{text}; waiting for {given.what}, until {moment(given.until_t, lead.now)} at most",
+                      attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
 
 
 def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float, Result | None, None]:
@@ -116,9 +126,9 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
     attempt is to end with it. A second check confirms it, or finds a newer one.
     """
     number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
-    while _is_asked(lead, number, row):
+    while _is_asked(lead.running, number, row):
         is_wanted = patience.of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
-        newest = find_newest(lead) if is_wanted else None
+        newest = find_newest(lead.plan, lead.job, lead.files) if is_wanted else None
         if newest is not None and before is None:
             before = newest
         if newest is not None and before is not None and newest[0] > before[0]:
@@ -132,17 +142,17 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
             yield LOOK_S
 
 
-def find_newest(lead: Leader) -> Newest | None:
+def find_newest(plan: Plan, job: Allocation, files: FolderPort) -> Newest | None:
     """The newest complete checkpoint; None = the folder does not answer, or there is no checkpoint folder."""
-    resume = lead.plan.resume
+    resume = plan.resume
     if resume.dir is None:
         return None
-    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+    folder = os.path.join(job.cwd, resume.dir)   # noqa: PTH118 - text only
 
     def find() -> Newest:
         fresh.see(folder)
         whole = [one.path for one in checkpoints.survey(folder, resume.format, resume.pattern) if one.reason is None]
         return max(((checkpoints.finished_t(path), path) for path in whole), default=(0.0, ""))
 
-    answer = lead.ask_folder(find, LOOK_DEADLINE_S)
+    answer = files.ask(find, LOOK_DEADLINE_S)
     return (float(answer.value[0]), str(answer.value[1])) if answer.is_ok and answer.value is not None else None

@@ -15,17 +15,21 @@ from safelaunch.base.io.localtime import moment
 from safelaunch.base.model import Silent
 from safelaunch.base.secretmask import mask
 from safelaunch.decide.budget.blame import ended_first
+from safelaunch.guard.io.job import Allocation
 from safelaunch.hangs import nodeticket
 from safelaunch.nodehealth.checks import ranksoftware
 from safelaunch.nodehealth.checks.compare import compare
 from safelaunch.run.io import runfolder
+from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.stacks import stacktext
 from safelaunch.stacks.io.collect import Collected, Depth
 from safelaunch.stacks.ranks import NodeReport
 from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Uninspected
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.supervisor.state.tasks import Step
 
 AT_START_S = 1.0        # the attempt's own steps come first
@@ -52,7 +56,7 @@ def at_start(lead: Leader, number: int) -> Step:
         if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
             return
         if pause_s == AT_START_S:
-            _tell_changed_code(lead, number)
+            _tell_changed_code(lead.plan, lead.job, lead.journal, lead.files, number)
         # In a container it is not this host's path that leads to the rank's Python.
         software = pause_s == TOOL_AGAIN_S and lead.plan.container is None
         collected = yield from collect(lead, nodes, Depth(
@@ -68,22 +72,22 @@ def at_start(lead: Leader, number: int) -> Step:
             return
 
 
-def _tell_changed_code(lead: Leader, number: int) -> None:
+def _tell_changed_code(plan: Plan, job: Allocation, journal: LeaderJournal, files: FolderPort, number: int) -> None:
     """Journal that somebody has edited the training since the attempt before it: another cause may be at work."""
-    before = next((one for one in lead.state.attempts if one.number == number - 1), None)
+    before = next((one for one in journal.state.attempts if one.number == number - 1), None)
     if before is None:
         return
     from safelaunch.run.codefiles import code_files
     from safelaunch.run.io.codechanges import changed_since  # for a restart
 
-    names = code_files(lead.plan.setup, lead.plan.command)
+    names = code_files(plan.setup, plan.command)
     if not names:
         return
-    cwd, since_t = lead.job.cwd, before.started_t
-    answer = lead.ask_folder(lambda: changed_since(cwd, names, since_t), CODE_S)
+    cwd, since_t = job.cwd, before.started_t
+    answer = files.ask(lambda: changed_since(cwd, names, since_t), CODE_S)
     if answer.is_ok and answer.value:
-        lead.record(lead.writer.event("code_changed", attempt=number, since=before.number,
-                                      files=answer.value[:MOST_SAID]))
+        journal.record(journal.event("code_changed", attempt=number, since=before.number,
+                                     files=answer.value[:MOST_SAID]))
 
 
 def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mapping[str, object]) -> None:
@@ -95,7 +99,7 @@ def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mappin
     lines = [*(f"{one.node}: {one.why}" for one in compared.differences), *compared.ties]
     if not lines or not found:
         return
-    lead.put(number, "system/software.json", {"v": 1, "unlike": lines, "nodes": {
+    lead.files.put(number, "system/software.json", {"v": 1, "unlike": lines, "nodes": {
         report.node: dict(report.results[0].facts) for report in known}})
     for line in lines[:MOST_SAID]:
         lead.say(f"ranks of attempt {number} run in unlike software: {line}")
@@ -132,12 +136,12 @@ def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:
     has_crashed = any(exit.signal in CRASHES for one in failures for exit in one.live.exits)
     if not found and not (notes and has_crashed):
         return
-    lead.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    lead.files.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
     for note in notes[:MOST_SAID] if not found else ():
         lead.say(f"a task crashed, and left no core that could be found: {note}")
     if not found:
         return
-    lead.record(lead.writer.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
+    lead.journal.record(lead.journal.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
     for path, core in list(found.items())[:MOST_SAID]:
         where = " ← ".join(frame.split(" (")[0] for frame in core["backtrace"][:3])
         lead.say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
@@ -152,7 +156,7 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.here.user,
                              when=moment(lead.now))
     name = f"system/ticket-{node}.txt"
-    lead.put(number, name, mask(text).encode(errors="replace"))
+    lead.files.put(number, name, mask(text).encode(errors="replace"))
     lead.say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "
              f"{runfolder.attempt_folder(number)}/{name}")
 
@@ -175,8 +179,8 @@ def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport], name: s
     rows = [{"node": report.node, **row} for report in reports for row in report.left]
     if not rows:
         return
-    lead.put(number, f"system/{name}", {"v": 1, "left": rows})
-    lead.record(lead.writer.event("leftovers", attempt=number, left=[
+    lead.files.put(number, f"system/{name}", {"v": 1, "left": rows})
+    lead.journal.record(lead.journal.event("leftovers", attempt=number, left=[
         {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
     for row in rows[:MOST_SAID]:
         lead.say(f"left over on {stacktext.tell_left(row['node'], row)}")

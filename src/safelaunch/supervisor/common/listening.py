@@ -59,6 +59,6 @@ def note_unread(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     lead.running.note_unread(known)
     ran_s = lead.now_s - lead.running.launched_s
     if known.lines and (ran_s >= UNREAD_S or (known.lines >= MOST_UNREAD and ran_s >= START_S)):
-        lead.record(lead.writer.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),
-                                      pattern=lead.plan.step_pattern))
+        lead.journal.record(lead.journal.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),
+                                               pattern=lead.plan.step_pattern))
         lead.say(f"step: {tell_unread(mask(known.line), lead.plan.step_pattern)}")

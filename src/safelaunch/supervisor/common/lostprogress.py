@@ -11,10 +11,14 @@ from safelaunch.base.model import Event
 from safelaunch.node import fresh
 from safelaunch.run.fold.state import Attempt
 from safelaunch.run.lost import has_gone_on, judge
+from safelaunch.run.plan import Plan
 from safelaunch.run.reach import last_epoch as find_epoch
 from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.attempt import Counted
+from safelaunch.supervisor.state.attempt import Counted, RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.trainlog import counters
 from safelaunch.trainlog.steps import latest_step
 
@@ -23,21 +27,21 @@ TAIL_BYTES = 64 << 10
 ANSWER_S = 1.0    # of the run folder
 
 
-def is_open(lead: Leader) -> bool:
+def is_open(journal: LeaderJournal, running: RunningAttempt) -> bool:
     """Whether it is still unknown if the live attempt goes on from its checkpoint."""
-    attempt = lead.state.attempt
+    attempt = journal.state.attempt
     return attempt is not None and (attempt.resume_step, attempt.resume_path) != (None, None) and not (
-        lead.running.counted.is_settled and lead.running.counted.attempt == attempt.number)
+        running.counted.is_settled and running.counted.attempt == attempt.number)
 
 
-def is_near(lead: Leader) -> bool:
+def is_near(clock: Clock, journal: LeaderJournal, running: RunningAttempt) -> bool:
     """Whether that may be known soon, or a checkpoint be overwritten, so that its log is read each second."""
-    attempt = lead.state.attempt
+    attempt = journal.state.attempt
     if attempt is not None and overwrites(attempt, max(attempt.whole_steps, default=0)):
         return True
-    is_counted = attempt is not None and lead.running.counted.attempt == attempt.number
-    has_begun = is_counted and counters.has_begun(lead.running.counted.counters)
-    return is_open(lead) and not has_begun and lead.now_s - lead.running.launched_s < NEAR_S
+    is_counted = attempt is not None and running.counted.attempt == attempt.number
+    has_begun = is_counted and counters.has_begun(running.counted.counters)
+    return is_open(journal, running) and not has_begun and clock.now_s - running.launched_s < NEAR_S
 
 
 def overwrites(attempt: Attempt, step: int) -> bool:
@@ -48,63 +52,64 @@ def overwrites(attempt: Attempt, step: int) -> bool:
     return attempt.lost is not None and any((attempt.step or 0) < known <= step for known in attempt.whole_steps)
 
 
-def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
+def take_in(journal: LeaderJournal, running: RunningAttempt, number: int, text: bytes, pattern: str) -> None:
     """Go on counting with new lines of the log."""
-    before = lead.running.counted if lead.running.counted.attempt == number else Counted(number)
-    attempt = lead.state.attempt
+    before = running.counted if running.counted.attempt == number else Counted(number)
+    attempt = journal.state.attempt
     resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
     found = counters.count(before.counters, text, pattern, resume_step)
-    lead.running.note_counted(before._replace(counters=found))
+    running.note_counted(before._replace(counters=found))
 
 
-def judge_start(lead: Leader) -> None:
+def judge_start(plan: Plan, journal: LeaderJournal, running: RunningAttempt, say: Say) -> None:
     """Say it once if the live attempt has started too low; have it ended if that is sure."""
-    attempt = lead.state.attempt
-    if attempt is None or lead.live is None or lead.running.counted.attempt != attempt.number or not is_open(lead):
+    attempt = journal.state.attempt
+    if attempt is None or running.live is None or running.counted.attempt != attempt.number or not is_open(journal,
+                                                                                                           running):
         return
-    earlier = lead.state.attempts[:-1]
-    found = judge(attempt, earlier, lead.running.counted.counters)
-    is_settled = found is not None or has_gone_on(attempt, earlier, lead.running.counted.counters)
-    lead.running.note_counted(lead.running.counted._replace(is_settled=is_settled))
+    earlier = journal.state.attempts[:-1]
+    found = judge(attempt, earlier, running.counted.counters)
+    is_settled = found is not None or has_gone_on(attempt, earlier, running.counted.counters)
+    running.note_counted(running.counted._replace(is_settled=is_settled))
     if found is None:
         return
     if attempt.lost is None:
-        then = "stop" if found.is_sure and lead.plan.restart.on_lost_progress == "stop" else "warn"
-        lead.record(lead.writer.event("lost_progress", attempt=attempt.number, step=found.step, sure=found.is_sure,
-                                      resume_step=found.resume_step, resume_path=attempt.resume_path, then=then,
-                                      why=found.why))
+        then = "stop" if found.is_sure and plan.restart.on_lost_progress == "stop" else "warn"
+        journal.record(journal.event("lost_progress", attempt=attempt.number, step=found.step, sure=found.is_sure,
+                                     resume_step=found.resume_step, resume_path=attempt.resume_path, then=then,
+                                     why=found.why))
         what = "LOST PROGRESS" if found.is_sure else "PERHAPS LOST PROGRESS"
         goes_on = "" if then == "stop" else "; it goes on, and may overwrite newer checkpoints"
-        lead.say(f"!!! {what}: {found.why}{goes_on}")
+        say(f"!!! {what}: {found.why}{goes_on}")
     if found.is_sure:
-        lead.running.note_lost_progress(found.why)
+        running.note_lost_progress(found.why)
 
 
-def progress_event(lead: Leader, number: int, step: int) -> Event:
+def progress_event(clock: Clock, journal: LeaderJournal, running: RunningAttempt, number: int, step: int) -> Event:
     """The event for a step, with what counted it, and when the log named it, where this supervisor has read that."""
-    at_t = _named_t(lead, number, step)
+    at_t = _named_t(clock, journal, running, number, step)
     at = {} if at_t is None else {"at_t": round(at_t, 2)}
-    main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
+    main = counters.main_counter(running.counted.counters) if running.counted.attempt == number else None
     if main is None:
-        return lead.writer.event("progress", attempt=number, step=step, **at)
-    attempt = lead.state.attempt
+        return journal.event("progress", attempt=number, step=step, **at)
+    attempt = journal.state.attempt
     known = attempt.first_step if attempt is not None and attempt.number == number else None
     first = main.first if known is None else min(known, main.first)
-    return lead.writer.event("progress", attempt=number, step=step, first=first,
-                             counter="" if main.fell else main.form, **at)
+    return journal.event("progress", attempt=number, step=step, first=first,
+                         counter="" if main.fell else main.form, **at)
 
 
-def ended_tail(lead: Leader, number: int) -> bytes:
+def ended_tail(files: FolderPort, number: int) -> bytes:
     """The last lines that reached the run folder, of an attempt whose supervisor's host is gone; b"" where the folder
     does not answer. A batch host crashed at step 53, and its successor knew step 17, of the journal.
     """
-    path = Path(lead.main_log(number))
+    path = Path(files.main_log(number))
 
     def read() -> str:
         fresh.see(str(path.parent))
         return sharedfile.read_end(path, TAIL_BYTES).decode("latin-1")
 
-    answer = lead.ask_folder(read, ANSWER_S)
+    answer = files.ask(read, ANSWER_S)
     return answer.value.encode("latin-1") if answer.is_ok and answer.value is not None else b""
 
 
@@ -113,7 +118,9 @@ def last_progress(lead: Leader, number: int, text: bytes) -> list[Event]:
     step = listening.read(lead, text, latest_step, None)
     attempt = lead.state.attempt
     known = attempt.step if lead.process is None and attempt is not None and attempt.number == number else None
-    return [] if step is None or step < (known or 0) else [progress_event(lead, number, step)]
+    return [] if step is None or step < (known
+                                         or 0) else [progress_event(lead.clock, lead.journal, lead.running, number,
+                                                                    step)]
 
 
 def last_epoch(lead: Leader, text: bytes) -> float | None:
@@ -121,9 +128,9 @@ def last_epoch(lead: Leader, text: bytes) -> float | None:
     return listening.read(lead, text, lambda cut, _: find_epoch(cut), None)
 
 
-def _named_t(lead: Leader, number: int, step: int) -> float | None:
-    attempt = lead.state.attempt
-    if lead.process is None or lead.process.number != number:
+def _named_t(clock: Clock, journal: LeaderJournal, running: RunningAttempt, number: int, step: int) -> float | None:
+    attempt = journal.state.attempt
+    if running.process is None or running.process.number != number:
         return None
     is_known = attempt is not None and attempt.number == number and attempt.step == step
-    return lead.running.last_step.t if is_known else lead.log_grew_t
+    return running.last_step.t if is_known else running.grew_t(clock)

@@ -9,21 +9,23 @@ from safelaunch.decide.nodes.checks import MEETING
 from safelaunch.node.porttrial import PortTrial
 from safelaunch.nodehealth.checks.results import CheckReport
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
 
 TRIES = 8   # of ports: each is taken with a small chance
 
 
-def choose(lead: Leader, number: int, first: str, port: int | None = None) -> tuple[int, PortTrial | None]:
+def choose(here: Here, number: int, first: str, port: int | None = None) -> tuple[int, PortTrial | None]:
     """A port for an attempt, `port` if that is free. With it, where this supervisor runs on its first node, what
     listens on it; None = it runs elsewhere, or all that were tried are taken.
     """
     for _ in range(TRIES):
         if port is None:
-            port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
-        if first != lead.job.host:
+            port = 20000 + (int(here.job.id) * 31 + number * 1000 + int(here.world.chance() * 1000)) % 10000
+        if first != here.job.host:
             return port, None
         try:
-            return port, lead.world.listen(port)
+            return port, here.world.listen(port)
         except OSError:
             taken, port = port, None
     return taken, None
@@ -33,7 +35,7 @@ def hold(lead: Leader, number: int, first: str, asked: Collection[str]) -> tuple
     """Words for the request of a check (docs/nodes.md) by which the nodes try the port of the coming attempt, and what
     listens on it meanwhile: this supervisor, or the first node's own check if that node is asked.
     """
-    port, trial = choose(lead, number, first)
+    port, trial = choose(lead.here, number, first)
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(first)
     is_here = first == lead.job.host
     if address is None or (trial is None and (is_here or first not in asked)):   # a name that only srun can resolve
@@ -43,9 +45,9 @@ def hold(lead: Leader, number: int, first: str, asked: Collection[str]) -> tuple
     return {"meeting": {"node": first, "address": address, "port": port, "listens": not is_here}}, trial
 
 
-def keep(lead: Leader, number: int, answer: Mapping[str, Any], reports: Sequence[CheckReport]) -> None:
+def keep(nodes: Nodes, number: int, answer: Mapping[str, Any], reports: Sequence[CheckReport]) -> None:
     """Give the attempt the port that its first node has listened on."""
     for report in reports:
         if answer and report.node == answer["meeting"]["node"] and any(
                 result.name == MEETING and result.facts.get("listened") is True for result in report.results):
-            lead.nodes.try_port(number, answer["meeting"]["port"])
+            nodes.try_port(number, answer["meeting"]["port"])

@@ -14,8 +14,13 @@ from safelaunch.notify.message import compose
 from safelaunch.notify.targets import NotifyTarget, targets
 from safelaunch.run.notices import Notice
 from safelaunch.run.noticewords import due
+from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.tasks import Step, Work
 
 TELLS_IN = (Phase.LIVE, Phase.PRESERVING, Phase.HANDING_OVER, Phase.FINISHING)
@@ -29,28 +34,28 @@ HELD_TERM_S = 20.0        # ... and holds the next one: nobody else would tell, 
 def follow(lead: Leader) -> None:
     """Begin to tell what waits. Where Slurm ends the job the standby is silent because it ends, too."""
     may_lead = not lead.standbys.is_contested or lead.ending is not None
-    if _targets(lead) and lead.course.phase in TELLS_IN and may_lead and (
+    if _targets(lead.plan) and lead.course.phase in TELLS_IN and may_lead and (
             due(lead.state.notices, lead.plan.notify.when, lead.now)):
         lead.tasks.begin(Work.NOTIFY, _tell(lead))
 
 
-def last_words(lead: Leader, after_term_s: float = TERM_S) -> Step:
+def last_words(plan: Plan, clock: Clock, journal: LeaderJournal, course: Course, after_term_s: float = TERM_S) -> Step:
     """Wait until the run's end, or its hold, is told, for a short time."""
-    until_s = lead.now_s + LAST_WORDS_S
-    while _targets(lead) and due(lead.state.notices, lead.plan.notify.when, lead.now) and lead.now_s < until_s:
-        if lead.term_s is not None:
-            until_s = min(until_s, lead.term_s + after_term_s)
+    until_s = clock.now_s + LAST_WORDS_S
+    while _targets(plan) and due(journal.state.notices, plan.notify.when, clock.now) and clock.now_s < until_s:
+        if course.term_s is not None:
+            until_s = min(until_s, course.term_s + after_term_s)
         yield POLL_S
 
 
-def _targets(lead: Leader) -> tuple[NotifyTarget, ...]:
-    return targets(lead.plan.notify.to, lead.plan.notify.command)
+def _targets(plan: Plan) -> tuple[NotifyTarget, ...]:
+    return targets(plan.notify.to, plan.notify.command)
 
 
-def _pause(lead: Leader, length_s: float) -> Step:
+def _pause(clock: Clock, journal: LeaderJournal, course: Course, length_s: float) -> Step:
     """Wait for the next try; the run's end is told at once."""
-    until_s = lead.now_s + length_s
-    while lead.state.ended is None and (lead.now_s < until_s or lead.course.phase not in TELLS_IN):
+    until_s = clock.now_s + length_s
+    while journal.state.ended is None and (clock.now_s < until_s or course.phase not in TELLS_IN):
         yield 1.0
 
 
@@ -60,7 +65,7 @@ def _tell(lead: Leader) -> Step:
         told = due(lead.state.notices, lead.plan.notify.when, lead.now)
         if not told:
             return
-        results = yield from _send(lead, told)
+        results = yield from _send(lead.plan, lead.here, lead.journal, told)
         failed = [label for label, trouble in results.items() if trouble]
         for label in failed:
             if label not in lead.state.notices.failing and pause_s == RETRY_S[0]:
@@ -68,14 +73,16 @@ def _tell(lead: Leader) -> Step:
         sent = [label for label in results if label not in failed]
         if sent or pause_s is None or lead.state.ended is not None:
             break
-        yield from _pause(lead, pause_s)
-    lead.record(lead.writer.event("notified", keys=[one.key for one in told], sent=sent, failed=failed))
+        yield from _pause(lead.clock, lead.journal, lead.course, pause_s)
+    lead.journal.record(lead.journal.event("notified", keys=[one.key for one in told], sent=sent, failed=failed))
 
 
-def _send(lead: Leader, told: Sequence[Notice]) -> Generator[float, Result | None, dict[str, str]]:
+def _send(
+    plan: Plan, here: Here, journal: LeaderJournal, told: Sequence[Notice]
+) -> Generator[float, Result | None, dict[str, str]]:
     """For each target why it did not take the message; "" = it did."""
-    message = compose(lead.plan.name, str(lead.run_dir), lead.state, told)
-    delivery = lead.world.deliver(_targets(lead), message, lead.plan.notify.smtp, lead.job.env)
+    message = compose(plan.name, str(here.run_dir), journal.state, told)
+    delivery = here.world.deliver(_targets(plan), message, plan.notify.smtp, here.job.env)
     while (results := delivery.poll()) is None:
         yield POLL_S
     return results

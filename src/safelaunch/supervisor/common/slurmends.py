@@ -8,12 +8,19 @@ from safelaunch.base.endings import JobEnd, tell_ending
 from safelaunch.base.io import sharedfile
 from safelaunch.decide.ends import jobend
 from safelaunch.decide.ends.jobend import Explain
+from safelaunch.guard.io.job import Allocation
 from safelaunch.run.io import runfolder
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import jobstates, slurmoutput, slurmwords
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.slurmwords import UNKNOWN, EndLine
 from safelaunch.slurm.via import HERE
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.tasks import Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
@@ -25,35 +32,37 @@ WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why the
 def find_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
     assert lead.term_s is not None
-    line = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
+    line = ending_of(lead.run_dir, lead.journal, lead.files, lead.say,
+                     lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
     step = jobend.explain(line, lead.now_s - lead.term_s)
     if step is Explain.ASK_SCONTROL:
-        lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead.here, lead.course, lead.say))
     elif step is Explain.ASK_SQUEUE:
-        lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead))
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead.here, lead.course, lead.say))
     elif step is Explain.LINE and line is not None:
         lead.course.note_ending(line)
         lead.say(f"the job is being ended: {tell_ending(line)}")
-        for node in slurmoutput.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
-            lead.lose(node, "its Prolog failed")
+        for node in slurmoutput.parse_failed_prologs(_output_of(lead.run_dir, lead.files, lead.job.id) or "",
+                                                     lead.job.id):
+            lead.reach.lose(node, "its Prolog failed")
 
 
-def find_early_ending(lead: Leader) -> None:
+def find_early_ending(job: Allocation, running: RunningAttempt, course: Course, say: Say) -> None:
     """Slurm ends ranks before it signals this process: their log tells of the job's end first.
 
     Seen under load: a preempted attempt counted as failed, and the next one started in the ending job.
     """
-    if lead.ending is None and not lead.job.is_local and lead.process is not None:
-        reason = slurmoutput.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
+    if course.ending is None and not job.is_local and running.process is not None:
+        reason = slurmoutput.parse_step_ending(running.process.tail().decode("latin-1"), job.id)
         if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
-            lead.course.note_ending(reason)
-            lead.say(f"the job is being ended: {tell_ending(reason)}")
+            course.note_ending(reason)
+            say(f"the job is being ended: {tell_ending(reason)}")
 
 
-def may_tell_who_ended_it(lead: Leader) -> bool:
+def may_tell_who_ended_it(job: Allocation, running: RunningAttempt, course: Course) -> bool:
     """Whether the log of the ended attempt may tell who ended its step, and was not read for that yet."""
-    return (lead.ending is None and not lead.job.is_local and lead.process is not None
-            and lead.course.asked_who != lead.attempt.number)
+    return (course.ending is None and not job.is_local and running.process is not None
+            and course.asked_who != running.now.number)
 
 
 def find_who_ended_it(lead: Leader) -> None:
@@ -66,27 +75,27 @@ def find_who_ended_it(lead: Leader) -> None:
     """
     live, process = lead.attempt, lead.process
     lead.course.note_asked_who(live.number)
-    find_early_ending(lead)
+    find_early_ending(lead.job, lead.running, lead.course, lead.say)
     if process is None or lead.ending is not None:
         return
     said = process.tail(WHOLE_END_BYTES).decode("latin-1")
     unread = slurmoutput.find_unknown_step_end(said, lead.job.id)
     if unread is not None:
-        report_unknown(lead, lead.job.id, unread)
+        report_unknown(lead.journal, lead.say, lead.job.id, unread)
         lead.course.note_unread(live.number)
     if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
-        if not has_script_ended_well(lead):
+        if not has_script_ended_well(lead.plan, lead.running):
             lead.running.mark_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
     elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
 
 
-def has_script_ended_well(lead: Leader) -> bool:
+def has_script_ended_well(plan: Plan, running: RunningAttempt) -> bool:
     """Whether the attempt is a user's own script that has ended with 0."""
-    live = lead.attempt
+    live = running.now
     is_well = not any(exit.code for exit in live.exits) if live.exits else live.srun_code == 0
-    return lead.plan.is_script and is_well
+    return plan.is_script and is_well
 
 
 def ask_who_ended_it(lead: Leader) -> Step:
@@ -109,81 +118,81 @@ def ask_who_ended_it(lead: Leader) -> Step:
         lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
 
-def ask_why_it_ends(lead: Leader) -> Step:
+def ask_why_it_ends(here: Here, course: Course, say: Say) -> Step:
     """slurmstepd's message is of an unknown Slurm: ask by a command."""
-    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    result = yield here.world.command(slurm.show_job(here.job.id), here.job.env, SQUEUE_S)
     reason = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
-    if lead.ending is None:
+    if course.ending is None:
         ending = jobend.ending_by_scontrol(reason)
-        lead.course.note_ending(ending)
-        lead.say(f"the job is being ended: {tell_ending(ending)}")
+        course.note_ending(ending)
+        say(f"the job is being ended: {tell_ending(ending)}")
 
 
-def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
+def report_unknown(journal: LeaderJournal, say: Say, job: str, end: EndLine) -> None:
     """Journal, once, that Slurm ended a job or its step with a message that no known release has."""
-    if lead.state.unknown_words != (job, end.said):
-        lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
-        lead.say(f"Slurm ended something of job {job} with a message that this safelaunch does not know: {end.said!r}")
+    if journal.state.unknown_words != (job, end.said):
+        journal.record(journal.event("unknown_words", job=job, said=end.said[:200]))
+        say(f"Slurm ended something of job {job} with a message that this safelaunch does not know: {end.said!r}")
 
 
-def ask_version(lead: Leader) -> Step:
+def ask_version(here: Here, journal: LeaderJournal, say: Say) -> Step:
     """Journal the version of Slurm here: messages depend on it. Every node must have srun."""
-    result = yield lead.world.command(slurm.version(), lead.job.env, SQUEUE_S)
+    result = yield here.world.command(slurm.version(), here.job.env, SQUEUE_S)
     version = slurmwords.parse_version(result.stdout) if result is not None and result.is_ok else None
-    if version is None or version == lead.state.slurm:
+    if version is None or version == journal.state.slurm:
         return
-    lead.record(lead.writer.event("slurm", version=version, known=slurmwords.is_known(version)))
+    journal.record(journal.event("slurm", version=version, known=slurmwords.is_known(version)))
     if not slurmwords.is_known(version):
-        lead.say(f"Slurm {version} is none of the releases that this safelaunch knows ({slurmwords.RELEASES[0]} to "
-                 f"{slurmwords.RELEASES[-1]}): ends whose words it cannot read are asked about, and not counted")
+        say(f"Slurm {version} is none of the releases that this safelaunch knows ({slurmwords.RELEASES[0]} to "
+            f"{slurmwords.RELEASES[-1]}): ends whose words it cannot read are asked about, and not counted")
 
 
-def ask_whether_it_ends(lead: Leader) -> Step:
+def ask_whether_it_ends(here: Here, course: Course, say: Say) -> Step:
     """No line tells why: ask squeue whether Slurm still runs the job."""
-    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
-    ending = jobend.ending_without_line(is_running=slurm.is_running(result, lead.job.id))
+    result = yield here.world.command(slurm.squeue_job(here.job.id), here.job.env, SQUEUE_S)
+    ending = jobend.ending_without_line(is_running=slurm.is_running(result, here.job.id))
     if ending is None:
-        lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
-        lead.course.forget_term()
-    elif lead.ending is None:
-        lead.course.note_ending(ending)
-        lead.say("the job is being ended, for an unknown reason")
+        say("a TERM came, but Slurm goes on running this job: so does the supervisor")
+        course.forget_term()
+    elif course.ending is None:
+        course.note_ending(ending)
+        say("the job is being ended, for an unknown reason")
 
 
-def ending_of(lead: Leader, job: str) -> str | None:
+def ending_of(run_dir: Path, journal: LeaderJournal, files: FolderPort, say: Say, job: str) -> str | None:
     """Why Slurm ended a job of this run, from slurmstepd's line in its output; None = it does not say.
 
     A cancel that a guard or a standby announced, because nobody led the job, is no person's.
     """
-    text = _output_of(lead, job)
+    text = _output_of(run_dir, files, job)
     end = slurmoutput.find_ending(text, job) if text else None
     if end is None:
         return None
     if end.word not in slurmwords.JOB_ENDINGS:
-        report_unknown(lead, job, end)
+        report_unknown(journal, say, job, end)
         return UNKNOWN
     if end.word != JobEnd.CANCELLED:
         return end.word
-    orphaned = lead.ask_folder(lambda: runfolder.is_orphaned(lead.run_dir, job), 1.0)
+    orphaned = files.ask(lambda: runfolder.is_orphaned(run_dir, job), 1.0)
     return (JobEnd.ORPHANED if orphaned.value else end.word) if orphaned.is_ok else None
 
 
-def _output_of(lead: Leader, job: str) -> str | None:
+def _output_of(run_dir: Path, files: FolderPort, job: str) -> str | None:
     """The end of a job's output, and of its standbys' steps; None = the folder does not answer."""
     def tails() -> str:
-        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
+        outputs = [run_dir / f"slurm-{job}.out", *sorted(run_dir.glob(f"slurm-{job}.standby-*.out"))]
         return "\n".join(map(_tail, outputs))
 
-    answer = lead.ask_folder(tails, 1.0)
+    answer = files.ask(tails, 1.0)
     return answer.value if answer.is_ok else None
 
 
-def step_end_of(lead: Leader, job: str) -> str | None:
+def step_end_of(run_dir: Path, files: FolderPort, job: str) -> str | None:
     """slurmstepd's message on the end of a standby's step (slurmoutput.parse_step_end)."""
     def tails() -> str:
-        return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
+        return "\n".join(map(_tail, sorted(run_dir.glob(f"slurm-{job}.standby-*.out"))))
 
-    answer = lead.ask_folder(tails, 1.0)
+    answer = files.ask(tails, 1.0)
     return slurmoutput.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
 
 

@@ -56,7 +56,7 @@ def _ask(lead: Leader, known: StepStart) -> Step:
         text = stepstart.tell(known.place, known.why, listed)
         if then is not Then.WATCH and not told:
             told = True
-            lead.tell("step_start", text, attempt=lead.live.number)
+            lead.say.decision("step_start", text, attempt=lead.live.number)
         if then is Then.END:
             lead.running.mark_stuck(text)
             return

@@ -10,15 +10,22 @@ from safelaunch.decide.budget.blame import Failure, confirm
 from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.nodes import excluding
 from safelaunch.decide.nodes.excluding import KnownNodes
+from safelaunch.guard.io.job import Allocation
 from safelaunch.nodehealth.io import ledger as folder_of_ledger
 from safelaunch.nodehealth.ledger import NodeEvidence, of_cluster
 from safelaunch.nodehealth.ledgerlines import evidence_of, node_suspected
 from safelaunch.nodehealth.nodeuse import NodeUse
+from safelaunch.run.plan import Plan
 from safelaunch.script.script import quote_bash
 from safelaunch.slurm import nodeset, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
@@ -27,10 +34,10 @@ JUDGED_WITHIN_S = 2.0   # for reading and judging the ledger, of 16 MiB at most
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
-def accuse(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
+def accuse(plan: Plan, job: Allocation, files: FolderPort, nodes: Nodes, evidence: tuple[NodeEvidence, ...]) -> None:
     """New evidence, which counts from now on; the shared ledger is told, too."""
-    lead.nodes.blame(evidence)
-    share(lead, evidence)
+    nodes.blame(evidence)
+    share(plan, job, files, evidence)
 
 
 def confirm_suspects(lead: Leader) -> list[Event]:
@@ -43,19 +50,19 @@ def confirm_suspects(lead: Leader) -> list[Event]:
     known = {(one.run, one.attempt, one.kind) for one in lead.nodes.evidence}
     new = tuple(one for one in found if (one.run, one.attempt, one.kind) not in known)
     if new:
-        accuse(lead, new)
-    return lead.writer.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
+        accuse(lead.plan, lead.job, lead.files, lead.nodes, new)
+    return lead.journal.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
 
 
-def change_exclusions(lead: Leader) -> list[Event]:
+def change_exclusions(plan: Plan, job: Allocation, clock: Clock, journal: LeaderJournal, nodes: Nodes) -> list[Event]:
     """The events for nodes newly excluded or readmitted, compared with the journal's state."""
-    return lead.writer.events(excluding.changes(lead.state, lead.plan, known_nodes(lead), lead.now))
+    return journal.events(excluding.changes(journal.state, plan, known_nodes(job, nodes), clock.now))
 
 
-def known_nodes(lead: Leader) -> KnownNodes:
+def known_nodes(job: Allocation, nodes: Nodes) -> KnownNodes:
     """What is known of nodes at this moment."""
-    return KnownNodes(lead.job.nodes, lead.nodes.evidence, lead.nodes.partition, lead.nodes.available,
-                      lead.job.env.get("SLURM_JOB_PARTITION") or "")
+    return KnownNodes(job.nodes, nodes.evidence, nodes.partition, nodes.available,
+                      job.env.get("SLURM_JOB_PARTITION") or "")
 
 
 def recall(lead: Leader, may_wait: bool) -> None:
@@ -67,20 +74,20 @@ def recall(lead: Leader, may_wait: bool) -> None:
     cluster = lead.job.cluster
     own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
     evidence = of_cluster(dict.fromkeys(own), cluster)
-    folder, now = _folder(lead), lead.now
+    folder, now = _folder(lead.plan, lead.job), lead.now
     if folder is not None and not lead.job.is_local:
-        answer = lead.between_pings(lambda: lead.shared.ask(
-            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S))
+        answer = lead.files.ask_anyway(
+            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S)
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
         else:
-            lead.tell("ledger_left_out", tell_left_out(str(folder), answer.error))
+            lead.say.decision("ledger_left_out", tell_left_out(str(folder), answer.error))
     lead.nodes.recall(evidence)
-    command = _sinfo(lead)
+    command = _sinfo(lead.job)
     if may_wait and lead.nodes.evidence and command is not None:
-        ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
-        _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
-    _record_changes(lead)
+        ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead.job) else None
+        _take_nodes(lead.plan, lead.job, lead.nodes, lead.ask_slurm(command, ASK_S), ours)
+    _record_changes(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes)
 
 
 def tell_left_out(folder: str, error: str) -> str:
@@ -91,17 +98,17 @@ def tell_left_out(folder: str, error: str) -> str:
             f"next job reads it again. Look for large files there: ls -lS {quote_bash(folder)}")
 
 
-def _record_changes(lead: Leader) -> None:
-    events = change_exclusions(lead)
+def _record_changes(plan: Plan, job: Allocation, clock: Clock, journal: LeaderJournal, nodes: Nodes) -> None:
+    events = change_exclusions(plan, job, clock, journal, nodes)
     if events:
-        lead.record(*events)
+        journal.record(*events)
 
 
-def share(lead: Leader, evidence: tuple[NodeEvidence, ...]) -> None:
+def share(plan: Plan, job: Allocation, files: FolderPort, evidence: tuple[NodeEvidence, ...]) -> None:
     """Tell the shared ledger, without a long wait: this run knows already."""
-    folder = _folder(lead)
-    if folder is not None and not lead.job.is_local:
-        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S))
+    folder = _folder(plan, job)
+    if folder is not None and not job.is_local:
+        files.ask_anyway(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S)
 
 
 def note_use(lead: Leader, live: Live, started_t: float) -> Step:
@@ -110,49 +117,49 @@ def note_use(lead: Leader, live: Live, started_t: float) -> Step:
     until_s = lead.now_s + USE_LATE_S
     while lead.now_s < until_s and not lead.tasks.is_leaving:
         yield USE_LOOK_S
-    folder = _folder(lead)
+    folder = _folder(lead.plan, lead.job)
     if folder is not None and use.used_s > 0 and not lead.job.is_local:
-        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S))
+        lead.files.ask_anyway(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S)
 
 
-def ask_available(lead: Leader) -> Step:
+def ask_available(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, nodes: Nodes) -> Step:
     """The nodes that a job of this partition can get: exclusions must leave enough of them."""
-    command = _sinfo(lead)
-    if command is not None and lead.nodes.partition is None:
+    command = _sinfo(here.job)
+    if command is not None and nodes.partition is None:
         ours = None
-        if _reservation(lead):
-            ours = yield lead.world.command(slurm.sinfo_reservations(), lead.job.env)
-        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)), ours)
-        _record_changes(lead)
+        if _reservation(here.job):
+            ours = yield here.world.command(slurm.sinfo_reservations(), here.job.env)
+        _take_nodes(plan, here.job, nodes, (yield here.world.command(command, here.job.env)), ours)
+        _record_changes(plan, here.job, clock, journal, nodes)
 
 
-def _sinfo(lead: Leader) -> tuple[str, ...] | None:
-    partition = lead.job.env.get("SLURM_JOB_PARTITION")
-    return slurm.sinfo(partition) if partition and not lead.job.is_local else None
+def _sinfo(job: Allocation) -> tuple[str, ...] | None:
+    partition = job.env.get("SLURM_JOB_PARTITION")
+    return slurm.sinfo(partition) if partition and not job.is_local else None
 
 
-def _reservation(lead: Leader) -> str:
-    return lead.job.env.get("SLURM_JOB_RESERVATION", "")   # sbatch(1), output environment variables
+def _reservation(job: Allocation) -> str:
+    return job.env.get("SLURM_JOB_RESERVATION", "")   # sbatch(1), output environment variables
 
 
-def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None) -> None:
+def _take_nodes(plan: Plan, job: Allocation, nodes: Nodes, result: Result | None, reservations: Result | None) -> None:
     if result is None or not result.is_ok:
         return
     partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
-    name, own = _reservation(lead), None
+    name, own = _reservation(job), None
     if name and reservations is not None and reservations.is_ok:
         own = slurmtext.reserved_nodes(reservations.stdout, name)
     is_told = partition is not None and (not name or own is not None)
     # The user's own: no job of the run gets them.
-    excluded = set(nodeset.expand_own(dict(lead.plan.sbatch).get("exclude")))
+    excluded = set(nodeset.expand_own(dict(plan.sbatch).get("exclude")))
     if partition is not None and excluded:
         partition = tuple(node for node in partition if node not in excluded)
     usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
-    lead.nodes.note_names(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
+    nodes.note_names(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
 
 
-def _folder(lead: Leader) -> Path | None:
+def _folder(plan: Plan, job: Allocation) -> Path | None:
     try:
-        return folder_of_ledger.folder_of(lead.plan.suspects, lead.job.env)
+        return folder_of_ledger.folder_of(plan.suspects, job.env)
     except OSError:
         return None   # no home on this node

@@ -10,6 +10,7 @@ from safelaunch.base.io.localtime import moment
 from safelaunch.decide.ends import passing
 from safelaunch.decide.facts.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.decide.nodes.nodes import preserved
+from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runfolder
@@ -23,6 +24,12 @@ from safelaunch.supervisor.ends import handover
 from safelaunch.supervisor.jobs import nextjob
 from safelaunch.supervisor.jobs.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Say
 from safelaunch.supervisor.state.tasks import Step, Work
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
@@ -33,46 +40,47 @@ EXTENDED_S = 0.5           # less is rounding of a file's time
 def preserve(lead: Leader, row: str, action: Preserve) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
     nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
-    lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
+    lead.journal.record(lead.journal.event("preserved", until=action.until, nodes=list(nodes)))
     until = moment(action.until, lead.now)
-    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with `safelaunch "
-                   f"shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
+    lead.say.decision(row,
+                      f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with "
+                      f"`safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes) and lead.plan.cluster != ways.HERE:   # those are the shell's, too
-        lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
+        lead.tasks.begin(Work.SHRINK, _give_back(lead.here, lead.journal, lead.say, nodes))
 
 
-def keep_for_longer(lead: Leader, action: Wait) -> None:
+def keep_for_longer(clock: Clock, journal: LeaderJournal, folder: FolderState, say: Say, action: Wait) -> None:
     """Journal that a person has extended the time for which the site is kept; status and people read that."""
-    until = lead.state.preserving_until
+    until = journal.state.preserving_until
     if until is None or action.until <= until + EXTENDED_S:
         return
-    who = next((request.who for request in lead.folder.requests if request.name == "extend"), "somebody")
-    lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
-    lead.say(f"{who} extended it: the site is preserved until {moment(action.until, lead.now)}")
+    who = next((request.who for request in folder.requests if request.name == "extend"), "somebody")
+    journal.record(journal.event("preserved", until=action.until, why=f"{who} extended it"))
+    say(f"{who} extended it: the site is preserved until {moment(action.until, clock.now)}")
 
 
 def put_on_hold(lead: Leader, why: str, job: str | None = None) -> None:
     """Hold the run until a person lets it go on; `job`: the one that it is about, by default this one."""
     lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
-    lead.record(lead.writer.event("held", job=job or lead.job.id, why=why, lives=len(lead.state.lives)))
+    lead.journal.record(lead.journal.event("held", job=job or lead.job.id, why=why, lives=len(lead.state.lives)))
     lead.say(f"the run is put on hold: {why}. safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} "
              "ends the run")
     observe.read_requests(lead)
 
 
-def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
+def _give_back(here: Here, journal: LeaderJournal, say: Say, kept: tuple[str, ...]) -> Step:
     """Give the other nodes back to Slurm; that takes 13 ms, and cannot include the batch host."""
-    claim = lead.claim("give nodes back")
+    claim = journal.claim("give nodes back")
     if claim == 0:
         return
-    yield from acts.perform(lead, "shrink", claim, _shrink(lead, kept), nodes=list(kept))
+    yield from acts.perform(journal, "shrink", claim, _shrink(here, say, kept), nodes=list(kept))
 
 
-def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | None, ActOutcome[None]]:
-    result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodefold.fold(kept)), lead.job.env)
+def _shrink(here: Here, say: Say, kept: tuple[str, ...]) -> Generator[Command, Result | None, ActOutcome[None]]:
+    result = yield here.world.command(slurm.update_job(here.job.id, NodeList=nodefold.fold(kept)), here.job.env)
     done = result is not None and result.is_ok
     if not done and result is not None:
-        lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
+        say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
     return ActOutcome(done, None)
 
 
@@ -82,40 +90,40 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     if isinstance(chosen, Finish):
         yield from finish(lead, row, chosen)
         return
-    lead.tell(row, f"handing over to the next job: {action.why}")
+    lead.say.decision(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
     action = replace(action, exclude=(yield from nextjob.affordable(lead, action.exclude)))
-    if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
+    if not (yield from acts.perform(lead.journal, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
-    yield from _hold_back(lead, action.pause_s)
+    yield from _hold_back(lead.job, lead.journal, lead.next, lead.say, action.pause_s)
     if action.held and lead.state.held is not None:   # no supervisor comes before a person does
-        yield from notifying.last_words(lead, notifying.HELD_TERM_S)
+        yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course, notifying.HELD_TERM_S)
     metering.write(lead)   # the last figures until the next job starts must not say that it runs
     if lead.reach.lost:
-        yield from tell_followers(lead, None)
-    yield from handover.drain(lead)
+        yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
+    yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
     yield from handover.announce_end(lead)
-    yield from handover.end_job(lead)
-    yield from handover.start_soon(lead)
+    yield from handover.end_job(lead.course)
+    yield from handover.start_soon(lead.job, lead.journal, lead.next, lead.say)
     lead.course.end(HANDED_OVER)
 
 
-def _hold_back(lead: Leader, pause_s: float) -> Step:
+def _hold_back(own_job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say, pause_s: float) -> Step:
     """Let the next job wait where the run is preempted again and again; a requeued one starts as Slurm has it."""
-    job = lead.state.successor
-    if not pause_s or job is None or job == lead.job.id:
+    job = journal.state.successor
+    if not pause_s or job is None or job == own_job.id:
         return
-    result = yield lead.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
-    lead.say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
-             if outcome(result) else f"job {job} could not be held back: {said(result)}")
+    result = yield next_job.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
+    say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
+        if outcome(result) else f"job {job} could not be held back: {said(result)}")
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
     """Whether the next job has the run; False = a person has cancelled it, or this job."""
     is_passed = yield from handover.pass_on(lead, action)
-    yield from handover.learn_why_it_ends(lead)
+    yield from handover.learn_why_it_ends(lead.course)
     if passing.is_taken_back(is_passed=is_passed, ending=lead.ending):
         return ActOutcome(False, False, {"why": passing.end_of_taken_back(lead.ending).why})
     return ActOutcome(True, True, {"job": lead.job.id, "ending": lead.ending})
@@ -124,17 +132,18 @@ def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Resul
 def finish(lead: Leader, row: str, action: Finish) -> Step:
     """End the run: first the journal, then the successor, then the log's last lines."""
     if lead.state.preserving_until is not None:
-        lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.folder.requests)))
+        lead.journal.record(lead.journal.event("released",
+                                               by=", ".join(request.who for request in lead.folder.requests)))
     if lead.state.ended is None:
         yield from _write_end(lead, action)
     ended, was_gone = f"the run has ended: {action.how}: {action.why}", lead.folder.gone is not None
-    lead.tell(row, ended)
+    lead.say.decision(row, ended)
     yield from _empty_queue(lead)
-    yield from tell_followers(lead, None)
-    yield from notifying.last_words(lead)
-    yield from handover.drain(lead)
+    yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
+    yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course)
+    yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
     yield from handover.announce_end(lead)
-    yield from handover.end_job(lead)
+    yield from handover.end_job(lead.course)
     if lead.folder.gone is not None and not was_gone:
         lead.say(ended)   # the other line went with the folder
     lead.course.end(action.exit_code)
@@ -146,18 +155,18 @@ def _write_end(lead: Leader, action: Finish) -> Step:
     while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
         yield 1.0
     if passing.may_write_end(has_claim=claim != 0, is_contested=lead.standbys.is_contested):
-        lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
+        lead.journal.record(lead.journal.event(action.how, exit_code=action.exit_code, why=action.why))
         metering.write(lead)
 
 
 def _empty_queue(lead: Leader) -> Step:
     """Take the run's next job out of the queue. One that is left and held never starts: a watch cancels it."""
     patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
-    while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
+    while nextjob.is_queueing(lead.tasks) and lead.state.successor is None and lead.now_s < patience_s:
         yield 0.1
     lead.tasks.cancel(Work.QUEUE_NEXT)
     refused = 0
-    while (is_empty := (yield from _cancel_waiting(lead))) is not True:
+    while (is_empty := (yield from _cancel_waiting(lead.journal, lead.next))) is not True:
         refused += is_empty is False
         is_ending = lead.ending is not None or lead.term_s is not None
         is_late = lead.now_s >= patience_s and not lead.folder.missing.looks   # it is known soon whether that is gone
@@ -167,19 +176,19 @@ def _empty_queue(lead: Leader) -> Step:
         yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
 
 
-def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+def _cancel_waiting(journal: LeaderJournal, next_job: NextJob) -> Generator[Command, Result | None, bool | None]:
     """True once no job of this run is queued; None = Slurm does not answer."""
-    if lead.state.successor is None and lead.state.via != ways.WATCH:
+    if journal.state.successor is None and journal.state.via != ways.WATCH:
         return True
-    looked = yield lead.successor.query_all()
+    looked = yield next_job.successor.query_all()
     if looked is None or looked.is_unknown:
         return None
-    jobs = lead.successor.waiting(looked)
+    jobs = next_job.successor.waiting(looked)
     for job in jobs or ():
-        claim = lead.claim("cancel the successor")
+        claim = journal.claim("cancel the successor")
         if claim == 0:
             return False
-        done = yield from acts.perform(lead, "cancel", claim, handover.scancel(lead, job), job=job)
+        done = yield from acts.perform(journal, "cancel", claim, handover.scancel(next_job, job), job=job)
         if not done:
             return done
     return jobs is not None

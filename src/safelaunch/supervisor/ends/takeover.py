@@ -19,6 +19,7 @@ from safelaunch.decide.turn.unwritten import Adopt, AfterAdopting, ThisJob
 from safelaunch.errors import RunFolderError
 from safelaunch.extensions.io.rulepacks import undump
 from safelaunch.guard.io.callers import Guard
+from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
 from safelaunch.run import acts
 from safelaunch.run import plan as plans
@@ -42,8 +43,15 @@ from safelaunch.supervisor.jobs import vanished
 from safelaunch.supervisor.jobs.nextjob import secure_next
 from safelaunch.supervisor.jobs.standbys import eligible_standbys
 from safelaunch.supervisor.leader import Leader, hold_token
-from safelaunch.supervisor.state.parts import TookOver
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
+from safelaunch.supervisor.state.parts import Here, TookOver
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
 COMPLETING_LOOK_S = 30.0
@@ -60,7 +68,7 @@ def boot(lead: Leader) -> None:
     # Each question is a child process, and a next job's training waits for all of them.
     meta, env, claims, reason, places = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
-        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir), vanished.way_to(lead)))
+        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir), vanished.way_to(lead.run_dir)))
     lead.folder.note_route(places)   # a folder that goes away before the first read of the requests is missed, too
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
@@ -76,42 +84,43 @@ def boot(lead: Leader) -> None:
     lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
     lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
-    if not (is_new := not is_same_job(lead)):
+    if not (is_new := not is_same_job(lead.job, lead.journal)):
         before = lead.took_over.host if lead.took_over else lead.job.host
-        lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
+        lead.journal.record(lead.journal.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
             lead.course.note_ending(JobEnd.CANCELLED)
-        presume_launched(lead, launched)
+        presume_launched(lead.here, lead.journal, launched)
     else:
-        presume_launched(lead, launched)
+        presume_launched(lead.here, lead.journal, launched)
         meet_the_job_before(lead)
-        lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
-                                      batch_host=lead.job.host, restart_count=lead.job.restart_count,
-                                      before_cancelled=lead.ending == JobEnd.CANCELLED))
-    settle_intents(lead)
+        lead.journal.record(lead.journal.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
+                                               batch_host=lead.job.host, restart_count=lead.job.restart_count,
+                                               before_cancelled=lead.ending == JobEnd.CANCELLED))
+    settle_intents(lead.here, lead.journal, lead.next, lead.tasks)
     recall(lead, may_wait=is_new)
     adopt(lead)
     if not lead.job.is_local:
-        lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead))
-        lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead))
-        lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead))
+        lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead.here, lead.guard_endpoint, lead.nodes))
+        lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes))
+        lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead.here, lead.journal, lead.say))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
-        lead.tasks.begin(Work.WATCH_LIMIT, observe.watch_limit(lead))
-    _note_taken(lead)
+        lead.tasks.begin(Work.WATCH_LIMIT,
+                         observe.watch_limit(lead.plan, lead.here, lead.clock, lead.journal, lead.course))
+    _note_taken(lead.here, lead.journal)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
-        lead.record(*checkpoint_events(lead, None))
+        lead.journal.record(*checkpoint_events(lead.plan, lead.journal, lead.resume, None))
     secure_next(lead)
 
 
-def _note_taken(lead: Leader) -> None:
+def _note_taken(here: Here, journal: LeaderJournal) -> None:
     """Journal that another user owns this user's folder on the node's disk, so that the batch script used another one.
     """
     with contextlib.suppress(OSError):   # no note of it: the usual case
-        path = Path((lead.local / "taken").read_text().rstrip("\n"))
+        path = Path((here.local / "taken").read_text().rstrip("\n"))
         owner = runfolder.name_of(path.lstat().st_uid)
-        lead.record(lead.writer.event("local_folder_taken", node=lead.job.host, path=str(path), owner=owner))
+        journal.record(journal.event("local_folder_taken", node=here.job.host, path=str(path), owner=owner))
 
 
 def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:
@@ -120,11 +129,11 @@ def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:
     return journal.read_raw(run_dir), journal.last_launch(run_dir)
 
 
-def is_same_job(lead: Leader) -> bool:
+def is_same_job(job: Allocation, journal: LeaderJournal) -> bool:
     """Whether an earlier supervisor led this very job. One that Slurm has requeued keeps its id, and is another."""
-    known = lead.state.job
-    return (known is not None and known.id == lead.job.id and known.started_t is not None
-            and known.restart_count == lead.job.restart_count)
+    known = journal.state.job
+    return (known is not None and known.id == job.id and known.started_t is not None
+            and known.restart_count == job.restart_count)
 
 
 def open_control(lead: Leader) -> None:
@@ -136,46 +145,47 @@ def open_control(lead: Leader) -> None:
         old = {"token": lead.world.secret(), "port": 0}
     token = old["token"]
     lead.guard_endpoint.open(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
-    lead.server.report_to(on_report=lambda guard: observe.on_report(lead, guard),
-                          on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
+    lead.server.report_to(on_report=lambda guard: observe.on_report(lead.clock, lead.running, guard),
+                          on_standby=lambda: hold_watched(lead.local, lead.guard_endpoint),
+                          on_forged=lambda guard: tell_forged(lead.guard_endpoint, lead.say, guard))
     # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.standbys.heartbeat.begin_with(eligible_standbys(lead))
-    hold_watched(lead)
+    lead.standbys.heartbeat.begin_with(eligible_standbys(lead.job, lead.clock, lead.guard_endpoint))
+    hold_watched(lead.local, lead.guard_endpoint)
 
 
-def tell_forged(lead: Leader, guard: Guard) -> None:
+def tell_forged(guards: GuardEndpoint, say: Say, guard: Guard) -> None:
     """Say that somebody stands between a guard and this endpoint; rarely, or he could fill the disk."""
-    count = lead.server.forged
+    count = guards.server.forged
     if not count & (count - 1):
-        lead.say(f"somebody speaks in the name of {guard.node}'s node guard, on a connection of its own: it is closed "
-                 f"({count} so far)")
+        say(f"somebody speaks in the name of {guard.node}'s node guard, on a connection of its own: it is closed "
+            f"({count} so far)")
 
 
-def hold_watched(lead: Leader) -> None:
+def hold_watched(local: Path, guards: GuardEndpoint) -> None:
     """Keep the eligible standbys on this host's disk before one is let in."""
-    hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
+    hold_token(local, guards.token, guards.server.port, guards.server.standbys)
 
 
-def this_job(lead: Leader) -> ThisJob:
+def this_job(here: Here, journal: LeaderJournal) -> ThisJob:
     """The job of this supervisor, for decide.turn.unwritten."""
-    return ThisJob(lead.job.id, lead.job.host, lead.job.nodes, lead.job.restart_count, is_same_job(lead),
-                   lead.took_over is not None)
+    return ThisJob(here.job.id, here.job.host, here.job.nodes, here.job.restart_count, is_same_job(here.job, journal),
+                   here.took_over is not None)
 
 
-def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
+def presume_launched(place: Here, journal: LeaderJournal, claimed: dict[str, Any] | None) -> None:
     """An attempt that another host's supervisor announced may live, although its start was not journalled.
 
     `claimed`: the last claim of a launch.
     """
-    here = this_job(lead)
-    for intent in lead.state.intents:
-        if (missing := unwritten.announced(lead.state, intent, here)) is not None:
-            lead.record(lead.writer.event("attempt_started", **missing))
+    here = this_job(place, journal)
+    for intent in journal.state.intents:
+        if (missing := unwritten.announced(journal.state, intent, here)) is not None:
+            journal.record(journal.event("attempt_started", **missing))
     if claimed is None:
         return
-    if (missing := unwritten.claimed(lead.state, lead.journal.history, claimed, here)) is not None:
-        lead.record(lead.writer.event("attempt_started", **missing))
+    if (missing := unwritten.claimed(journal.state, journal.history, claimed, here)) is not None:
+        journal.record(journal.event("attempt_started", **missing))
 
 
 def meet_the_job_before(lead: Leader) -> None:
@@ -201,12 +211,12 @@ def meet_the_job_before(lead: Leader) -> None:
         # Its nodes may be silent, but their leases have run out.
         while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
-        text = b"" if attempt.resize is not None else lostprogress.ended_tail(lead, attempt.number)
-        lead.record(*lostprogress.last_progress(lead, attempt.number, text),
-                    lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
-                                      why=f"job {before.id if before else attempt.job} ended under it",
-                                      epoch=lostprogress.last_epoch(lead, text)),
-                    lead.writer.event("fenced", attempt=attempt.number))
+        text = b"" if attempt.resize is not None else lostprogress.ended_tail(lead.files, attempt.number)
+        lead.journal.record(*lostprogress.last_progress(lead, attempt.number, text),
+                            lead.journal.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
+                                               why=f"job {before.id if before else attempt.job} ended under it",
+                                               epoch=lostprogress.last_epoch(lead, text)),
+                            lead.journal.event("fenced", attempt=attempt.number))
 
 
 def hold_for_people(lead: Leader, job: str, untold: Canceller) -> None:
@@ -230,9 +240,9 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
         asked = (*asked, witness)
         match witness:
             case CancelWitness.JOB_OUTPUT:
-                seen = seen._replace(ending=slurmends.ending_of(lead, job))
+                seen = seen._replace(ending=slurmends.ending_of(lead.run_dir, lead.journal, lead.files, lead.say, job))
             case CancelWitness.STEP_OUTPUT:
-                seen = seen._replace(step_end=slurmends.step_end_of(lead, job))
+                seen = seen._replace(step_end=slurmends.step_end_of(lead.run_dir, lead.files, job))
             case CancelWitness.SLURM:
                 return _ask_who_cancelled(lead, job, seen)
     return cancel.judge(seen)
@@ -244,22 +254,22 @@ def _ask_who_cancelled(lead: Leader, job: str, witnesses: Witnesses) -> Cancelle
     while True:
         # A TERM in the middle of a question leaves time for a last one: KillWait is 30 s
         # (simulated: test_found "TERM in the middle of a question about the job before is no answer").
-        is_last = _is_called(lead)
+        is_last = _is_called(lead.course)
         state = _state_of(lead, job, is_last)
         is_late = lead.now_s > until_s or is_last
         found = cancel.judge(witnesses._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
         again_s = lead.now_s + COMPLETING_LOOK_S
-        while lead.now_s < again_s and not _is_called(lead):
+        while lead.now_s < again_s and not _is_called(lead.course):
             lead.rest(1.0)
 
 
-def _is_called(lead: Leader) -> bool:
+def _is_called(course: Course) -> bool:
     """Whether this job itself is being ended, or is near its limit: KillWait leaves time to journal why (simulated:
     test_found "job that is cancelled while it asks about the one before writes that down itself").
     """
-    return lead.course.was_told or lead.course.limit_near
+    return course.was_told or course.limit_near
 
 
 def _state_of(lead: Leader, job: str, is_last: bool) -> str | None:
@@ -277,17 +287,17 @@ def _state_of(lead: Leader, job: str, is_last: bool) -> str | None:
     return account if account and (account in jobstates.FINISHED or not state) else state
 
 
-def settle_intents(lead: Leader) -> None:
+def settle_intents(here: Here, journal: LeaderJournal, next_job: NextJob, tasks: BackgroundTasks) -> None:
     """Find out whether announced acts without an outcome happened."""
-    for intent in lead.state.intents:
+    for intent in journal.state.intents:
         happened = None
         match ACTS.get(intent.act):
             case ActKind(settling=Settling.FIND_ATTEMPT):
-                happened = lead.world.adopt(lead.local, int(intent.data["attempt"])) is not None
+                happened = here.world.adopt(here.local, int(intent.data["attempt"])) is not None
             case ActKind(settling=Settling.END_JOB) if unwritten.is_left_running(
-                    lead.state, str(intent.data.get("job")), this_job(lead)):
-                lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
-        acts.settle(lead, intent.claim, intent.act, happened)
+                    journal.state, str(intent.data.get("job")), this_job(here, journal)):
+                tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(journal, next_job, str(intent.data["job"])))
+        acts.settle(journal, intent.claim, intent.act, happened)
 
 
 def adopt(lead: Leader) -> None:
@@ -297,7 +307,8 @@ def adopt(lead: Leader) -> None:
     unknown = lead.world.adopt(lead.local, number + 1)
     if unknown is not None:
         facts = {key: value for key, value in unknown.facts.items() if key != "rank_logs"}   # the pump's, no event's
-        lead.record(lead.writer.event("attempt_started", **{**facts, "note": "written down by the next supervisor"}))
+        lead.journal.record(lead.journal.event("attempt_started",
+                                               **{**facts, "note": "written down by the next supervisor"}))
         last, number = lead.state.attempt, number + 1
     step = unwritten.adopt(last, lead.job.id)
     if step is Adopt.RESUME:
@@ -326,12 +337,12 @@ def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its guards find this endpoint by the record."""
     lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
     attempts.kill(lead, "took_over", unwritten.end_of_silent(before.host))
-    lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead, before.host))
+    lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead.guard_endpoint, lead.reach, lead.running, before.host))
 
 
-def _judge_old_host(lead: Leader, host: str) -> Step:
+def _judge_old_host(guards: GuardEndpoint, reach: Reach, running: RunningAttempt, host: str) -> Step:
     """Live guards on the old supervisor's node call the new endpoint within seconds of the record's change."""
-    number = lead.attempt.number
+    number = running.now.number
     yield CALL_S
-    if unwritten.is_host_lost(lead.live, number, host, answers=bool(lead.server.of(host))):
-        lead.lose(host, "neither its supervisor nor its node guard answers")
+    if unwritten.is_host_lost(running.live, number, host, answers=bool(guards.server.of(host))):
+        reach.lose(host, "neither its supervisor nor its node guard answers")

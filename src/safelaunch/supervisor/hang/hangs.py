@@ -16,9 +16,11 @@ from typing import Any
 from safelaunch.base.io.localtime import clock, moment
 from safelaunch.base.secretmask import mask
 from safelaunch.checkpoints.io import checkpoints
+from safelaunch.guard.io.job import Allocation
 from safelaunch.hangs import hang
 from safelaunch.hangs.proof import EndedRanks, Examination
 from safelaunch.nodehealth.slow import pace
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command, Result
@@ -29,7 +31,12 @@ from safelaunch.supervisor.common.inspection import collect
 from safelaunch.supervisor.hang import hangchecks
 from safelaunch.supervisor.hang.thaw import wait_for_thaw
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock, Timer
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.hangs import HangWatch
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.trainlog.lines import Talk
 
@@ -45,7 +52,7 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     lead.hangs.follow(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
         lead.hangs.note_log(lead.running.grew_s, talk)
-    ended, failed = _ended_beside_others(lead)
+    ended, failed = _ended_beside_others(lead.guard_endpoint)
     lead.hangs.note_failed_ranks(failed, lead.now_s)
     if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
         lead.hangs.note_alive(lead.running.grew_s)
@@ -53,33 +60,33 @@ def follow(lead: Leader, talk: Talk | None) -> None:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
 
-def _ended_beside_others(lead: Leader) -> tuple[EndedRanks, int]:
+def _ended_beside_others(endpoint: GuardEndpoint) -> tuple[EndedRanks, int]:
     """Whether ranks have ended in a step whose other ranks live; how many of them badly."""
-    guards = lead.server.guards.values()
+    guards = endpoint.server.guards.values()
     living = {guard.step for guard in guards if guard.code is None}
     codes = [guard.code for guard in guards if guard.code is not None and guard.step in living]
     failed = sum(code != 0 for code in codes)
     return (EndedRanks.BADLY if failed else EndedRanks.WELL if codes else EndedRanks.NONE), failed
 
 
-def take_overdue_turn(lead: Leader) -> bool:
+def take_overdue_turn(clock: Clock, running: RunningAttempt, hangs: HangWatch) -> bool:
     """Whether a hang check is due, as far as the log was read; asked once a second."""
-    return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
-            and lead.clock.take_turn(Timer.OVERDUE_LOG, 1.0))
+    return (running.live is not None and hangs.is_about(running.live.number) and hangs.is_silent(clock.now_s)
+            and clock.take_turn(Timer.OVERDUE_LOG, 1.0))
 
 
-def would_call_t(lead: Leader) -> float | None:
+def would_call_t(clock: Clock, running: RunningAttempt, hangs: HangWatch) -> float | None:
     """When this leader would call the attempt hung (epoch s), for people."""
-    in_s = None if lead.live is None else lead.hangs.calls_in_s(lead.now_s)
-    return None if in_s is None else lead.now + in_s
+    in_s = None if running.live is None else hangs.calls_in_s(clock.now_s)
+    return None if in_s is None else clock.now + in_s
 
 
-def step_due(lead: Leader) -> dict[str, Any]:
+def step_due(clock: Clock, running: RunningAttempt, hangs: HangWatch) -> dict[str, Any]:
     """Of the heartbeat: the time of the last step, and when the next one is late; nothing where nobody knows."""
-    due = lead.hangs.due() if lead.live is not None and lead.hangs.is_about(lead.live.number) else None
+    due = hangs.due() if running.live is not None and hangs.is_about(running.live.number) else None
     if due is None:
         return {}
-    at_t = lead.now - lead.now_s
+    at_t = clock.now - clock.now_s
     return {"step_t": round(at_t + due.since_s, 2), "late_t": round(at_t + due.late_s, 2), "phase": due.phase}
 
 
@@ -89,42 +96,44 @@ def check_ranks(lead: Leader) -> Step:
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.running.suspect_hang()
-    lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t, usual_s=_usual_s(lead),
-                                  frozen=lead.folder.is_frozen))
+    lead.journal.record(lead.journal.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
+                                           step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t,
+                                           usual_s=_usual_s(lead.running),
+                                           frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
         lead.hangs.postpone_check(lead.now_s)
         return
-    lead.hangs.note_alive(_last_checkpoint_s(lead))
-    if not _is_silent_still(lead, number):
-        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
-                  is_work=True)
+    lead.hangs.note_alive(_last_checkpoint_s(lead.plan, lead.job, lead.clock, lead.files))
+    if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
+        lead.say.decision("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
+                          is_work=True)
         return
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
         lead.hangs, lambda: lead.now_s, lambda depth: collect(lead, lead.attempt.nodes, depth),
-        lambda: _is_silent_still(lead, number), partial(_keep, lead, number), lambda: _ended_beside_others(lead)[0])
+        lambda: _is_silent_still(lead.clock, lead.running, lead.hangs, number),
+        partial(_keep, lead.clock, lead.files, number), lambda: _ended_beside_others(lead.guard_endpoint)[0])
     if isinstance(found, HangVerdict):
         yield from _act(lead, number, found)
     elif found is not None:
-        end_s = yield from _end_of_job_s(lead)
+        end_s = yield from _end_of_job_s(lead.here, lead.clock)
         if lead.hangs.rhythm.since_s == began_s:
             lead.hangs.check_before(lead.now_s, end_s)
         next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
-        lead.tell("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
-                                                   lead.hangs.counts_s, end_s),
-                  attempt=number, is_work=lead.hangs.is_at_work)
+        lead.say.decision("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
+                                                           lead.hangs.counts_s, end_s),
+                          attempt=number, is_work=lead.hangs.is_at_work)
 
 
-def _end_of_job_s(lead: Leader) -> Generator[Command, Result | None, float]:
+def _end_of_job_s(here: Here, clock: Clock) -> Generator[Command, Result | None, float]:
     """When Slurm ends this job, monotonic seconds; infinite where it has no limit or did not say."""
-    if lead.job.is_local:
+    if here.job.is_local:
         return math.inf
-    result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env, TIME_LEFT_S)
+    result = yield here.world.command(slurm.squeue_time_left(here.job.id), here.job.env, TIME_LEFT_S)
     left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
-    return math.inf if left_s is None else lead.now_s + left_s
+    return math.inf if left_s is None else clock.now_s + left_s
 
 
 def tell_next(at: Callable[[float], str], next_s: float, counts_s: float | None, end_s: float) -> str:
@@ -138,41 +147,41 @@ def tell_next(at: Callable[[float], str], next_s: float, counts_s: float | None,
     return f"{counts}next check at {at(next_s)}"
 
 
-def _usual_s(lead: Leader) -> float | None:
+def _usual_s(running: RunningAttempt) -> float | None:
     """How long a step takes; None = not known. The rhythm is of reads of the log, which may hold many steps."""
-    level = None if lead.running.pace is None else pace.level_of(lead.running.pace)
+    level = None if running.pace is None else pace.level_of(running.pace)
     return None if level is None else round(level.level_s, 4)
 
 
-def _last_checkpoint_s(lead: Leader) -> float:
+def _last_checkpoint_s(plan: Plan, job: Allocation, clock: Clock, files: FolderPort) -> float:
     """When the newest complete checkpoint was written; long ago, where there is none or its folder does not answer."""
-    resume = lead.plan.resume
+    resume = plan.resume
     if resume.dir is None:
         return 0.0
-    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+    folder = os.path.join(job.cwd, resume.dir)   # noqa: PTH118 - text only
 
     def newest() -> float | None:
         best = checkpoints.find(folder, resume.format, resume.pattern).best
         return os.stat(best.path).st_mtime if best else None   # noqa: PTH116 - a text
 
-    answer = lead.ask_folder(newest, CHECKPOINT_S)
+    answer = files.ask(newest, CHECKPOINT_S)
     if not answer.is_ok or answer.value is None:
         return 0.0
-    return lead.now_s - max(0.0, lead.now - answer.value)
+    return clock.now_s - max(0.0, clock.now - answer.value)
 
 
-def _is_silent_still(lead: Leader, number: int) -> bool:
+def _is_silent_still(clock: Clock, running: RunningAttempt, hangs: HangWatch, number: int) -> bool:
     """Whether the attempt still lives and has made no step meanwhile."""
-    return (lead.live is not None and lead.live.number == number and lead.live.may_hang
-            and lead.hangs.is_silent(lead.now_s))
+    return (running.live is not None and running.live.number == number and running.live.may_hang
+            and hangs.is_silent(clock.now_s))
 
 
-def _keep(lead: Leader, number: int, collected: Collected, examination: Examination) -> None:
+def _keep(ticks: Clock, files: FolderPort, number: int, collected: Collected, examination: Examination) -> None:
     """Keep the dumps in the attempt's folder, for people and for `why`."""
-    folder = f"stacks/{clock(lead.now).replace(':', '')}"
+    folder = f"stacks/{clock(ticks.now).replace(':', '')}"
     for node, line in collected.lines.items():
-        lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
-    lead.put(number, f"{folder}/verdict.json", stacktext.to_public(
+        files.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
+    files.put(number, f"{folder}/verdict.json", stacktext.to_public(
         examination.groups, examination.found, collected.reports, collected.silent, collected.took_s))
 
 
@@ -180,7 +189,7 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
     where = f" on {nodefold.fold(verdict.suspects)}" if verdict.suspects else ""
-    lead.tell("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
+    lead.say.decision("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
         lead.hangs.postpone_check(lead.now_s)
@@ -189,12 +198,12 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
         yield from _preserve(lead, number)
     while lead.folder.is_frozen:   # the training may go on with it; a restart could not even read its checkpoint
         yield 2.0
-        if not _is_silent_still(lead, number):
+        if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
             return
     if (yield from wait_for_thaw(lead, verdict)):   # a rank that slept on its filesystem goes on by itself
         lead.hangs.postpone_check(lead.now_s)
         return
-    if not _is_silent_still(lead, number):
+    if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
         return
     lead.hangs.note_hang(number, verdict)
     lead.running.note_hang(verdict.summary)
@@ -203,11 +212,11 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
 def _preserve(lead: Leader, number: int) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
     until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
-    lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
+    lead.journal.record(lead.journal.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
     lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with "
              f"`safelaunch stacks {lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
     while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0
-        if not _is_silent_still(lead, number):
+        if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
             break
-    lead.record(lead.writer.event("released"))
+    lead.journal.record(lead.journal.event("released"))

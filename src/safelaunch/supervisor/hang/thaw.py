@@ -16,7 +16,8 @@ from safelaunch.run.io.storage import try_to_write
 from safelaunch.slurm.io.slurm import Command, Result
 from safelaunch.stacks.scene import HangVerdict
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second
 FOREVER_S = 30 * 86400.0   # the job's own time limit comes first
@@ -33,25 +34,26 @@ def wait_for_thaw(lead: Leader, verdict: HangVerdict) -> Generator[Command, Resu
     python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
     start_s = lead.now_s
     command = lead.world.command(try_to_write(folders, python), lead.job.env, FOREVER_S)
-    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead, verdict, folders[0]))
+    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead.say, verdict, folders[0]))
     yield command
     lead.tasks.cancel(Work.THAW)
     waited_s = lead.now_s - start_s
     if waited_s < ANSWERS_S:
         return False
-    lead.tell("thaw", f"{folders[0]} takes writes again after {waited_s:.0f} s: the training gets time to go on")
+    lead.say.decision("thaw",
+                      f"{folders[0]} takes writes again after {waited_s:.0f} s: the training gets time to go on")
     return True
 
 
-def trouble(lead: Leader) -> str | None:
+def trouble(tasks: BackgroundTasks) -> str | None:
     """What keeps the next attempt from starting; None where nothing is waited for."""
-    return "a filesystem on which ranks slept takes no writes yet" if lead.tasks.is_running(Work.THAW) else None
+    return "a filesystem on which ranks slept takes no writes yet" if tasks.is_running(Work.THAW) else None
 
 
-def _say_that_it_waits(lead: Leader, verdict: HangVerdict, folder: str) -> Step:
+def _say_that_it_waits(say: Say, verdict: HangVerdict, folder: str) -> Step:
     """Runs as long as the wait does."""
     yield ANSWERS_S
-    lead.tell("frozen_storage", f"{verdict.summary}: waiting until {folder} takes writes again; nothing is ended "
-                                "before, since a restart would hang there as well")
+    say.decision("frozen_storage", f"{verdict.summary}: waiting until {folder} takes writes again; nothing is ended "
+                 "before, since a restart would hang there as well")
     while True:
         yield FOREVER_S

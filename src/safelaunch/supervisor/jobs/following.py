@@ -14,46 +14,51 @@ from safelaunch.node import fresh
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runends, runfolder
-from safelaunch.run.plan import AfterRun
+from safelaunch.run.plan import AfterRun, Plan
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command, Result, said
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.tasks import Step
 
 READ_S = 5.0         # for the journals of all those runs
 LOOK_EVERY_S = 15.0
 
 
-def look_at_others(lead: Leader) -> Step:
+def look_at_others(plan: Plan, here: Here, clock: Clock, files: FolderPort, next_job: NextJob) -> Step:
     """Find out how the runs before this one are doing, until it may start or never will."""
     absent: dict[str, float] = {}
-    folders = [one.run_dir for one in lead.plan.after]
+    folders = [one.run_dir for one in plan.after]
 
     def read() -> dict[str, Any]:
         fresh.see(*(f"{folder}/journal" for folder in folders))
         return runends.read_ends(folders)
 
     while True:
-        asked_s = lead.now_s   # this host may stand still between a question and its answer
-        answer = lead.ask_folder(read, READ_S)
+        asked_s = clock.now_s   # this host may stand still between a question and its answer
+        answer = files.ask(read, READ_S)
         ends = answer.value if answer.is_ok and answer.value is not None else {}
-        waits = [one for one in lead.plan.after if ends.get(one.run_dir, {}).get("ended") is None]
+        waits = [one for one in plan.after if ends.get(one.run_dir, {}).get("ended") is None]
         jobs: dict[str, list[str] | None] = {}   # by name; None = no clear answer
-        if lead.job.is_local:
+        if here.job.is_local:
             jobs = {one.job_name: ends.get(one.run_dir, {}).get("local_jobs", []) for one in waits}
         elif waits:
             names = [one.job_name for one in waits]
-            jobs = _by_name(names, (yield lead.world.command(
-                slurm.squeue((f"--name={','.join(names)}",), slurmtext.SQUEUE_FORMAT), lead.job.env)))
+            jobs = _by_name(names, (yield here.world.command(
+                slurm.squeue((f"--name={','.join(names)}",), slurmtext.SQUEUE_FORMAT), here.job.env)))
         for one in waits:   # what nobody can read may have an end
             if jobs[one.job_name] == [] and one.run_dir in ends:
-                absent.setdefault(one.job_name, lead.now_s)
+                absent.setdefault(one.job_name, clock.now_s)
             else:
                 absent.pop(one.job_name, None)
-        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in lead.plan.after)
-        lead.next.note_before(before)
+        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in plan.after)
+        next_job.note_before(before)
         may = after.judge(before)
         if may.is_free or may.never:
             return
@@ -76,30 +81,30 @@ def _by_name(names: list[str], result: Result | None) -> dict[str, list[str] | N
     return {name: None if known is None else [job.id for job in known if job.name == name] for name in names}
 
 
-def tell_followers(lead: Leader, next_job: str | None) -> Step:
+def tell_followers(here: Here, journal: LeaderJournal, folder: FolderState, say: Say, next_job: str | None) -> Step:
     """Let the jobs that wait for this one's end wait for the run's next job, too; None: no longer for this one. It has
     nothing more to do, and would hang in COMPLETING for minutes on a silent node (measured).
 
     What is missed here costs a start: that run looks at this one, and goes back into the queue.
     """
-    if lead.job.is_local or not any(request.name == runfolder.FOLLOWED for request in lead.folder.requests):
+    if here.job.is_local or not any(request.name == runfolder.FOLLOWED for request in folder.requests):
         return
-    result = yield lead.world.command(slurm.squeue(("--me", "--states=PENDING"), slurmtext.WATCH_FORMAT), lead.job.env)
+    result = yield here.world.command(slurm.squeue(("--me", "--states=PENDING"), slurmtext.WATCH_FORMAT), here.job.env)
     try:
         known = slurmtext.parse_watch(result.stdout) if result is not None and result.is_ok else ()
     except ParseError as error:
-        lead.say(f"who waits for this run is not known: {error}")
+        say(f"who waits for this run is not known: {error}")
         return
     for job in known:
-        wanted = after.dependency_with(job.dependency, lead.job.id, next_job)
+        wanted = after.dependency_with(job.dependency, here.job.id, next_job)
         if job.id == next_job or wanted is None:
             continue
-        claim = yield from acts.wait_for_claim(partial(lead.claim, "let another run wait"), 1.0)
-        yield from acts.perform(lead, "tell_follower", claim, _update(lead, job.id, wanted), job=job.id)
+        claim = yield from acts.wait_for_claim(partial(journal.claim, "let another run wait"), 1.0)
+        yield from acts.perform(journal, "tell_follower", claim, _update(here, say, job.id, wanted), job=job.id)
 
 
-def _update(lead: Leader, job: str, wanted: str) -> Generator[Command, Result | None, ActOutcome[None]]:
-    result = yield lead.world.command(slurm.update_job(job, Dependency=wanted), lead.job.env)
+def _update(here: Here, say: Say, job: str, wanted: str) -> Generator[Command, Result | None, ActOutcome[None]]:
+    result = yield here.world.command(slurm.update_job(job, Dependency=wanted), here.job.env)
     if result is not None and not result.is_ok:
-        lead.say(f"job {job}, which waits for this run, could not be changed: {said(result)}")
+        say(f"job {job}, which waits for this run, could not be changed: {said(result)}")
     return ActOutcome(slurm.outcome(result), None)

@@ -15,8 +15,10 @@ from safelaunch.decide.io.knownnodes import try_with_fewer, try_with_known
 from safelaunch.decide.jobs import cancel, successor
 from safelaunch.decide.jobs.cancel import Fate, NextJobFacts, SlurmQuestion
 from safelaunch.decide.nodes.resize import SOON_S
+from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
+from safelaunch.run.plan import Plan
 from safelaunch.script.laterjobs import options
 from safelaunch.script.script import quote_bash
 from safelaunch.slurm import jobstates, nodefold
@@ -27,7 +29,12 @@ from safelaunch.slurm.io.slurm import Command, Result, outcome
 from safelaunch.supervisor.common.suspicion import ask_available
 from safelaunch.supervisor.jobs.following import look_at_others, tell_followers
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
 
@@ -39,21 +46,21 @@ def secure_next(lead: Leader) -> None:
     if lead.folder.gone is not None:
         return
     if passing.waits_for_others(lead.plan, lead.state):
-        lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead))
+        lead.tasks.begin(Work.LOOK_AT_OTHERS, look_at_others(lead.plan, lead.here, lead.clock, lead.files, lead.next))
     match passing.secure(lead.plan, lead.state):
         case Secure.NOTE_WAY:
-            choose(lead, lead.plan.restart.via, "restart.via says so")
+            choose(lead.journal, lead.say, lead.plan.restart.via, "restart.via says so")
         case Secure.QUEUE:
             lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
         case Secure.FOLLOW:
             lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
 
 
-def choose(lead: Leader, via: str, why: str) -> None:
+def choose(journal: LeaderJournal, say: Say, via: str, why: str) -> None:
     """Decide how the next job is made, and say so."""
-    if lead.state.via != via:
-        lead.record(lead.writer.event("via_chosen", via=via, why=why))
-    lead.say(f"{ways.sentence(via)} (restart.via: {via}; {why})")
+    if journal.state.via != via:
+        journal.record(journal.event("via_chosen", via=via, why=why))
+    say(f"{ways.sentence(via)} (restart.via: {via}; {why})")
 
 
 def queue_successor(lead: Leader, is_held: bool = False) -> Step:
@@ -64,19 +71,19 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
         if claim == 0:
             yield SETTLE_S
             continue
-        tried = yield from acts.perform(lead, "queue_successor", claim, _try_to_queue(lead, is_held))
+        tried = yield from acts.perform(lead.journal, "queue_successor", claim, _try_to_queue(lead, is_held))
         result = tried.result
         if tried.taken is not None:
-            note_cancelled(lead, tried.taken)
+            note_cancelled(lead.job, lead.journal, lead.next, lead.say, tried.taken)
             return
         if result is None:
             yield SETTLE_S
             continue
         if tried.job is not None:
-            choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
+            choose(lead.journal, lead.say, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
                    "restart.via says so")
             lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
-            yield from tell_followers(lead, tried.job)
+            yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, tried.job)
             return
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")
@@ -86,9 +93,9 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             continue
         refusals += 1
         may_choose = passing.may_take_other_way(lead.plan.restart.via, is_leaving=lead.tasks.is_leaving)
-        other = (yield from _other_way(lead, result, refusals)) if may_choose else None
+        other = (yield from _other_way(lead.plan, lead.job, lead.next, result, refusals)) if may_choose else None
         if other is not None:
-            choose(lead, other, said)
+            choose(lead.journal, lead.say, other, said)
             return
         yield passing.pause_after_refusal(refusals, is_leaving=lead.tasks.is_leaving)
 
@@ -114,7 +121,7 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
             return ActOutcome(False, _Tried())
         result, exclude = yield from submit_next(lead, exclude, is_held=is_held)
         job = lead.successor.job_from(result)
-    then = () if job is None else (queued(lead, job, exclude),)
+    then = () if job is None else (queued(lead.job, lead.journal, job, exclude),)
     return ActOutcome(job is not None, _Tried(job, None, result), then=then)
 
 
@@ -125,7 +132,8 @@ def submit_next(
     """
     more = options(lead.next.later)
     result, kept = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
-        lead, names, lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
+        lead.journal, lead.next, lead.say, names,
+        lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
     if result.is_ok and kept != exclude:
         lead.say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
                  "too few nodes are left")
@@ -133,17 +141,17 @@ def submit_next(
 
 
 def with_known_nodes(
-    lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
+    journal: LeaderJournal, next_job: NextJob, say: Say, named: tuple[str, ...], start: Callable[[], Command | None]
 ) -> Generator[Command, Result | None, Result | None]:
     """The result of a command that names nodes (knownnodes.try_with_known); names unknown to Slurm are journalled."""
     def leave_out(there: tuple[str, ...] | None) -> bool:
-        gone = lead.successor.leave_out(there, named)
+        gone = next_job.successor.leave_out(there, named)
         if gone:
-            lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
-            lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
+            journal.record(*(journal.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
         return bool(gone)
 
-    return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
+    return (yield from try_with_known(start, next_job.successor.ask_nodes, leave_out))
 
 
 def affordable(
@@ -151,7 +159,7 @@ def affordable(
 ) -> Generator[Command | float, Result | None, tuple[str, ...]]:
     """The nodes `wanted` out, as far as the next job can start without them. sinfo is asked where it has not told yet.
     """
-    yield from ask_available(lead)
+    yield from ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes)
     return successor.affordable(lead.plan, lead.state, wanted, lead.nodes.partition)
 
 
@@ -178,45 +186,47 @@ def change_next(
 def _change(
     lead: Leader, job: str, exclude: tuple[str, ...], known: tuple[str, ...], action: HandOver
 ) -> Generator[Command, Result | None, Result | None]:
-    return (yield from with_known_nodes(lead, exclude, partial(
+    return (yield from with_known_nodes(lead.journal, lead.next, lead.say, exclude, partial(
         lead.successor.prepare, job, exclude, bool(lead.reach.lost), known, action.behind)))
 
 
-def is_queueing(lead: Leader) -> bool:
+def is_queueing(tasks: BackgroundTasks) -> bool:
     """Whether a next job may be on its way into the queue now; an act that only sleeps submits none."""
-    return lead.tasks.waits_for_command(Work.QUEUE_NEXT)
+    return tasks.waits_for_command(Work.QUEUE_NEXT)
 
 
-def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Event]:
+def queued(own_job: Allocation, journal: LeaderJournal, job: str, exclude: tuple[str, ...]) -> Callable[[], Event]:
     """Makes the event with which a next job counts."""
-    return lambda: lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(exclude))
+    return lambda: journal.event("submitted", job=job, successor_of=own_job.id, exclude=list(exclude))
 
 
-def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
+def _other_way(
+    plan: Plan, job: Allocation, next_job: NextJob, refused: Result, refusals: int
+) -> Generator[Command, Result | None, str | None]:
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
     step = passing.after_refusal(refused.stderr, is_missing=refused.is_missing, refusals=refusals)
     if step is Refused.TEST:
-        step = passing.after_test(outcome((yield lead.successor.test())))
+        step = passing.after_test(outcome((yield next_job.successor.test())))
     if step is Refused.AGAIN:
         return None
-    return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(lead))
+    return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(plan, job, next_job))
 
 
-def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
+def way_without_sbatch(plan: Plan, job: Allocation, next_job: NextJob) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    return passing.without_sbatch(outcome((yield lead.successor.run(slurm.show_job(lead.job.id)))),
-                                  is_small=len(lead.job.nodes) < lead.plan.allocated_nodes)
+    return passing.without_sbatch(outcome((yield next_job.successor.run(slurm.show_job(job.id)))),
+                                  is_small=len(job.nodes) < plan.allocated_nodes)
 
 
-def ask_missing(lead: Leader, action: AskNodes) -> Step:
+def ask_missing(clock: Clock, next_job: NextJob, nodes: Nodes, action: AskNodes) -> Step:
     """Ask Slurm when it could give the run the nodes that a full set lacks. Its estimate is late where jobs wait, such
     as the run's own next one: 22 minutes for nodes that were idle (22.05, measured). So sinfo tells who is idle.
     """
-    found = lead.successor.free_nodes((yield lead.successor.ask_nodes_for(action.count, action.but)), lead.now)
-    if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and lead.successor.are_idle(
-            found.nodes, (yield lead.successor.ask_nodes())):
+    found = next_job.successor.free_nodes((yield next_job.successor.ask_nodes_for(action.count, action.but)), clock.now)
+    if found.nodes and found.free_t is not None and found.free_t > found.t + SOON_S and next_job.successor.are_idle(
+            found.nodes, (yield next_job.successor.ask_nodes())):
         found = found._replace(free_t=found.t)
-    lead.nodes.note_missing(found)
+    nodes.note_missing(found)
 
 
 # --- its fate -----------------------------------------------------------------------------------------------------
@@ -232,65 +242,67 @@ def watch_successor(lead: Leader) -> Step:
         job = lead.state.successor
         if job is None or lead.course.final is not None or lead.tasks.is_leaving:
             return
-        fate = yield from find_fate(lead, job)
+        fate = yield from find_fate(lead.clock, lead.journal, lead.next, job)
         if fate is Fate.CANCELLED and lead.state.successor == job:
-            note_cancelled(lead, job)
+            note_cancelled(lead.job, lead.journal, lead.next, lead.say, job)
             return
         if fate is Fate.LOST and lead.state.successor == job and not lead.tasks.is_leaving:
-            note_lost(lead, job)
+            note_lost(lead.journal, job)
             if lead.folder.gone is None:
                 lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
             return
 
 
-def find_fate(lead: Leader, job: str) -> Asking:
+def find_fate(clock: Clock, journal: LeaderJournal, next_job: NextJob, job: str) -> Asking:
     """What has become of a successor: asks Slurm until the answers tell."""
-    known = next((one for one in lead.state.jobs if one.id == job), None)
-    seen = NextJobFacts(announced=job in lead.state.cancelled_jobs)
+    known = next((one for one in journal.state.jobs if one.id == job), None)
+    seen = NextJobFacts(announced=job in journal.state.cancelled_jobs)
     asking: SlurmQuestion | None = None
     while (asking := cancel.next_question(seen, asking)) is not None:
         match asking:
             case SlurmQuestion.JOB:
-                result = yield lead.successor.run(slurm.squeue_job(job))
-                seen = seen._replace(state=None if result is None else lead.successor.state_of(result, job),
-                               age_s=None if known is None else lead.now - known.submitted_t)
+                result = yield next_job.successor.run(slurm.squeue_job(job))
+                seen = seen._replace(state=None if result is None else next_job.successor.state_of(result, job),
+                                     age_s=None if known is None else clock.now - known.submitted_t)
             case SlurmQuestion.QUEUE:
-                result = yield lead.successor.query_all()
-                waiting = None if result is None else lead.successor.waiting(result)
+                result = yield next_job.successor.query_all()
+                waiting = None if result is None else next_job.successor.waiting(result)
                 seen = seen._replace(is_queued=None if waiting is None else job in waiting)
             case SlurmQuestion.ACCOUNT:
-                account = lead.successor.account_state((yield lead.successor.run(slurm.sacct([job]))), job)
+                account = next_job.successor.account_state((yield next_job.successor.run(slurm.sacct([job]))), job)
                 seen = seen._replace(account=account)
     return cancel.judge_next(seen)
 
 
-def note_cancelled(lead: Leader, job: str) -> None:
+def note_cancelled(own_job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say, job: str) -> None:
     """Journal that a person cancelled the successor, and say how to undo that."""
-    lead.record(lead.writer.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
-                                  "takes a job that waits out of the queue"))
-    lead.say(f"a person cancelled job {job}, its next job: the run ends with this job. Restarts "
-             f"within it go on; no other job is queued. To undo that while this job runs: sbatch "
-             f"--chdir={quote_bash(lead.job.cwd)} {lead.successor.dependency} {quote_bash(lead.successor.script)}")
+    journal.record(journal.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
+                                 "takes a job that waits out of the queue"))
+    say(f"a person cancelled job {job}, its next job: the run ends with this job. Restarts "
+        f"within it go on; no other job is queued. To undo that while this job runs: sbatch "
+        f"--chdir={quote_bash(own_job.cwd)} {next_job.successor.dependency} {quote_bash(next_job.successor.script)}")
 
 
-def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
+def note_lost(journal: LeaderJournal, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
     """Journal that there is no successor any more, so that another one is queued."""
-    lead.record(lead.writer.event("successor_lost", job=job, why=why))
+    journal.record(journal.event("successor_lost", job=job, why=why))
 
 
-def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+def find_queued(
+    own_job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say
+) -> Generator[Command, Result | None, bool | None]:
     """Whether a next job that this leader did not know of is queued or has started: another supervisor's, a watch's, or
     a person's. It counts from now on. One that a person cancelled is noted. None = no clear answer.
     """
-    result = yield lead.successor.query_all()
-    if result is None or lead.successor.waiting(result) is None:
+    result = yield next_job.successor.query_all()
+    if result is None or next_job.successor.waiting(result) is None:
         return None
-    before = {known.id for known in lead.state.jobs if known.started_t is not None}
-    job = lead.successor.job_from(result, jobstates.STARTING, before)
+    before = {known.id for known in journal.state.jobs if known.started_t is not None}
+    job = next_job.successor.job_from(result, jobstates.STARTING, before)
     if job is None:
-        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
-        if taken is not None and lead.state.next_cancelled is None:
-            note_cancelled(lead, taken)
+        taken = successor.taken_back(journal.state, own_job.id, next_job.successor.cancelled(result))
+        if taken is not None and journal.state.next_cancelled is None:
+            note_cancelled(own_job, journal, next_job, say, taken)
         return False
-    lead.record(queued(lead, job, lead.state.excluded)())
+    journal.record(queued(own_job, journal, job, journal.state.excluded)())
     return True

@@ -5,10 +5,18 @@ from __future__ import annotations
 from safelaunch.base.timing import CALM_AFTER_S, SUSPICION_S
 from safelaunch.decide.jobs import standby
 from safelaunch.decide.jobs.standby import LOST_S, StandbyFacts, StandbyStep
-from safelaunch.guard.io.job import hand_to_standby
+from safelaunch.guard.io.job import Allocation, hand_to_standby
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.standbys import Standbys
 
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
 RETRY_S = 60.0
@@ -22,10 +30,14 @@ def keep_standby(lead: Leader) -> None:
     if lead.folder.gone is not None:   # in which nobody can claim to lead
         lead.standbys.doubt(False)
         return
-    for node, quiet_s in _silences_s(lead).items():
+    for node, quiet_s in _silences_s(lead.job, lead.clock, lead.guard_endpoint).items():
         if quiet_s >= CALM_AFTER_S:
             lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
-    lead.standbys.doubt(lead.had_eligible and (_may_be_watched_unheard(lead) or _check_striking_off(lead)))
+    lead.standbys.doubt(lead.had_eligible
+                        and (_may_be_watched_unheard(lead.job, lead.clock, lead.journal, lead.guard_endpoint,
+                                                     lead.standbys)
+                             or _check_striking_off(lead.job, lead.clock, lead.folder, lead.guard_endpoint,
+                                                    lead.standbys)))
     if not lead.standbys.is_contested:
         _confirm(lead)
     if lead.live is None:
@@ -45,10 +57,10 @@ def keep_standby(lead: Leader) -> None:
     has_answered = heard is not None and heard.has_answered
     step = standby.judge(_facts(lead, silent_s, has_answered=has_answered, has_ended=result is not None))
     if step is StandbyStep.KEEP and heard is not None:
-        _keep(lead, heard.node, heard.heard_s)
+        _keep(lead.journal, lead.standbys, heard.node, heard.heard_s)
     if step is StandbyStep.LOST:
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standbys.node else "it did not come up"
-        _note_lost(lead, _last_words(result) if result else late)
+        _note_lost(lead.clock, lead.journal, lead.standbys, lead.say, _last_words(result) if result else late)
         step = standby.judge(_facts(lead, silent_s))
     if step is StandbyStep.START:
         _start(lead)
@@ -64,34 +76,39 @@ def _facts(
         may_start=lead.now_s >= mine.next_s and not lead.folder.is_frozen)
 
 
-def _may_be_watched_unheard(lead: Leader) -> bool:
+def _may_be_watched_unheard(
+    job: Allocation, clock: Clock, journal: LeaderJournal, guards: GuardEndpoint, standbys: Standbys
+) -> bool:
     """A standby may read the heartbeat without hearing this leader: then it gets a heartbeat each second.
 
     It was heard before, or an earlier leader here had it. One that is still starting may not take over
     (decide.jobs.takeover). After CALM_AFTER_S it has read in the heartbeat that the next ones come less often, and
     waits longer.
     """
-    silences_s = _silences_s(lead)
+    silences_s = _silences_s(job, clock, guards)
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
         return True
-    expected = lead.standbys.node or lead.state.standby
+    expected = standbys.node or journal.state.standby
     return expected is not None and silences_s.get(expected, CALM_AFTER_S) > SUSPICION_S
 
 
-def _silences_s(lead: Leader) -> dict[str, float]:
-    return {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
-            if guard.node != lead.job.host}
+def _silences_s(job: Allocation, clock: Clock, guards: GuardEndpoint) -> dict[str, float]:
+    return {guard.node: clock.now_s - guard.heard_s for guard in guards.server.standbys.values()
+            if guard.node != job.host}
 
 
-def eligible_standbys(lead: Leader) -> list[str]:
+def eligible_standbys(job: Allocation, clock: Clock, guards: GuardEndpoint) -> list[str]:
     """The eligible standbys: those that this leader, or one before it on this host, has let in and still hears."""
-    return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
+    return sorted(node for node, silent_s in _silences_s(job, clock, guards).items() if silent_s < CALM_AFTER_S)
 
 
-def _check_striking_off(lead: Leader) -> bool:
+def _check_striking_off(
+    job: Allocation, clock: Clock, folder: FolderState, guards: GuardEndpoint, standbys: Standbys
+) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-    return lead.standbys.heartbeat.check_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
-                                                  lead.standbys.confirmed_s)
+    return standbys.heartbeat.check_striking_off(eligible_standbys(job, clock, guards), folder.shared.is_durable,
+                                                 clock.now_s,
+                                                 standbys.confirmed_s)
 
 
 def _confirm(lead: Leader) -> None:
@@ -108,11 +125,11 @@ def _confirm(lead: Leader) -> None:
         lead.standbys.confirm(max(confirmed_s, min(sure_s, default=confirmed_s)))
 
 
-def _keep(lead: Leader, node: str, heard_s: float) -> None:
-    is_new = lead.standbys.node != node or lead.state.standby != node
-    lead.standbys.keep(node, heard_s + LOST_S)
+def _keep(journal: LeaderJournal, standbys: Standbys, node: str, heard_s: float) -> None:
+    is_new = standbys.node != node or journal.state.standby != node
+    standbys.keep(node, heard_s + LOST_S)
     if is_new:
-        lead.record(lead.writer.event("standby_started", node=node))
+        journal.record(journal.event("standby_started", node=node))
 
 
 def _last_words(result: Result) -> str:
@@ -120,15 +137,15 @@ def _last_words(result: Result) -> str:
     return f"it ended: {said}" if said else "it ended"
 
 
-def _note_lost(lead: Leader, why: str) -> None:
-    node = lead.standbys.note_lost(lead.now_s + (0.0 if lead.state.standby else RETRY_S))
-    if lead.state.standby is not None:
-        lead.record(lead.writer.event("standby_lost", node=node, why=why))
-    lead.say(f"the standby on {node} is lost: {why}")
+def _note_lost(clock: Clock, journal: LeaderJournal, standbys: Standbys, say: Say, why: str) -> None:
+    node = standbys.note_lost(clock.now_s + (0.0 if journal.state.standby else RETRY_S))
+    if journal.state.standby is not None:
+        journal.record(journal.event("standby_lost", node=node, why=why))
+    say(f"the standby on {node} is lost: {why}")
 
 
 def _start(lead: Leader) -> None:
-    node = _choose(lead)
+    node = _choose(lead.job, lead.journal, lead.reach, lead.running, lead.standbys)
     if node is None:
         if lead.standbys.note_no_node(lead.now_s + RETRY_S):
             lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
@@ -144,9 +161,11 @@ def _start(lead: Leader) -> None:
     lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
 
 
-def _choose(lead: Leader) -> str | None:
-    bad = {lead.job.host, *lead.reach.lost, *lead.state.excluded}
-    node = standby.choose(lead.job.nodes, bad, lead.standbys.tried, lead.live.nodes if lead.live else ())
-    if node in lead.standbys.tried:
-        lead.standbys.try_all_again()
+def _choose(
+    job: Allocation, journal: LeaderJournal, reach: Reach, running: RunningAttempt, standbys: Standbys
+) -> str | None:
+    bad = {job.host, *reach.lost, *journal.state.excluded}
+    node = standby.choose(job.nodes, bad, standbys.tried, running.live.nodes if running.live else ())
+    if node in standbys.tried:
+        standbys.try_all_again()
     return node

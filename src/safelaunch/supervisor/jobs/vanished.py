@@ -6,6 +6,7 @@ Two witnesses: this node, for a minute, and another node of the job, where there
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from safelaunch.base.io import folderroute
 from safelaunch.base.plaintext import clean_lines
@@ -15,7 +16,11 @@ from safelaunch.decide.ends.vanished import Look, Next
 from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.jobs.nextjob import secure_next
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 LOOK_S = 2.0
 TAIL_BYTES, KEPT_BYTES = 8 << 10, 64 << 20
@@ -27,24 +32,24 @@ ls -a -- "$1" >/dev/null 2>&1 || exit 3
 exit {vanished.ELSEWHERE_THERE}"""
 
 
-def way_to(lead: Leader) -> list[tuple[str, int, int]]:
+def way_to(run_dir: Path) -> list[tuple[str, int, int]]:
     """The names on the way to the run folder; without them a kill switch is read all the same."""
     with contextlib.suppress(OSError):
-        return folderroute.route(str(lead.run_dir))
+        return folderroute.route(str(run_dir))
     return []
 
 
-def save_tail(lead: Leader, tail: bytes) -> None:
+def save_tail(folder: FolderState, say: Say, tail: bytes) -> None:
     """The end of an attempt's log, beside the supervisor's own lines: nobody can read it elsewhere any more."""
-    if lead.folder.gone is not None and tail:
+    if folder.gone is not None and tail:
         text = clean_lines(mask(tail[-TAIL_BYTES:].decode(errors="surrogateescape")))
-        lead.say_there(f"{text.strip()}\n")
+        say.there(f"{text.strip()}\n")
 
 
-def _forget_log(lead: Leader) -> Step:
+def _forget_log(here: Here, running: RunningAttempt) -> Step:
     """Nobody copies the log any more: only its newest part stays on the node's disk."""
-    if lead.process is not None and lead.process.size() > 2 * KEPT_BYTES:
-        yield lead.world.command(lead.process.forget_before(lead.process.size() - KEPT_BYTES), lead.job.env)
+    if running.process is not None and running.process.size() > 2 * KEPT_BYTES:
+        yield here.world.command(running.process.forget_before(running.process.size() - KEPT_BYTES), here.job.env)
     yield FORGET_EVERY_S
 
 
@@ -57,11 +62,11 @@ def follow(lead: Leader) -> None:
             secure_next(lead)
         return
     if lead.folder.gone is not None:
-        lead.tasks.begin(Work.FORGET_LOG, _forget_log(lead))
+        lead.tasks.begin(Work.FORGET_LOG, _forget_log(lead.here, lead.running))
     if lead.folder.gone is not None or lead.folder.refused not in folderroute.ABSENT or not lead.folder.route:
         return
     places = [place.path for place in lead.folder.route]
-    answer = lead.ask_folder(lambda: folderroute.look(places), LOOK_S)
+    answer = lead.files.ask(lambda: folderroute.look(places), LOOK_S)
     path = None
     if answer.is_ok and answer.value is not None:
         ids, is_listed = answer.value
@@ -74,7 +79,7 @@ def follow(lead: Leader) -> None:
         case Next.ASK:
             lead.tasks.begin(Work.LOOK_ELSEWHERE, _look_elsewhere(lead, others[missing.looks % len(others)]))
         case Next.GONE:
-            _give_up_folder(lead, missing.path)
+            _give_up_folder(lead.here, lead.folder, lead.tasks, lead.say, missing.path)
 
 
 def _look_elsewhere(lead: Leader, node: str) -> Step:
@@ -94,10 +99,10 @@ def _look_elsewhere(lead: Leader, node: str) -> Step:
         lead.folder.note_missing(now.seen(None, lead.now_s))
 
 
-def _give_up_folder(lead: Leader, path: str) -> None:
-    lead.folder.abandon(vanished.tell(path, str(lead.run_dir)))
+def _give_up_folder(here: Here, folder: FolderState, tasks: BackgroundTasks, say: Say, path: str) -> None:
+    folder.abandon(vanished.tell(path, str(here.run_dir)))
     for work in (Work.QUEUE_NEXT, Work.HAND_OVER):   # both would wait for the folder
-        lead.tasks.cancel(work)
-    lead.say(f"{lead.folder.gone}. The training goes on; nothing of the run is written down any more, its kill switch "
-             f"is gone, and no attempt follows. The job ends with the training; at once: "
-             f"{'kill' if lead.job.is_local else 'scancel'} {lead.job.id}")
+        tasks.cancel(work)
+    say(f"{folder.gone}. The training goes on; nothing of the run is written down any more, its kill switch "
+        f"is gone, and no attempt follows. The job ends with the training; at once: "
+        f"{'kill' if here.job.is_local else 'scancel'} {here.job.id}")

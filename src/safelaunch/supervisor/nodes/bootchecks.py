@@ -58,7 +58,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
     limit_s = lead.plan.checks.timeout_s if action.limit_s is None else min(action.limit_s, lead.plan.checks.timeout_s)
     asking = CheckRound(LIGHT, limit_s, action.after, number)
-    lead.tell(row, f"{action.why}, {limit_s:g} s at most")
+    lead.say.decision(row, f"{action.why}, {limit_s:g} s at most")
     if lead.nodes.no_overlap is not None:
         take_in(lead, asking, nobody(action.nodes, lead.nodes.no_overlap))
         return
@@ -79,7 +79,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
             trial.close()
     asked.stop()
     checked = asked.checked()
-    masterport.keep(lead, number, meeting, checked.reports)
+    masterport.keep(lead.nodes, number, meeting, checked.reports)
     if has_pairs and not lead.tasks.is_leaving:
         checked = yield from allreduce.measure(lead, checked, until_s)
     if not lead.tasks.is_leaving:
@@ -114,23 +114,23 @@ def take_in(lead: Leader, asking: CheckRound, checked: CheckedNodes) -> None:
     """Tell people and the journal what the answers mean."""
     silent = {one.node: one.why for one in checked.silent}
     found = checks.weigh(checked.reports, silent, lead.state.usual_failures)
-    lead.put(asking.folder, asking.file, _as_json(checked, found, asking))
+    lead.files.put(asking.folder, asking.file, _as_json(checked, found, asking))
     for line in _lines(checked, found, silent, asking):
         lead.say(line)
     for why in silent.values():
         overlap.note_words(lead, why)
-    lead.record(*_events(lead, found, asking))
+    lead.journal.record(*_events(lead, found, asking))
 
 
 def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
     """What the journal keeps: who has passed, and who has failed with evidence and exclusions."""
     events, of = [], {} if asking.after is None else {"after": asking.after, "level": asking.level}
     if found.passed or found.unknown:
-        events.append(lead.writer.event("checks_passed", job=lead.job.id, nodes=list(found.passed),
-                                        unknown=list(found.unknown), shared=list(found.shared), **of))
+        events.append(lead.journal.event("checks_passed", job=lead.job.id, nodes=list(found.passed),
+                                         unknown=list(found.unknown), shared=list(found.shared), **of))
     is_unused = lead.plan.checks.on_bad_node == "exclude"
-    events += [lead.writer.event("checks_failed", job=lead.job.id, nodes=[one.node], why=one.why, unused=is_unused,
-                                 checks=list(one.checks), **of) for one in found.failed]
+    events += [lead.journal.event("checks_failed", job=lead.job.id, nodes=[one.node], why=one.why, unused=is_unused,
+                                  checks=list(one.checks), **of) for one in found.failed]
     if not found.failed or not is_unused:
         return events
     suspects = () if asking.after is None else lead.nodes.blamed_by(lead.plan.run_id, asking.after)
@@ -138,9 +138,9 @@ def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
         one.node, checks.kind_of(one, is_suspect=one.node in suspects), lead.now, one.why, lead.here.user,
         lead.plan.run_id, asking.folder if asking.after is None else asking.after,
         f"checks: {' '.join(one.checks)}", lead.job.cluster) for one in found.failed)
-    accuse(lead, evidence)
-    return [*events, *(lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence),
-            *change_exclusions(lead)]
+    accuse(lead.plan, lead.job, lead.files, lead.nodes, evidence)
+    return [*events, *(lead.journal.event("node_suspected", **node_suspected(one)) for one in evidence),
+            *change_exclusions(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes)]
 
 
 def _lines(checked: CheckedNodes, found: BootResult, silent: dict[str, str], asking: CheckRound) -> list[str]:

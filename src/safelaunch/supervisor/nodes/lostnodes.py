@@ -10,6 +10,8 @@ from safelaunch.guard.io.callers import Guard
 from safelaunch.slurm import slurmtext
 from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.tasks import Step, Work
 
 MISSING_AGAIN_S = 300.0
@@ -29,10 +31,11 @@ def find_lost(lead: Leader) -> None:
                 if guard.is_of_step:   # what that means for its step, its srun says: unless the node is gone with it
                     lead.tasks.begin(Work.PROBE_MISSING, probe_closed(lead, guard.node), guard.node)
                 else:
-                    add_exit(lead, Exit(guard.node, guard.task, 255))
+                    add_exit(lead.clock, lead.running, Exit(guard.node, guard.task, 255))
             case Silence.LOST:
-                lead.lose(guard.node, f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
-                                      "still")
+                lead.reach.lose(guard.node,
+                                f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
+                                "still")
             case Silence.PROBE:
                 lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
 
@@ -41,7 +44,8 @@ def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
     return Heard(
         lead.now_s - guard.heard_s, lead.server.closed_for_s(guard, lead.now_s),
         is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
-        ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
+        ping_every_s=lead.guard_endpoint.ping_every_s, is_killed=live.killed_t is not None,
+        can_probe=lead.nodes.no_overlap is None)
 
 
 def probe(lead: Leader, guard: Guard) -> Step:
@@ -51,7 +55,7 @@ def probe(lead: Leader, guard: Guard) -> Step:
     silent_s = lead.now_s - guard.heard_s
     is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
     if silence.is_lost_by_probe(silent_s, is_ok):
-        lead.lose(guard.node, f"it has not answered for {silent_s:.0f} s, and Slurm could start nothing there")
+        lead.reach.lose(guard.node, f"it has not answered for {silent_s:.0f} s, and Slurm could start nothing there")
 
 
 def probe_closed(lead: Leader, node: str) -> Step:
@@ -59,7 +63,7 @@ def probe_closed(lead: Leader, node: str) -> Step:
     result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
     overlap.note_result(lead, result)
     if result is not None and not result.is_ok and lead.nodes.no_overlap is None:
-        lead.lose(node, "it stopped answering, and Slurm could start nothing there")
+        lead.reach.lose(node, "it stopped answering, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 
@@ -87,11 +91,12 @@ def probe_missing(lead: Leader, node: str, number: int) -> Step:
             has_guard=bool(lead.server.of(node)),
             has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
         since_s = lead.now_s - lead.running.launched_s
-        lead.lose(node, f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
+        lead.reach.lose(node,
+                        f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 
 
-def add_exit(lead: Leader, exit: Exit) -> None:
+def add_exit(clock: Clock, running: RunningAttempt, exit: Exit) -> None:
     """Note a task's end; the first report counts."""
-    lead.running.note_task_end(exit, lead.now, lead.now_s)
+    running.note_task_end(exit, clock.now, clock.now_s)

@@ -44,7 +44,7 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
     slowsearch.judge(lead, number, known)
     level = pace.level_of(known)
     if level is not None and not changes and lead.clock.take_turn(Timer.STEP_TIME, JOURNAL_S):
-        lead.record(lead.writer.event("step_time", **to_event(level)))
+        lead.journal.record(lead.journal.event("step_time", **to_event(level)))
     if lead.plan.on_nan is not None:
         _watch_figures(lead, number, lines, text)
 
@@ -57,7 +57,7 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
     event = "slower_over" if change.is_recovery else "slower"
     nothing: tuple[int | None, int | None] = (None, None)
     _, total = listening.read(lead, text, latest_of, nothing)
-    lead.record(lead.writer.event(
+    lead.journal.record(lead.journal.event(
         event, **to_event(level), since_step=change.step, from_s=round(change.from_s, 4),
         confidence=round(change.confidence, 5), total=total))
     if change.is_recovery:
@@ -83,9 +83,9 @@ def _watch_figures(lead: Leader, number: int, lines: list[StepLine], text: bytes
         if any((one.attempt, one.kind) == (number, odd.kind) and (odd.kind == oddfigures.NAN or one.step >= odd.step)
                for one in lead.state.odd):
             continue
-        event = lead.writer.event("odd_figure", attempt=number, kind=odd.kind, step=odd.step, value=str(odd.value),
-                                  usual=odd.usual, before=odd.before, line=mask(odd.text)[:MOST_TEXT])
-        lead.record(event)
+        event = lead.journal.event("odd_figure", attempt=number, kind=odd.kind, step=odd.step, value=str(odd.value),
+                                   usual=odd.usual, before=odd.before, line=mask(odd.text)[:MOST_TEXT])
+        lead.journal.record(event)
         is_end = odd.kind == oddfigures.NAN and lead.plan.on_nan != "report"
         then = "" if is_end else "; nothing is ended"
         lead.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}{then}")

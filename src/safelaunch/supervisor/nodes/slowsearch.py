@@ -29,7 +29,7 @@ MOST_WHY = 300
 
 def bench(lead: Leader, row: str, action: BenchNodes) -> Step:
     """Measure the nodes, within BENCH_S; the rows of decide then choose by what the journal says."""
-    lead.tell(row, f"{action.why}, {BENCH_S:g} s at most")
+    lead.say.decision(row, f"{action.why}, {BENCH_S:g} s at most")
     if lead.nodes.no_overlap is not None:
         _take_in(lead, action.nodes, (), lead.nodes.no_overlap)
         return
@@ -59,14 +59,14 @@ def _take_in(lead: Leader, nodes: tuple[str, ...], judged: tuple[JudgedSpeed, ..
     evidence = tuple(NodeEvidence(node, "slow", lead.now, why, lead.here.user, lead.plan.run_id, number + 1, "",
                                   lead.job.cluster) for node, why in slow.items())
     if evidence:
-        accuse(lead, evidence)
+        accuse(lead.plan, lead.job, lead.files, lead.nodes, evidence)
     said = _say(slow, judged, why_not)
-    events = [lead.writer.event("nodes_benched", job=lead.job.id, attempt=number, drop_t=slower.t, nodes=list(nodes),
-                                slow=slow, why=said),
-              *(lead.writer.event("node_suspected", **node_suspected(one)) for one in evidence)]
-    lead.record(*events, *change_exclusions(lead))
+    events = [lead.journal.event("nodes_benched", job=lead.job.id, attempt=number, drop_t=slower.t, nodes=list(nodes),
+                                 slow=slow, why=said),
+              *(lead.journal.event("node_suspected", **node_suspected(one)) for one in evidence)]
+    lead.journal.record(*events, *change_exclusions(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes))
     if judged:
-        lead.put(number + 1, "bench.json", _as_json(judged))
+        lead.files.put(number + 1, "bench.json", _as_json(judged))
     for line in speed_table(judged)[:MOST_SHOWN + 1] if judged else ():
         lead.say(line)
     lead.say(said)
@@ -95,13 +95,13 @@ def judge(lead: Leader, number: int, known: LogPace) -> None:
     level_s = lead.state.pace.level_s if lead.state.pace is not None else search.to_s
     text = (f"without {', '.join(names)} steps take {figure(level_s, 4)} s; they took {figure(search.from_s, 4)} s "
             f"before the drop, and {figure(search.to_s, 4)} s in it")
-    events = [lead.writer.event("swap_judged", attempt=number, nodes=names, won=won, level_s=level_s,
-                                from_s=search.from_s, to_s=search.to_s)]
+    events = [lead.journal.event("swap_judged", attempt=number, nodes=names, won=won, level_s=level_s,
+                                 from_s=search.from_s, to_s=search.to_s)]
     if won:
-        lead.record(*events)
+        lead.journal.record(*events)
         lead.say(f"the speed has come back: {text}")
         return
-    lead.record(*events, *_withdraw(lead, number))
+    lead.journal.record(*events, *_withdraw(lead, number))
     lead.say(f"the speed has not come back: {text}. What was measured against them is taken back")
 
 
@@ -111,9 +111,9 @@ def _withdraw(lead: Leader, number: int) -> list[Event]:
     slow = dict(lead.state.search.slow)
     found = tuple(NodeEvidence(node, DISPROVED, lead.now, why, lead.here.user, lead.plan.run_id, number, "",
                                lead.job.cluster) for node in slow)
-    accuse(lead, found)
-    return [*(lead.writer.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
-            *change_exclusions(lead)]
+    accuse(lead.plan, lead.job, lead.files, lead.nodes, found)
+    return [*(lead.journal.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
+            *change_exclusions(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes)]
 
 
 def _as_json(judged: tuple[JudgedSpeed, ...]) -> dict[str, Any]:

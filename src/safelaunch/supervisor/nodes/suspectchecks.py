@@ -15,7 +15,8 @@ from safelaunch.supervisor.common.inspection import SETTLED_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import bootchecks
 from safelaunch.supervisor.nodes.bootchecks import STARTS_S, CheckRound
-from safelaunch.supervisor.state.tasks import Step
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step
 
 POLL_S = 0.5
 # Options of the run that say where its jobs run. In a federation `submit` sets clusters: a name is one machine there.
@@ -49,10 +50,10 @@ def check(lead: Leader, number: int) -> Step:
         return
     until_s = lead.now_s + asking.limit_s + 2 * STARTS_S + (QUEUE_S if options is not None else 0.0)
     asked = bootchecks.ask(lead, nodes, FULL, asking.limit_s, own_job=options)
-    while not (is_done := asked.poll()) and lead.now_s < until_s and _may_go_on(lead, nodes):
+    while not (is_done := asked.poll()) and lead.now_s < until_s and _may_go_on(lead.tasks, lead.running, nodes):
         yield POLL_S
     asked.stop()
-    if is_done or _may_go_on(lead, nodes):   # else it was broken off, and says nothing
+    if is_done or _may_go_on(lead.tasks, lead.running, nodes):   # else it was broken off, and says nothing
         bootchecks.take_in(lead, asking, asked.checked())
     end_s = lead.now_s + STARTS_S
     while not asked.poll() and lead.now_s < end_s:   # helpers that were stopped are this one's children
@@ -70,6 +71,6 @@ def own_job(plan: Plan) -> tuple[str, ...]:
     return ("--exclusive", *found)
 
 
-def _may_go_on(lead: Leader, nodes: tuple[str, ...]) -> bool:
+def _may_go_on(tasks: BackgroundTasks, running: RunningAttempt, nodes: tuple[str, ...]) -> bool:
     """Whether the job goes on, and no attempt wants one of the nodes."""
-    return not lead.tasks.is_leaving and (lead.live is None or not set(nodes) & set(lead.live.nodes))
+    return not tasks.is_leaving and (running.live is None or not set(nodes) & set(running.live.nodes))

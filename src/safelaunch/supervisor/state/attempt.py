@@ -11,6 +11,7 @@ from safelaunch.hangs.stepstart import Waiter
 from safelaunch.nodehealth.slow.oddfigures import FigureWatch
 from safelaunch.nodehealth.slow.pace import LogPace
 from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.trainlog.counters import Counter
 from safelaunch.trainlog.lines import Unread
 from safelaunch.why.findings import OutsideEvidence
@@ -122,6 +123,14 @@ class RunningAttempt:
         live = self.live
         assert live is not None
         return live
+
+    def log_bytes(self) -> int | None:
+        """How long the live attempt's log is by now; None = another host has it."""
+        return self.process.size() if self.process is not None else None
+
+    def grew_t(self, clock: Clock) -> float:
+        """When its log grew last, epoch s."""
+        return clock.now - max(0.0, clock.now_s - self.grew_s)
 
     def begin(self, live: Live) -> None:
         """It is announced."""

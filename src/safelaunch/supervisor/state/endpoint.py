@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from safelaunch.base.timing import ping_every_s
 from safelaunch.guard.io.control import ControlServer
 from safelaunch.supervisor.io.fence import Fencer
 
@@ -12,6 +13,11 @@ class GuardEndpoint:
     server: ControlServer
     fencer: Fencer
     token: str
+
+    @property
+    def ping_every_s(self) -> float:
+        """The time between two pings, which is longer where there are many guards."""
+        return ping_every_s(len(self.server.guards))
 
     def open(self, token: str, server: ControlServer) -> None:
         """The first act of a start: the guards' leases run."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from safelaunch.base.model import Event
+from safelaunch.base.model import Event, NewEvent
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
 from safelaunch.run.io import journal
+from safelaunch.run.io.shared import DEADLINE_S
 from safelaunch.status.shares import Books
 
 
@@ -16,7 +18,9 @@ class LeaderJournal:
 
     writer: journal.Writer
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, catch_up: Callable[[], None], claim: Callable[[str], int]) -> None:
+        self._catch_up = catch_up               # take in what has come, before the folder is waited for
+        self.claim = claim                      # the number of a claim that is now ours; 0 = the folder does not answer
         self.state = State()
         self.history: tuple[Event, ...] = ()    # the journal at this leader's start
         self.gen = self.claim_number = 0
@@ -42,13 +46,24 @@ class LeaderJournal:
         self.books = Books()
         self.books.add(history)
 
-    def record(self, events: Sequence[Event], noted: Sequence[Event], deadline_s: float) -> None:
-        """Write the events, behind those that were noted, with one fsync that is awaited for so long; fold them into
-        the state.
+    def event(self, event: str, **data: Any) -> Event:
+        """An event at the present time; write it with `record`."""
+        return self.writer.event(event, **data)
+
+    def events(self, new: Iterable[NewEvent]) -> list[Event]:
+        """The same of events that were decided on elsewhere."""
+        return [self.event(one.event, **one.data) for one in new]
+
+    def record(self, *events: Event, noted: Sequence[Event] = (), is_awaited: bool = True) -> None:
+        """Write the events, behind those that were noted, with one fsync; fold them into the state. What is not awaited
+        is durable no later than the next events that are.
         """
-        self.writer.write(*noted, *events, deadline_s=deadline_s)
+        self._catch_up()
+        self.writer.write(*noted, *events, deadline_s=DEADLINE_S if is_awaited else 0.0)
         self.state = fold(events, self.state)
         self.books.add((*noted, *events))
+
+    announce = record   # either way the line is on disk before the next step
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""

@@ -11,7 +11,7 @@ from safelaunch.decide.facts.seen import Live, Observation
 from safelaunch.guard.io.control import ControlServer
 from safelaunch.guard.io.job import Allocation
 from safelaunch.run.fold.state import State
-from safelaunch.run.io import journal, runfolder
+from safelaunch.run.io import runfolder
 from safelaunch.run.io.shared import SharedFolder
 from safelaunch.run.plan import Plan
 from safelaunch.script.laterjobs import in_partition
@@ -59,6 +59,8 @@ class LeaderParts:
     """Each part is written by its own file only; the properties are for reading."""
 
     plan: Plan
+    journal: LeaderJournal
+    reach: Reach
 
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
                  took_over: TookOver | None = None) -> None:
@@ -70,10 +72,8 @@ class LeaderParts:
         self.standbys = Standbys(self.now_s)
         self.hangs = HangWatch(self.now_s)
         self.nodes = Nodes()
-        self.reach = Reach()
         self.folder = FolderState()
         self.resume = ResumePoint()
-        self.journal = LeaderJournal(self.now_s)
         self.guard_endpoint = GuardEndpoint()
         self.next = NextJob()
 
@@ -113,10 +113,6 @@ class LeaderParts:
     @property
     def token(self) -> str:
         return self.guard_endpoint.token
-
-    @property
-    def writer(self) -> journal.Writer:
-        return self.journal.writer
 
     @property
     def live(self) -> Live | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from safelaunch.decide.facts.seen import Live
+
 ALONE_S = 5.0
 MAX_ALONE_S = 300.0     # bounds the questions to Slurm while a site refuses a handover
 
@@ -9,14 +13,21 @@ MAX_ALONE_S = 300.0     # bounds the questions to Slurm while a site refuses a h
 class Reach:
     """`lost`: nodes, with why. `alone`: Slurm does not answer either. `resigned`: and nothing is left here."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, str], None]) -> None:
+        self._tell = tell               # journal and people that this node is lost, and why
         self.lost: dict[str, str] = {}
         self.alone = self.resigned = False
         self.ask_every_s = ALONE_S      # between two questions to the third witness (supervisor.observe)
 
-    def note_lost(self, node: str, why: str) -> None:
-        """This node does not answer."""
-        self.lost[node] = why
+    def lost_of(self, live: Live | None) -> list[tuple[str, str]]:
+        """Lost nodes of the live attempt, with why."""
+        return [(node, why) for node, why in self.lost.items() if live and node in live.nodes]
+
+    def lose(self, node: str, why: str) -> None:
+        """Count a node as lost."""
+        if node not in self.lost:
+            self.lost[node] = why
+            self._tell(node, why)
 
     def mark_not_alone(self) -> None:
         """Another host answers: the lost nodes are gone, not this one."""
