@@ -30,7 +30,8 @@ RUN_FOLDER = "".join((ROOT / "docs" / name).read_text() for name in ("run-folder
 # Where the kind is not a literal: (module, expression) → what it can be.
 COMPUTED = {("supervisor/ends/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
             ("supervisor/observe.py", "event"): ("kill_switch", "request"),
-            ("supervisor/nodes/slowing.py", "event"): ("slower", "slower_over")}
+            ("supervisor/nodes/slowing.py", "event"): ("slower", "slower_over"),
+            ("supervisor/state/journal.py", "event"): ()}   # passed on
 
 
 def table(head: str) -> list[list[str]]:

@@ -47,7 +47,9 @@ class Lead:
 
     def __init__(self, server: Server) -> None:
         self.now_s = 0.0
+        self.clock, self.job, self.files = self, None, None
         self.server = server
+        self.guard_endpoint = SimpleNamespace(server=server)
         self.running = RunningAttempt(0.0)
         self.running.begin(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))

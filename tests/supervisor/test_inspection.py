@@ -38,9 +38,9 @@ def leader(container: object = None) -> Any:
         asked=asked, said=[], kept={}, nodes=Nodes(), plan=SimpleNamespace(run_id="r", container=container),
         job=SimpleNamespace(id="1", is_local=False, has_gpus=False, env={}), world=SimpleNamespace(look=look),
         attempt=SimpleNamespace(nodes=tuple(SOFTWARE)), live=SimpleNamespace(number=1, killed_t=None),
-        state=SimpleNamespace(attempts=()))
+        journal=SimpleNamespace(state=SimpleNamespace(attempts=())))
     lead.say = lead.said.append
-    lead.put = lambda number, name, words: lead.kept.update({(number, name): words})
+    lead.files = SimpleNamespace(put=lambda number, name, words: lead.kept.update({(number, name): words}))
     return lead
 
 

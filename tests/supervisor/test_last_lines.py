@@ -11,6 +11,7 @@ from safelaunch.base.model import Exit
 from safelaunch.decide.facts.seen import Live
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.state.attempt import ReadLog
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.why.findings import OutsideEvidence
 
 EVIDENCE: Any = OutsideEvidence
@@ -21,11 +22,14 @@ def waits_s(exits: tuple[Exit, ...], found: dict[str, Any] | None, read_size: in
             srun_code: int | None = None) -> float:
     """Seconds after the last message and line until the attempt is judged."""
     live = Live(1, ("n0", "n1"), exits=exits, tasks=2, srun_code=srun_code, fenced=True)
-    running = SimpleNamespace(grew_s=9.0, exit_s=10.0, size=70, read=ReadLog(1, read_size, EVIDENCE, found))
+    running: Any = SimpleNamespace(live=live, grew_s=9.0, exit_s=10.0, size=70,
+                                   read=ReadLog(1, read_size, EVIDENCE, found))
+    reach = Reach(lambda node, why: None)
+    if lost:
+        reach.lose("n1", "dead")
     for step in range(400):
-        lead: Any = SimpleNamespace(live=live, running=running, now_s=10.0 + step / 100,
-                                    lost_of_live=lambda: [("n1", "dead")] if lost else [])
-        if observe.has_last_lines(lead):
+        clock: Any = SimpleNamespace(now_s=10.0 + step / 100)
+        if observe.has_last_lines(clock, reach, running):
             return step / 100
     raise AssertionError("for ever")
 

@@ -40,7 +40,7 @@ def leader(made: Made, tmp_path: Path) -> Any:
     folder.note_read(runfolder.folder_id(made.dir), (), 0.0)
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
-        shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),
+        files=SimpleNamespace(ask_anyway=lambda ask, _: ChildAnswer(value=ask())),
         next=NextJob(), patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None), listen=lambda: None)
 
 
@@ -48,7 +48,7 @@ def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(l
     laterjobs.write(leader.run_dir, {"time": "2:00:00"})
     assert Leader.check_folder(leader) and not leader.said
     assert leader.next.later == {"time": "2:00:00"}   # what the next submission is to have
-    leader.shared.ask = lambda ask, _: ChildAnswer(late=True)
+    leader.files.ask_anyway = lambda ask, _: ChildAnswer(late=True)
     assert not Leader.check_folder(leader)
 
 

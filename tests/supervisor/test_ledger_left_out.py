@@ -23,18 +23,18 @@ def boot(folder: Path, deadline_s: float) -> tuple[list[str], list[Any]]:
 
     lead: Any = SimpleNamespace(
         job=SimpleNamespace(cluster="c", is_local=False, env={}, nodes=("n0",)), now=time.time(),
-        journal=SimpleNamespace(history=()),
+        journal=SimpleNamespace(history=()), clock=None,
         plan=SimpleNamespace(run_id="r1", suspects=SimpleNamespace(ledger=str(folder))),
-        shared=SimpleNamespace(ask=ask), between_pings=lambda wait: wait(),
+        files=SimpleNamespace(ask_anyway=ask),
         nodes=SimpleNamespace(recall=evidence.append, evidence=()),
-        tell=lambda row, text: said.append(f"{row}: {text}"))
+        say=SimpleNamespace(decision=lambda row, text: said.append(f"{row}: {text}")))
     suspicion.recall(lead, may_wait=False)
     return said, evidence
 
 
 @pytest.fixture(autouse=True)
 def _no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspicion, "change_exclusions", lambda lead: [])
+    monkeypatch.setattr(suspicion, "change_exclusions", lambda *parts: [])
 
 
 def test_a_ledger_that_is_too_large_to_be_judged_in_time_is_said(tmp_path: Path) -> None:

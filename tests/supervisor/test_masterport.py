@@ -26,9 +26,9 @@ def leader(chances: list[float], taken: set[int]) -> Any:
         return Trial(port)
 
     draw = iter(chances)
-    return SimpleNamespace(
-        job=SimpleNamespace(id="0", host="n0", is_local=False), nodes=Nodes(), address_of=lambda node: f"{node}.site",
-        world=SimpleNamespace(listen=listen, chance=lambda: next(draw)))
+    here = SimpleNamespace(job=SimpleNamespace(id="0", host="n0", is_local=False),
+                           world=SimpleNamespace(listen=listen, chance=lambda: next(draw)))
+    return SimpleNamespace(here=here, job=here.job, nodes=Nodes(), address_of=lambda node: f"{node}.site")
 
 
 @each(("taken", "first", "wanted", "port", "is_held"), [
@@ -38,12 +38,12 @@ def leader(chances: list[float], taken: set[int]) -> Any:
 def test_a_port_is_drawn_until_one_is_free_where_the_supervisor_runs_on_the_first_node(
     taken: set[int], first: str, wanted: int | None, port: int, is_held: bool
 ) -> None:
-    found, trial = masterport.choose(leader([0.1, 0.2], taken), 1, first, wanted)
+    found, trial = masterport.choose(leader([0.1, 0.2], taken).here, 1, first, wanted)
     assert (found, trial is not None) == (port, is_held)
 
 
 def test_where_all_are_taken_the_last_one_is_used_as_sbatch_would_do() -> None:
-    assert masterport.choose(leader([0.1] * masterport.TRIES, {21100}), 1, "n0") == (21100, None)
+    assert masterport.choose(leader([0.1] * masterport.TRIES, {21100}).here, 1, "n0") == (21100, None)
 
 
 def test_the_port_that_nodes_have_tried_is_that_of_the_attempt_and_of_no_later_one() -> None:
@@ -62,7 +62,7 @@ def test_a_first_node_that_is_another_listens_itself_and_the_attempt_gets_that_p
     words, trial = masterport.hold(cast(Leader, lead), 1, "n1", ("n1", "n2"))
     assert words == {"meeting": {"node": "n1", "address": "n1.site", "port": 21100, "listens": True}} and trial is None
     rows = {"n2": {"listened": True}, "n1": told}
-    masterport.keep(cast(Leader, lead), 1, words, [
+    masterport.keep(lead.nodes, 1, words, [
         CheckReport(node, "light", (CheckResult("port", "", "skipped", "", facts),)) for node, facts in rows.items()])
     assert (lead.nodes.takes_port(1), lead.nodes.takes_port(2)) == (port, None)
 
@@ -70,5 +70,5 @@ def test_a_first_node_that_is_another_listens_itself_and_the_attempt_gets_that_p
 def test_a_first_node_that_is_another_and_is_not_asked_is_tried_by_nobody() -> None:
     lead = leader([0.1], set())
     assert masterport.hold(cast(Leader, lead), 1, "n1", ("n2",)) == ({}, None)
-    masterport.keep(cast(Leader, lead), 1, {}, [CheckReport("n1", "light", ())])
+    masterport.keep(lead.nodes, 1, {}, [CheckReport("n1", "light", ())])
     assert lead.nodes.takes_port(1) is None

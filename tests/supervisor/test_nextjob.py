@@ -26,7 +26,8 @@ def test_a_next_job_that_may_use_bad_nodes_again_is_said_with_the_reason(
 ) -> None:
     told: list[str] = []
     successor = SimpleNamespace(submit=lambda names, **how: ("sbatch", *names), ask_nodes=None)
-    lead = SimpleNamespace(say=told.append, successor=successor, next=SimpleNamespace(later={}))
+    lead = SimpleNamespace(say=told.append, successor=successor, journal=None,
+                           next=SimpleNamespace(later={}, successor=successor))
     trying: Any = submit_next(cast(Leader, lead), ("n1", "n2"), is_held=False)
     next(trying)
     with pytest.raises(StopIteration) as done:

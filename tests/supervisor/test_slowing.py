@@ -17,29 +17,32 @@ from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.trainlog.lines import listen
 from tests.pure.decide.situations import PLAN
 from tests.pure.nodehealth.test_changepoint import DROP_STEP, chronicle
+from tests.supervisor.journals import ListJournal
 
 
 class Lead:
     """What the watch of speed needs of a leader: its journal is a list, its lines another."""
 
     def __init__(self, state: State | None = None) -> None:
-        self.plan, self.state = PLAN, state or State()
+        self.plan, self.journal = PLAN, ListJournal(state)
         self.running = RunningAttempt(0.0)
-        self.events: list[Event] = []
         self.said: list[str] = []
         self.due: set[object] = set()
         self.clock = SimpleNamespace(take_turn=self._take_turn)
         self.tasks = SimpleNamespace(begin=lambda work, step: list(step))
-        self.writer = SimpleNamespace(event=lambda name, **data: Event(100.0, 1, len(self.events), "n0", name, data))
 
     def _take_turn(self, timer: object, every_s: float) -> bool:
         is_due = timer not in self.due
         self.due.add(timer)
         return is_due
 
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-        self.state = fold([event], self.state)
+    @property
+    def state(self) -> State:
+        return self.journal.state
+
+    @property
+    def events(self) -> list[Event]:
+        return self.journal.lines
 
     def say(self, text: str) -> None:
         self.said.append(text)

@@ -13,6 +13,7 @@ from safelaunch.run.fold.state import State
 from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.state.attempt import HeardLog, RunningAttempt
 from safelaunch.trainlog.lines import Talk, Unread
+from tests.supervisor.journals import ListJournal
 
 STARTED = Event(1.0, 1, 1, "n0", "attempt_started", {"attempt": 1, "job": "1", "nodes": ["n0"], "port": 1})
 
@@ -25,13 +26,15 @@ class FakeLead:
         self.running = RunningAttempt(0.0)
         self.running.heard = HeardLog(0, b"", Unread())
         self.plan = SimpleNamespace(step_pattern="auto")
-        self.state = fold([STARTED], State())
-        self.events: list[Event] = []
-        self.writer = SimpleNamespace(event=lambda name, **data: Event(2.0, 1, 2, "n0", name, data))
+        self.journal = ListJournal(fold([STARTED], State()))
 
-    def record(self, event: Event) -> None:
-        self.events.append(event)
-        self.state = fold([event], self.state)
+    @property
+    def state(self) -> State:
+        return self.journal.state
+
+    @property
+    def events(self) -> list[Event]:
+        return self.journal.lines
 
     def say(self, text: str) -> None:
         self.said = text

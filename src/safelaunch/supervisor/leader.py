@@ -21,7 +21,7 @@ from safelaunch.script.io import laterjobs
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.folder import PATIENCE
+from safelaunch.supervisor.state.folder import PATIENCE, FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 from safelaunch.supervisor.state.ports import FolderPort, Say
@@ -56,9 +56,10 @@ class Leader(LeaderParts):
         super().__init__(run_dir, local, job, world, took_over)
         self.journal = LeaderJournal(self.now_s, self._catch_up, self.claim)
         self.reach = Reach(self._tell_lost)
-        self.say = Say(job, self.clock, self.folder, self.journal,
+        folder = FolderState()
+        self.say = Say(job, self.clock, folder, self.journal,
                        lambda path, lines: world.leave_line(path, lines, self.listen))
-        self.files = FolderPort(run_dir, self.clock, self.folder, self._ping, self.say)
+        self.files = FolderPort(run_dir, self.clock, folder, self._ping, self.say)
         world.on_signals(SIGNALS, self._take_signal)
 
     def wait(self, timeout_s: float) -> None:

@@ -135,8 +135,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case AskToEnd():
             lead.running.mark_asked(row, lead.now)
             lead.say.decision(row, f"asking the training to end: {action.why}", action="end",
-                              attempt=lead.attempt.number,
-                              log_bytes=lead.running.log_bytes())
+                              attempt=lead.attempt.number, log_bytes=lead.running.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
         case Kill():
             attempts.kill(lead, row, action)

@@ -100,8 +100,8 @@ def observe(lead: Leader) -> None:
     notifying.follow(lead)
     metering.follow(lead)
     urgent = find_urgent(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
-    if lead.clock.take_turn(Timer.HEARTBEAT,
-                            heartbeat_every_s(lead.standbys)) or lead.standbys.heartbeat.urgent != urgent:
+    is_due = lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead.standbys))
+    if is_due or lead.standbys.heartbeat.urgent != urgent:
         publish_heartbeat(lead, urgent)
 
 
@@ -325,8 +325,8 @@ def has_last_lines(clock: Clock, reach: Reach, running: RunningAttempt) -> bool:
 
 def wakes_in_s(clock: Clock, reach: Reach, running: RunningAttempt) -> float:
     """Seconds until the last lines count as complete, which nothing announces; TICK_S where nobody waits for them."""
-    left_s = _quiet_until_s(reach, running,
-                            running.live) - clock.now_s if running.live is not None and running.live.fenced else TICK_S
+    live = running.live
+    left_s = _quiet_until_s(reach, running, live) - clock.now_s if live is not None and live.fenced else TICK_S
     return left_s + NO_TIME_S if left_s > 0 else TICK_S
 
 

@@ -70,8 +70,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
     decided = lead.journal.event("decision", row=row, action="launch", why=action.why, attempt=number)
     script = acts.perform_now(lead.journal, "launch", claim, lambda: _start(lead, action, facts), (decided,),
-                              attempt=number,
-                              job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
+                              attempt=number, job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
     if script is not None:
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
         lead.files.put(number, "launch.sh", script.encode())
@@ -88,8 +87,8 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
         return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
     number = facts["attempt"]
     is_hook = action.resize is not None
-    words = () if is_hook else keep_resume_args(lead.plan, lead.folder,
-                                                resume_point(lead.plan, lead.journal, lead.resume, action))
+    words = () if is_hook else keep_resume_args(
+        lead.plan, lead.folder, resume_point(lead.plan, lead.journal, lead.resume, action))
     extra = _attempt_env(lead, facts, action.nodes)
     own = None
     if lead.plan.is_script and not lead.job.is_local:

@@ -82,11 +82,9 @@ class EndOfAttempt:
             if closing.needs_verdict(how, link) else None
         return EndedAttempt(
             live, how, fold(self.events, lead.state), lead.plan, known_nodes(lead.job, lead.nodes), lead.now, code,
-            verdict,
-            not_before, lead.ending, link, reach,
+            verdict, not_before, lead.ending, link, reach,
             epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
-            lost=tuple(lead.reach.lost_of(lead.live)),
-            requests=lead.folder.requests, has_process=process is not None,
+            lost=tuple(lead.reach.lost_of(lead.live)), requests=lead.folder.requests, has_process=process is not None,
             owner=(lead.here.user, lead.job.cluster), nan_end=_nan_end(lead, live, how),
             of_loading=_judge_loading(lead, live, self.tail) if verdict is not None else None)
 
@@ -187,8 +185,7 @@ def fall_back(lead: Leader) -> None:
 
 def checkpoint_events(plan: Plan, journal: LeaderJournal, resume: ResumePoint, number: int | None) -> list[Event]:
     """The event that refills the budget, if there is one."""
-    return journal.events(closing.progress(
-        journal.state, plan, resume.newest, resume.saved_t, number))
+    return journal.events(closing.progress(journal.state, plan, resume.newest, resume.saved_t, number))
 
 
 def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:

@@ -26,9 +26,9 @@ def remove_spent(plan: Plan, here: Here, journal: LeaderJournal, resume: ResumeP
     """Remove them when an attempt has started: nothing of the one before is left then. `rm` removes a link, and follows
     none. What an earlier leader left over is removed, too.
     """
+    # Nothing else, whatever the journal says.
     spent = [known.resize for known in spent_outputs(journal.state, resume.newest) if known.resize is not None
-             and known.resize.output == output_path(plan, here.job,
-                                                    known.number)]   # nothing else, whatever the journal says
+             and known.resize.output == output_path(plan, here.job, known.number)]
     if not spent:
         return
     if new := [one.output for one in spent if not one.is_removed]:

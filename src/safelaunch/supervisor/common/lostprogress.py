@@ -64,8 +64,9 @@ def take_in(journal: LeaderJournal, running: RunningAttempt, number: int, text: 
 def judge_start(plan: Plan, journal: LeaderJournal, running: RunningAttempt, say: Say) -> None:
     """Say it once if the live attempt has started too low; have it ended if that is sure."""
     attempt = journal.state.attempt
-    if attempt is None or running.live is None or running.counted.attempt != attempt.number or not is_open(journal,
-                                                                                                           running):
+    if attempt is None or running.live is None or running.counted.attempt != attempt.number:
+        return
+    if not is_open(journal, running):
         return
     earlier = journal.state.attempts[:-1]
     found = judge(attempt, earlier, running.counted.counters)
@@ -118,9 +119,9 @@ def last_progress(lead: Leader, number: int, text: bytes) -> list[Event]:
     step = listening.read(lead, text, latest_step, None)
     attempt = lead.state.attempt
     known = attempt.step if lead.process is None and attempt is not None and attempt.number == number else None
-    return [] if step is None or step < (known
-                                         or 0) else [progress_event(lead.clock, lead.journal, lead.running, number,
-                                                                    step)]
+    if step is None or step < (known or 0):
+        return []
+    return [progress_event(lead.clock, lead.journal, lead.running, number, step)]
 
 
 def last_epoch(lead: Leader, text: bytes) -> float | None:

@@ -32,8 +32,8 @@ WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why the
 def find_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
     assert lead.term_s is not None
-    line = ending_of(lead.run_dir, lead.journal, lead.files, lead.say,
-                     lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
+    line = (JobEnd.CANCELLED if lead.job.is_local else
+            ending_of(lead.run_dir, lead.journal, lead.files, lead.say, lead.job.id))
     step = jobend.explain(line, lead.now_s - lead.term_s)
     if step is Explain.ASK_SCONTROL:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead.here, lead.course, lead.say))
@@ -42,8 +42,8 @@ def find_ending(lead: Leader) -> None:
     elif step is Explain.LINE and line is not None:
         lead.course.note_ending(line)
         lead.say(f"the job is being ended: {tell_ending(line)}")
-        for node in slurmoutput.parse_failed_prologs(_output_of(lead.run_dir, lead.files, lead.job.id) or "",
-                                                     lead.job.id):
+        output = _output_of(lead.run_dir, lead.files, lead.job.id) or ""
+        for node in slurmoutput.parse_failed_prologs(output, lead.job.id):
             lead.reach.lose(node, "its Prolog failed")
 
 

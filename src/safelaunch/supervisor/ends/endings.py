@@ -35,6 +35,7 @@ from safelaunch.supervisor.state.tasks import Step, Work
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
 EXTENDED_S = 0.5           # less is rounding of a file's time
+START_IN_S = 8
 
 
 def preserve(lead: Leader, row: str, action: Preserve) -> None:
@@ -105,8 +106,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
     yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
     yield from handover.announce_end(lead)
-    yield from handover.end_job(lead.course)
-    yield from handover.start_soon(lead.job, lead.journal, lead.next, lead.say)
+    yield from lead.course.end_act or ()
+    yield from start_soon(lead.job, lead.journal, lead.next, lead.say)
     lead.course.end(HANDED_OVER)
 
 
@@ -118,6 +119,25 @@ def _hold_back(own_job: Allocation, journal: LeaderJournal, next_job: NextJob, s
     result = yield next_job.successor.run(slurm.update_job(job, StartTime=f"now+{int(pause_s)}"))
     say(f"the last jobs ended soon after their start: job {job} waits for {int(pause_s)} s"
         if outcome(result) else f"job {job} could not be held back: {said(result)}")
+
+
+def start_soon(job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say) -> Step:
+    """Let this requeued job start when this supervisor has gone, not two minutes later.
+
+    When it stops completing, Slurm sets StartTime to 121 s from then, unless it is already in the future (job_mgr.c,
+    batch_requeue_fini). With "now" it fails twice, so it is "now+8" (both measured, 22.05). While the job completes it
+    has no effect. Right after that slurmd says "already killed, do not launch batch job", and the job is FAILED.
+    """
+    if journal.state.successor != job.id:
+        return
+    for _ in range(handover.CHANGE_TRIES):
+        result = yield next_job.successor.run(slurm.update_job(job.id, StartTime=f"now+{START_IN_S}"))
+        if result is not None and result.is_ok:
+            say(f"job {job.id} is back in the queue, and may start in {START_IN_S} s")
+            return
+        yield 0.5
+    say(f"job {job.id} is back in the queue. Slurm lets it wait for two minutes; to start it at once, once "
+        f"it is pending: scontrol update JobId={job.id} StartTime=now+3")
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
@@ -143,7 +163,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course)
     yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
     yield from handover.announce_end(lead)
-    yield from handover.end_job(lead.course)
+    yield from lead.course.end_act or ()
     if lead.folder.gone is not None and not was_gone:
         lead.say(ended)   # the other line went with the folder
     lead.course.end(action.exit_code)

@@ -49,7 +49,6 @@ AGAIN_S, GONE_S = 5.0, 5.0   # GONE_S: for what is under way where nothing can b
 OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
 CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
 # From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
-START_IN_S = 8
 
 Acting = Generator[Command | float, Result | None, bool]
 # Whether the next job has the run; None = not yet: the next try follows the state of that time.
@@ -117,7 +116,7 @@ def _end_own_job(
     job: Allocation, next_job: NextJob, course: Course, say: Say
 ) -> Generator[Command | float, Result | None, ActOutcome[None]]:
     """Cancel this job when all else is done. If a person cancels it first, that remains a person's cancel."""
-    yield 0.0   # announced; end_job continues here
+    yield 0.0   # announced; endings.finish continues here
     done: bool | None = False
     while course.ending is None and course.term_s is None:
         say("this job has lost its batch host and does not end by itself: cancelling it")
@@ -126,12 +125,6 @@ def _end_own_job(
             break
         yield 5.0
     return ActOutcome(done, None)
-
-
-def end_job(course: Course) -> Step:
-    """Cancel this job where that was announced."""
-    if course.end_act is not None:
-        yield from course.end_act
 
 
 def end_announced(journal: LeaderJournal, next_job: NextJob, job: str) -> Step:
@@ -303,7 +296,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     """Requeue this job, without the nodes that are bad now.
 
     Not requeuehold: if the supervisor dies, the job starts by itself after 121 s. Measured (22.05): while the job is
-    COMPLETING, `scontrol update` of ExcNodeList and uhold work already (see start_soon).
+    COMPLETING, `scontrol update` of ExcNodeList and uhold work already (see endings.start_soon).
     """
     # (simulated: test_found "a cancelled job of which no line was written is not requeued")
     step = passing.before_requeue(lead.ending)
@@ -320,8 +313,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
             return None
     claim = yield from acts.wait_for_claim(partial(lead.claim, "requeue this job"), 1.0)
     refused = yield from acts.perform(lead.journal, "requeue", claim, _ask_to_requeue(lead.job, lead.next),
-                                      job=lead.job.id,
-                                      exclude=list(action.exclude))
+                                      job=lead.job.id, exclude=list(action.exclude))
     if refused is None:
         yield from learn_why_it_ends(lead.course)   # the TERM of the requeue, or of a cancel just before it
     # (simulated: test_found "a scancel a moment before a job is requeued is final")
@@ -348,25 +340,6 @@ def _take_back(job: Allocation, journal: LeaderJournal, next_job: NextJob) -> St
         if (yield from _cancel(journal, next_job, job.id, "take this job back", 1.0)):
             return
         yield 0.5
-
-
-def start_soon(job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say) -> Step:
-    """Let this requeued job start when this supervisor has gone, not two minutes later.
-
-    When it stops completing, Slurm sets StartTime to 121 s from then, unless it is already in the future (job_mgr.c,
-    batch_requeue_fini). With "now" it fails twice, so it is "now+8" (both measured, 22.05). While the job completes it
-    has no effect. Right after that slurmd says "already killed, do not launch batch job", and the job is FAILED.
-    """
-    if journal.state.successor != job.id:
-        return
-    for _ in range(CHANGE_TRIES):
-        result = yield next_job.successor.run(slurm.update_job(job.id, StartTime=f"now+{START_IN_S}"))
-        if result is not None and result.is_ok:
-            say(f"job {job.id} is back in the queue, and may start in {START_IN_S} s")
-            return
-        yield 0.5
-    say(f"job {job.id} is back in the queue. Slurm lets it wait for two minutes; to start it at once, once "
-        f"it is pending: scontrol update JobId={job.id} StartTime=now+3")
 
 
 def _ask_to_requeue(

@@ -99,6 +99,15 @@ def boot(lead: Leader) -> None:
     settle_intents(lead.here, lead.journal, lead.next, lead.tasks)
     recall(lead, may_wait=is_new)
     adopt(lead)
+    _begin_to_ask(lead)
+    _note_taken(lead.here, lead.journal)
+    if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
+        lead.journal.record(*checkpoint_events(lead.plan, lead.journal, lead.resume, None))
+    secure_next(lead)
+
+
+def _begin_to_ask(lead: Leader) -> None:
+    """What the first attempt does not wait for."""
     if not lead.job.is_local:
         lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead.here, lead.guard_endpoint, lead.nodes))
         lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes))
@@ -108,10 +117,6 @@ def boot(lead: Leader) -> None:
     if lead.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
         lead.tasks.begin(Work.WATCH_LIMIT,
                          observe.watch_limit(lead.plan, lead.here, lead.clock, lead.journal, lead.course))
-    _note_taken(lead.here, lead.journal)
-    if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
-        lead.journal.record(*checkpoint_events(lead.plan, lead.journal, lead.resume, None))
-    secure_next(lead)
 
 
 def _note_taken(here: Here, journal: LeaderJournal) -> None:

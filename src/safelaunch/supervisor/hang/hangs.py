@@ -98,8 +98,7 @@ def check_ranks(lead: Leader) -> Step:
     lead.running.suspect_hang()
     lead.journal.record(lead.journal.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                            step=lead.hangs.rhythm.step, step_t=lead.running.last_step.t,
-                                           usual_s=_usual_s(lead.running),
-                                           frozen=lead.folder.is_frozen))
+                                           usual_s=_usual_s(lead.running), frozen=lead.folder.is_frozen))
     what = f"no step for {since_s:.0f} s{'' if phase in (hang.STEP, hang.WARM_UP) else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")

@@ -33,11 +33,9 @@ def keep_standby(lead: Leader) -> None:
     for node, quiet_s in _silences_s(lead.job, lead.clock, lead.guard_endpoint).items():
         if quiet_s >= CALM_AFTER_S:
             lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
-    lead.standbys.doubt(lead.had_eligible
-                        and (_may_be_watched_unheard(lead.job, lead.clock, lead.journal, lead.guard_endpoint,
-                                                     lead.standbys)
-                             or _check_striking_off(lead.job, lead.clock, lead.folder, lead.guard_endpoint,
-                                                    lead.standbys)))
+    lead.standbys.doubt(lead.had_eligible and (
+        _may_be_watched_unheard(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
+        or _check_striking_off(lead.job, lead.clock, lead.folder, lead.guard_endpoint, lead.standbys)))
     if not lead.standbys.is_contested:
         _confirm(lead)
     if lead.live is None:
@@ -106,9 +104,8 @@ def _check_striking_off(
     job: Allocation, clock: Clock, folder: FolderState, guards: GuardEndpoint, standbys: Standbys
 ) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-    return standbys.heartbeat.check_striking_off(eligible_standbys(job, clock, guards), folder.shared.is_durable,
-                                                 clock.now_s,
-                                                 standbys.confirmed_s)
+    return standbys.heartbeat.check_striking_off(
+        eligible_standbys(job, clock, guards), folder.shared.is_durable, clock.now_s, standbys.confirmed_s)
 
 
 def _confirm(lead: Leader) -> None:

@@ -29,6 +29,7 @@ from safelaunch.supervisor.state.hangs import HangWatch
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.standbys import Standbys
@@ -61,6 +62,7 @@ class LeaderParts:
     plan: Plan
     journal: LeaderJournal
     reach: Reach
+    files: FolderPort
 
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
                  took_over: TookOver | None = None) -> None:
@@ -72,7 +74,6 @@ class LeaderParts:
         self.standbys = Standbys(self.now_s)
         self.hangs = HangWatch(self.now_s)
         self.nodes = Nodes()
-        self.folder = FolderState()
         self.resume = ResumePoint()
         self.guard_endpoint = GuardEndpoint()
         self.next = NextJob()
@@ -97,6 +98,10 @@ class LeaderParts:
     def took_over(self) -> TookOver | None:
         """The earlier leader, if this process was its standby: nothing else ends the job then."""
         return self.here.took_over
+
+    @property
+    def folder(self) -> FolderState:
+        return self.files.state
 
     @property
     def shared(self) -> SharedFolder:

@@ -54,29 +54,29 @@ class FolderPort:
     """
 
     def __init__(self, run_dir: Path, clock: Clock, state: FolderState, ping: Callable[[], None], say: Say) -> None:
-        self._root, self._clock, self._state, self._ping, self._say = str(run_dir), clock, state, ping, say
+        self._root, self._clock, self.state, self._ping, self._say = str(run_dir), clock, state, ping, say
 
     def ask(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
         """The answer of a shared folder; late at once where one was late in this tick.
 
         Two such waits must not follow each other: on a stopped FUSE server that took 3.1 s without a ping (measured).
         """
-        if self._state.was_late(self._clock.now_s):
+        if self.state.was_late(self._clock.now_s):
             return ChildAnswer(late=True)
         answer = self.ask_anyway(ask, deadline_s)
         if answer.late:
-            self._state.mark_late(self._clock.now_s)
+            self.state.mark_late(self._clock.now_s)
         return answer
 
     def ask_anyway(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
         """The same, even if another answer was late in this tick."""
         self._ping()
-        return self._state.shared.ask(ask, deadline_s)
+        return self.state.shared.ask(ask, deadline_s)
 
     def publish(self, name: str, content: bytes, deadline_s: float) -> bool | None:
         """Whether a file that only one process can publish is this one's; None = no answer."""
         self._ping()
-        return self._state.shared.publish(name, content, deadline_s)
+        return self.state.shared.publish(name, content, deadline_s)
 
     def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
         """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
@@ -85,7 +85,7 @@ class FolderPort:
         except (TypeError, ValueError, RecursionError) as error:   # a copy for people: no reason to end the supervisor
             self._say(f"{name} of attempt {number} cannot be written: {error!r}")
             return
-        self._state.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
+        self.state.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
 
     def main_log(self, number: int) -> str:
         """Path of an attempt's log."""

@@ -214,7 +214,7 @@ class WatchAct:
 
     def _start_now(self, act: StartNow) -> Effect:
         """Not in the same second: a node would refuse the job that it has just killed, which is then lost
-        (supervisor.ends.handover.start_soon).
+        (supervisor.ends.endings.start_soon).
         """
         result = yield from self._update(act.job, act.exclude or None, StartTime="now+3")
         how = "may start now" if result.is_ok else "could not be let go"
