@@ -42,6 +42,9 @@ from safelaunch.supervisor.io.successor import Successor
 from safelaunch.supervisor.jobs import nextjob, standbys
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import bootchecks, slowing, slowsearch, suspectchecks
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.tasks import Work
 from tests.simulation import bench, guards
 from tests.simulation.clients import Client
@@ -85,10 +88,12 @@ def _no_step(*words: Any) -> Iterator[float]:
     yield from ()
 
 
-def _all_nodes_of_the_job(lead: Leader, wanted: tuple[str, ...]) -> Generator[float, None, tuple[str, ...]]:
+def _all_nodes_of_the_job(
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, *words: Any
+) -> Generator[float, None, tuple[str, ...]]:
     yield from ()
-    assert lead.state.job is not None
-    return lead.state.job.nodes
+    assert journal.state.job is not None
+    return journal.state.job.nodes
 
 
 def _give_up_at_once(state: State, plan: Any, *seen: Any) -> GiveUp | None:

@@ -39,7 +39,7 @@ def leader(container: object = None) -> Any:
         job=SimpleNamespace(id="1", is_local=False, has_gpus=False, env={}), world=SimpleNamespace(look=look),
         attempt=SimpleNamespace(nodes=tuple(SOFTWARE)), live=SimpleNamespace(number=1, killed_t=None),
         journal=SimpleNamespace(state=SimpleNamespace(attempts=())))
-    lead.say = lead.said.append
+    lead.say, lead.here = lead.said.append, SimpleNamespace(job=lead.job, world=lead.world)
     lead.files = SimpleNamespace(put=lambda number, name, words: lead.kept.update({(number, name): words}))
     return lead
 

@@ -9,7 +9,6 @@ import pytest
 
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.jobs.nextjob import submit_next
-from safelaunch.supervisor.leader import Leader
 from tests.tables import each
 
 TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
@@ -26,9 +25,8 @@ def test_a_next_job_that_may_use_bad_nodes_again_is_said_with_the_reason(
 ) -> None:
     told: list[str] = []
     successor = SimpleNamespace(submit=lambda names, **how: ("sbatch", *names), ask_nodes=None)
-    lead = SimpleNamespace(say=told.append, successor=successor, journal=None,
-                           next=SimpleNamespace(later={}, successor=successor))
-    trying: Any = submit_next(cast(Leader, lead), ("n1", "n2"), is_held=False)
+    next_job: Any = SimpleNamespace(later={}, successor=successor)
+    trying: Any = submit_next(cast(Any, None), next_job, cast(Any, told.append), ("n1", "n2"), is_held=False)
     next(trying)
     with pytest.raises(StopIteration) as done:
         for text in answers:

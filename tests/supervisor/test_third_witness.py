@@ -24,9 +24,9 @@ def test_a_node_is_cut_off_where_slurm_does_not_answer_and_not_where_a_signal_ha
 ) -> None:
     told: list[bool] = []
     lead = SimpleNamespace(
-        world=SimpleNamespace(command=lambda *words: words), job=SimpleNamespace(id="11", env={}),
-        successor=SimpleNamespace(state_of=lambda result, job: "RUNNING"), term_s=None, ending=None,
-        course=SimpleNamespace(end_act=None), reach=SimpleNamespace(note_answer=told.append),
+        here=SimpleNamespace(world=SimpleNamespace(command=lambda *words: words), job=SimpleNamespace(id="11", env={})),
+        next=SimpleNamespace(successor=SimpleNamespace(state_of=lambda result, job: "RUNNING")), clock=None, say=None,
+        course=SimpleNamespace(end_act=None, term_s=None, ending=None), reach=SimpleNamespace(note_answer=told.append),
         standbys=SimpleNamespace(doubt=lambda: None))
     asking: Any = ask_third_witness(cast(Leader, lead))
     next(asking)

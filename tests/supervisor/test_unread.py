@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,10 +29,6 @@ class FakeLead:
         self.journal = ListJournal(fold([STARTED], State()))
 
     @property
-    def state(self) -> State:
-        return self.journal.state
-
-    @property
     def events(self) -> list[Event]:
         return self.journal.lines
 
@@ -41,7 +37,8 @@ class FakeLead:
 
     def reads(self, text: bytes, at_s: float, mark: str = "") -> list[Any]:
         self.now_s = at_s
-        listening.note_unread(self, 1, text, Talk(mark=mark))   # type: ignore[arg-type]
+        plan, clock, say = cast(Any, self.plan), cast(Any, self), cast(Any, self.say)
+        listening.note_unread(plan, clock, self.journal, self.running, say, 1, text, Talk(mark=mark))
         return [event.data for event in self.events]
 
 

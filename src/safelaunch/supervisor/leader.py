@@ -23,6 +23,7 @@ from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.folder import PATIENCE, FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.reach import Reach
@@ -56,6 +57,7 @@ class Leader(LeaderParts):
         super().__init__(run_dir, local, job, world, took_over)
         self.journal = LeaderJournal(self.now_s, self._catch_up, self.claim)
         self.reach = Reach(self._tell_lost)
+        self.nodes = Nodes(self._do_without_helpers)
         folder = FolderState()
         self.say = Say(job, self.clock, folder, self.journal,
                        lambda path, lines: world.leave_line(path, lines, self.listen))
@@ -252,6 +254,13 @@ class Leader(LeaderParts):
     def _tell_lost(self, node: str, why: str) -> None:
         self.say(f"{node} is lost: {why}")
         self.journal.record(self.journal.event("node_lost", node=node, why=why))
+
+    def _do_without_helpers(self, why: str) -> None:
+        self.fencer.do_without_helpers(why)
+        self.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no hang check, "
+                 "and a restart waits for a lease")
+        if self.standbys.process is not None:
+            self.standbys.process.terminate()
 
     def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""

@@ -106,7 +106,7 @@ def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
     if lead.live is not None and lead.live.fenced:
         foresee(lead, lead.live)
-    match turn.judge(observe.turn_facts(lead)):
+    match turn.judge(observe.turn_facts(lead.job, lead.clock, lead.reach, lead.running, lead.course, lead.tasks)):
         case Turn.WAIT:
             return False
         case Turn.READ_LOG:
@@ -150,7 +150,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case Finish():
             lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
         case Preserve():
-            endings.preserve(lead, row, action)
+            endings.preserve(lead.plan, lead.here, lead.clock, lead.journal, lead.tasks, lead.say, row, action)
         case Wait():
             if row != lead.journal.last_row:
                 until = f" until {moment(action.until, lead.now)}" if action.until - lead.now > SOON_S else ""

@@ -51,10 +51,12 @@ from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.heartbeat import Urgent
 from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.standbys import Standbys
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 from safelaunch.trainlog.lines import Talk, listen
 from safelaunch.trainlog.steps import carry_on
 
@@ -93,12 +95,12 @@ def observe(lead: Leader) -> None:
         slurmends.find_ending(lead)
     find_out_whether_alone(lead)
     if lead.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
-        check_folders(lead)
+        check_folders(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.tasks)
     lead.clock.start_with(Timer.TOUCH, FIRST_TOUCH_S)
     if lead.clock.take_turn(Timer.TOUCH, TOUCH_EVERY_S):
         touch(lead.local)
     notifying.follow(lead)
-    metering.follow(lead)
+    metering.follow(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
     urgent = find_urgent(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
     is_due = lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead.standbys))
     if is_due or lead.standbys.heartbeat.urgent != urgent:
@@ -117,22 +119,24 @@ def see_who_leads(lead: Leader) -> None:
     lead.clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
 
 
-def check_folders(lead: Leader) -> None:
+def check_folders(
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, tasks: BackgroundTasks
+) -> None:
     """After a storage failure: check whether the run's folders take writes again."""
-    waits_for = thaw.trouble(lead.tasks)
+    waits_for = thaw.trouble(tasks)
     if waits_for is not None:
-        lead.folder.note_trouble(waits_for)
+        files.state.note_trouble(waits_for)
         return
-    last = lead.state.attempt
-    if last is None or response(lead.plan, last.category).then != "wait":
-        lead.folder.note_trouble(None)
+    last = journal.state.attempt
+    if last is None or response(plan, last.category).then != "wait":
+        files.state.note_trouble(None)
         return
-    folders = [str(lead.run_dir)]
-    if lead.plan.resume.dir is not None:
-        folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
-    answer = lead.files.ask(lambda: find_trouble(folders), 1.0)
+    folders = [str(here.run_dir)]
+    if plan.resume.dir is not None:
+        folders.append(os.path.join(here.job.cwd, plan.resume.dir))   # noqa: PTH118 - text only
+    answer = files.ask(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
-        lead.folder.note_trouble(answer.value or lead.shared.trouble or None)
+        files.state.note_trouble(answer.value or files.state.shared.trouble or None)
 
 
 def find_out_whether_alone(lead: Leader) -> None:
@@ -150,28 +154,31 @@ def find_out_whether_alone(lead: Leader) -> None:
 
 def ask_third_witness(lead: Leader) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
-    is_alone = (yield from check_job_end(lead, is_repeated=True)) is None
+    is_alone = (yield from check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say,
+                                         is_repeated=True)) is None
     lead.reach.note_answer(is_alone)
     if is_alone:
         lead.standbys.doubt()
 
 
-def check_job_end(lead: Leader, is_repeated: bool = False) -> Generator[Command, Result | None, bool | None]:
+def check_job_end(
+    here: Here, clock: Clock, course: Course, next_job: NextJob, say: Say, is_repeated: bool = False
+) -> Generator[Command, Result | None, bool | None]:
     """Whether Slurm is ending this job; None = no answer. If so, the TERM counts as received: a cut node does not
     get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
     `is_repeated`: a squeue that a signal has ended is repeated, as by a TERM for all of the job. At a hand over there
     may be no time for that.
     """
-    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    result = yield here.world.command(slurm.squeue_job(here.job.id), here.job.env, THIRD_WITNESS_S)
     if is_repeated and result is not None and result.is_broken_off:
-        result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+        result = yield here.world.command(slurm.squeue_job(here.job.id), here.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
         return None
-    is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
-    if jobend.has_missed_term(is_ending=is_ending, has_term=lead.term_s is not None, ending=lead.ending,
-                              ends_itself=lead.course.end_act is not None):
-        lead.course.expect_term(lead.now_s + TERM_LATE_S)
-        lead.say("Slurm is ending this job, and has not told this node why yet")
+    is_ending = next_job.successor.state_of(result, here.job.id) in jobstates.ENDING
+    if jobend.has_missed_term(is_ending=is_ending, has_term=course.term_s is not None, ending=course.ending,
+                              ends_itself=course.end_act is not None):
+        course.expect_term(clock.now_s + TERM_LATE_S)
+        say("Slurm is ending this job, and has not told this node why yet")
     return is_ending
 
 
@@ -261,15 +268,16 @@ def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
     start = max(start, lead.running.size - CHUNK_BYTES)
     known = lead.running.heard.known
     text = known + process.read(start, lead.running.size - start)
-    talk = listening.read(lead, text, partial(_parse, lead, process.number, len(known)), Talk())
+    talk = listening.read(lead, text, partial(_parse, lead.journal, lead.running, process.number, len(known)), Talk())
     slowing.follow(lead, process.number, text, len(known), talk)
-    listening.note_unread(lead, process.number, text[len(known):], talk)
+    listening.note_unread(lead.plan, lead.clock, lead.journal, lead.running, lead.say, process.number,
+                          text[len(known):], talk)
     return talk
 
 
-def _parse(lead: Leader, number: int, since: int, text: bytes, pattern: str) -> Talk:
-    lostprogress.take_in(lead.journal, lead.running, number, text, pattern)
-    lead.running.note_known(carry_on(text, pattern))
+def _parse(journal: LeaderJournal, running: RunningAttempt, number: int, since: int, text: bytes, pattern: str) -> Talk:
+    lostprogress.take_in(journal, running, number, text, pattern)
+    running.note_known(carry_on(text, pattern))
     return listen(text, pattern, since)
 
 
@@ -305,16 +313,18 @@ def on_report(clock: Clock, running: RunningAttempt, guard: Guard) -> None:
         lostnodes.add_exit(clock, running, Exit(guard.node, guard.task, guard.code, guard.signal))
 
 
-def turn_facts(lead: Leader) -> TurnFacts:
+def turn_facts(
+    job: Allocation, clock: Clock, reach: Reach, running: RunningAttempt, course: Course, tasks: BackgroundTasks
+) -> TurnFacts:
     """The state of the run for the next turn of the loop."""
-    live = lead.live
+    live = running.live
     is_over = live is not None and live.fenced
     return TurnFacts(
-        live is not None, is_over, is_unexplained=lead.term_s is not None and lead.ending is None,
-        is_leaving=lead.tasks.is_leaving,
-        has_last_lines=is_over and has_last_lines(lead.clock, lead.reach, lead.running), is_alone=lead.reach.alone,
-        is_log_read=not (is_over and slurmends.may_tell_who_ended_it(lead.job, lead.running, lead.course)),
-        is_asking=lead.tasks.is_running(Work.EXPLAIN_STEP))
+        live is not None, is_over, is_unexplained=course.term_s is not None and course.ending is None,
+        is_leaving=tasks.is_leaving,
+        has_last_lines=is_over and has_last_lines(clock, reach, running), is_alone=reach.alone,
+        is_log_read=not (is_over and slurmends.may_tell_who_ended_it(job, running, course)),
+        is_asking=tasks.is_running(Work.EXPLAIN_STEP))
 
 
 def has_last_lines(clock: Clock, reach: Reach, running: RunningAttempt) -> bool:

@@ -14,6 +14,7 @@ from safelaunch.decide.facts.actions import Kill, Launch
 from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.nodes.resize import output_of
 from safelaunch.guard.io.guardcode import guard_text
+from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import journal, runfolder
@@ -204,10 +205,12 @@ def fence(lead: Leader) -> bool:
     sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
     for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.ensure_record_moved,
                                               lead.folder.is_frozen, sruns):
-        lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
+        lead.tasks.begin(Work.SWEEP, _sweep(lead.job, lead.guard_endpoint, lead.nodes, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.reach.lose(node, why)
-        lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
+        lead.tasks.begin(Work.TICKET,
+                         inspection.ticket(lead.plan, lead.here, lead.clock, lead.files, lead.nodes, lead.say,
+                                           lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
         lead.running.mark_fenced(exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)
                                  if lead.plan.is_script else lead.attempt.exits)
@@ -218,12 +221,12 @@ def fence(lead: Leader) -> bool:
     return False
 
 
-def _sweep(lead: Leader, command: Command, node: str) -> Step:
+def _sweep(job: Allocation, guards: GuardEndpoint, nodes: Nodes, command: Command, node: str) -> Step:
     """Wait for a node's sweep."""
     result = yield command
-    overlap.note_result(lead, result)
+    overlap.note_result(job, nodes, result)
     if result is not None:
-        lead.fencer.swept(node, result)
+        guards.fencer.swept(node, result)
 
 
 def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:

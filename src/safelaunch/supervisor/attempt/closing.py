@@ -21,6 +21,7 @@ from safelaunch.decide.ends.closing import (
     SayLine,
 )
 from safelaunch.decide.facts.seen import Live
+from safelaunch.guard.io.job import Allocation
 from safelaunch.nodehealth.slow.nanend import NanEnd, find_nan_end
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import TrainingReach
@@ -40,10 +41,12 @@ from safelaunch.supervisor.jobs import vanished
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.nodes import Uninspected
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.nodes import Nodes, Uninspected
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -69,7 +72,8 @@ class EndOfAttempt:
         self.tail = process.tail() if process else b""
         text = self.tail if process else lostprogress.ended_tail(lead.files, live.number)
         code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
-        how, not_before = _judge_refusal(lead, how, self.tail.decode(errors="replace"))
+        how, not_before = _judge_refusal(lead.job, lead.clock, lead.journal, lead.nodes, lead.running, lead.course, how,
+                                         self.tail.decode(errors="replace"))
         how, link = take_link(lead.plan, lead.running, lead.course, live, how)
         for step in [] if live.is_hook else lostprogress.last_progress(lead, live.number, text):
             lead.journal.note(step)   # the verdict tells how far it came
@@ -77,7 +81,8 @@ class EndOfAttempt:
         if how in GOOD_ENDS and lead.plan.is_script:
             _tell_let_pass(lead.guard_endpoint, lead.running, lead.say)
         reach = None if live.is_hook or process is None else _reach(lead, process)
-        self.events += confirm_suspects(lead)   # they count as evidence for the verdict
+        # They count as evidence for the verdict.
+        self.events += confirm_suspects(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.nodes)
         verdict = judge_attempt(lead, live, replace(seen, ending=lead.ending), how, is_refused=how != said_how) \
             if closing.needs_verdict(how, link) else None
         return EndedAttempt(
@@ -86,7 +91,7 @@ class EndOfAttempt:
             epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
             lost=tuple(lead.reach.lost_of(lead.live)), requests=lead.folder.requests, has_process=process is not None,
             owner=(lead.here.user, lead.job.cluster), nan_end=_nan_end(lead, live, how),
-            of_loading=_judge_loading(lead, live, self.tail) if verdict is not None else None)
+            of_loading=_judge_loading(lead.journal, lead.running, live, self.tail) if verdict is not None else None)
 
     def carry_out(self, act: ClosingAct) -> None:
         """One act."""
@@ -98,9 +103,13 @@ class EndOfAttempt:
                 accuse(lead.plan, lead.job, lead.files, lead.nodes, act.evidence)
             case CopyRest():
                 assert self.process is not None
-                lead.tasks.begin(Work.COPY_REST, copy_rest(lead, self.process, act.patience_s), live.number)
+                lead.tasks.begin(Work.COPY_REST,
+                                 copy_rest(lead.here, lead.clock, lead.files, lead.course, self.process,
+                                           act.patience_s), live.number)
             case NoteUse():
-                lead.tasks.begin(Work.NOTE_USE, note_use(lead, live, act.started_t), live.number)
+                lead.tasks.begin(Work.NOTE_USE,
+                                 note_use(lead.plan, lead.job, lead.clock, lead.files, lead.tasks, live, act.started_t),
+                                 live.number)
             case Inspect():
                 lead.nodes.queue_inspection(Uninspected(live, act.started_t, lead.now_s))
                 lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
@@ -147,22 +156,25 @@ def _tell_let_pass(guards: GuardEndpoint, running: RunningAttempt, say: Say) -> 
                      f"{failed[0].text}", attempt=running.now.number)
 
 
-def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
+def _judge_refusal(
+    job: Allocation, clock: Clock, journal: LeaderJournal, nodes: Nodes, running: RunningAttempt, course: Course,
+    how: AttemptEnd, text: str
+) -> tuple[AttemptEnd, float | None]:
     """How the attempt ended, and the time before which nothing is launched: Slurm may be the cause."""
-    live = lead.attempt
+    live = running.now
     if live.stuck is not None:   # its srun has said enough
         return how, None
     no_step = how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(text)
     # no attempt starts in a job that is over (simulated: test_found "a job of which srun says that it is over gets no
     # further attempt")
     if no_step and slurmtext.is_job_over(text):
-        lead.course.note_ending(lead.ending or JobEnd.UNKNOWN)
-    is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
-    said = refusal.Said(bool(live.exits), no_step, lead.course.unread == live.number,
+        course.note_ending(course.ending or JobEnd.UNKNOWN)
+    is_relaunch = live.number > 1 and nodes.no_overlap is None and not job.is_local
+    said = refusal.Said(bool(live.exits), no_step, course.unread == live.number,
                         is_relaunch and slurmtext.why_no_overlap(text) is not None)
-    word, not_before = refusal.judge(how, said, refusal.in_a_row(lead.state), lead.now)
+    word, not_before = refusal.judge(how, said, refusal.in_a_row(journal.state), clock.now)
     if word != how and not_before is None:
-        overlap.note_words(lead, text)
+        overlap.note_words(job, nodes, text)
     return word, not_before
 
 
@@ -206,24 +218,26 @@ def _nan_end(lead: Leader, live: Live, how: AttemptEnd) -> str | None:
     return None if found is None else found.tell(began)
 
 
-def _judge_loading(lead: Leader, live: Live, tail: bytes) -> bool | None:
-    attempt = lead.state.find_attempt(live.number)
-    if attempt is None or attempt.resume_path is None or live.is_hook or lead.process is None:
+def _judge_loading(journal: LeaderJournal, running: RunningAttempt, live: Live, tail: bytes) -> bool | None:
+    attempt = journal.state.find_attempt(live.number)
+    if attempt is None or attempt.resume_path is None or live.is_hook or running.process is None:
         return None
     return judge_loading(tail, attempt.resume_path)
 
 
-def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
+def copy_rest(
+    here: Here, clock: Clock, files: FolderPort, course: Course, process: AttemptProcess, patience_s: float
+) -> Step:
     """Wait for an ended attempt's srun, and copy the log's last lines, in the background."""
-    end_s = lead.now_s + patience_s
-    while process.poll() is None and lead.now_s < end_s:
+    end_s = clock.now_s + patience_s
+    while process.poll() is None and clock.now_s < end_s:
         yield 0.1
-    is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job reached the pump, too
+    is_over = process.poll() is not None and course.term_s is None   # a TERM for the whole job reached the pump, too
     process.kill()   # srun would wait for a silent node without end
-    copied = process.finish_pump() and is_over and (yield from _await_copy(lead.clock, process))
-    while not copied and lead.folder.gone is None:
+    copied = process.finish_pump() and is_over and (yield from _await_copy(clock, process))
+    while not copied and files.state.gone is None:
         process.finish_pump()
-        result = yield lead.world.command(process.copy_rest(lead.files.main_log(process.number)), lead.job.env, DRAIN_S)
+        result = yield here.world.command(process.copy_rest(files.main_log(process.number)), here.job.env, DRAIN_S)
         copied = result is not None and result.is_ok
         if not copied:
             yield 0.5

@@ -12,13 +12,18 @@ from safelaunch.base.endings import BAD_ENDS, AttemptEnd
 from safelaunch.base.model import STOPS, tell_stop
 from safelaunch.decide.facts.seen import Live, Observation
 from safelaunch.nodehealth.ledger import blamed_before
+from safelaunch.run.plan import Plan
 from safelaunch.stacks.scene import HangVerdict
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import ReadLog
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.hangs import HangWatch
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.ports import FolderPort
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.why.evidence import know, stacks_of
 from safelaunch.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.why.judge.ends import judge_end
@@ -31,7 +36,8 @@ def judge_attempt(lead: Leader, live: Live, facts: Observation, how: str, is_ref
     told = judge_end(end_of(live, facts, how, is_refused))
     if told is not None:
         return told
-    known, process = _evidence(lead, live, how), lead.process
+    known = _evidence(lead.plan, lead.clock, lead.journal, lead.hangs, lead.nodes, lead.reach, live, how)
+    process = lead.process
     found = _read_log(lead, live, process, known) if how == AttemptEnd.FAILED and process is not None else None
     if found is None:   # a log that cannot be read in time delays nobody
         return _judge_unread(known)
@@ -70,7 +76,8 @@ def foresee(lead: Leader, live: Live) -> None:
     read = lead.running.read
     if process is None or not is_failure or _hang_of(lead.hangs, live) or (read and read.attempt == live.number):
         return
-    _read_log(lead, live, process, _evidence(lead, live, AttemptEnd.FAILED))
+    _read_log(lead, live, process, _evidence(
+        lead.plan, lead.clock, lead.journal, lead.hangs, lead.nodes, lead.reach, live, AttemptEnd.FAILED))
 
 
 def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: OutsideEvidence) -> dict[str, Any] | None:
@@ -97,20 +104,22 @@ def _seen_of_hang(hangs: HangWatch, live: Live) -> tuple[str, ...]:
     return found.evidence[:8] if found is not None else ()
 
 
-def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
+def _evidence(
+    plan: Plan, clock: Clock, journal: LeaderJournal, hangs: HangWatch, nodes: Nodes, reach: Reach, live: Live, how: str
+) -> OutsideEvidence:
     """What is known beside the log."""
-    blamed = blamed_before(lead.nodes.evidence, lead.plan.run_id, live.number, lead.now)
-    hang = _hang_of(lead.hangs, live)
+    blamed = blamed_before(nodes.evidence, plan.run_id, live.number, clock.now)
+    hang = _hang_of(hangs, live)
     stacks = None if hang is None else stacks_of(
         ((one.node, one.number, one.why) for one in hang.odd), hang.suspects, hang.summary, hang.confidence)
-    attempt = lead.state.attempt
+    attempt = journal.state.attempt
     return know(
         EndFacts(how, live.end_row),
         tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
-        live.srun_code, lost=tuple(lead.reach.lost_of(lead.live)), stacks=stacks, is_hang=hang is not None,
+        live.srun_code, lost=tuple(reach.lost_of(live)), stacks=stacks, is_hang=hang is not None,
         asked_bytes=attempt.asked_bytes if attempt is not None else None,
         ledger={node: count for node, count in blamed.items() if node in live.nodes},
-        layout=lead.plan.rank_layout(live.nodes))
+        layout=plan.rank_layout(live.nodes))
 
 
 def _kernel_logs(files: FolderPort, guards: GuardEndpoint, live: Live, process: AttemptProcess) -> tuple[Path, ...]:

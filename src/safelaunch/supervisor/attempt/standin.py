@@ -39,8 +39,7 @@ class ScriptJob:
         self.patterns = [self.options.get("output") or own.output or default_pattern(bool(task)),
                          self.options.get("error") or own.error or ""]
         self.aliases = {name: lead.job.id for name in (own.array, array) if name}
-        names = JobNames(lead.job.id, self.name, _user(), nodes[0] if nodes else lead.job.host,
-                         array, task)
+        names = JobNames(lead.job.id, self.name, _user(), nodes[0] if nodes else lead.job.host, array, task)
         self.output, self.error = (pattern and os.path.normpath(Path(self.cwd) / expand(pattern, names))
                                    for pattern in self.patterns)
 

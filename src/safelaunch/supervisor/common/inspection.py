@@ -27,9 +27,11 @@ from safelaunch.stacks.io.collect import Collected, Depth
 from safelaunch.stacks.ranks import NodeReport
 from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.nodes import Uninspected
-from safelaunch.supervisor.state.ports import FolderPort
+from safelaunch.supervisor.state.nodes import Nodes, Uninspected
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.tasks import Step
 
 AT_START_S = 1.0        # the attempt's own steps come first
@@ -59,13 +61,14 @@ def at_start(lead: Leader, number: int) -> Step:
             _tell_changed_code(lead.plan, lead.job, lead.journal, lead.files, number)
         # In a container it is not this host's path that leads to the rank's Python.
         software = pause_s == TOOL_AGAIN_S and lead.plan.container is None
-        collected = yield from collect(lead, nodes, Depth(
+        collected = yield from collect(lead.plan, lead.here, lead.nodes, nodes, Depth(
             samples=0, gpus=lead.job.has_gpus, keep_tool=True, software=software, attempt=number, end_left=True,
             at_once=AT_ONCE))
-        _tell_left(lead, number, collected.reports, "leftovers.json")
+        _tell_left(lead.journal, lead.files, lead.say, number, collected.reports, "leftovers.json")
         told = {node: json.loads(line) for node, line in collected.lines.items()}
         if software:
-            _tell_software(lead, number, all_nodes, {node: one.get("software") for node, one in told.items()})
+            _tell_software(lead.nodes, lead.files, lead.say, number, all_nodes,
+                           {node: one.get("software") for node, one in told.items()})
         nodes = tuple(node for node, one in told.items()
                       if not one["tools"]["py_spy"] or node not in lead.nodes.software)
         if not nodes:
@@ -90,19 +93,21 @@ def _tell_changed_code(plan: Plan, job: Allocation, journal: LeaderJournal, file
                                      files=answer.value[:MOST_SAID]))
 
 
-def _tell_software(lead: Leader, number: int, nodes: Sequence[str], told: Mapping[str, object]) -> None:
+def _tell_software(
+    run_nodes: Nodes, files: FolderPort, say: Say, number: int, nodes: Sequence[str], told: Mapping[str, object]
+) -> None:
     """Compare what ranks run in on all nodes of the attempt, and report what differs. That ends and blames nothing."""
     found = {node: report for node, one in told.items() for report in [ranksoftware.read(node, one)] if report}
-    lead.nodes.note_software(found)
-    known = [lead.nodes.software[node] for node in nodes if node in lead.nodes.software]
+    run_nodes.note_software(found)
+    known = [run_nodes.software[node] for node in nodes if node in run_nodes.software]
     compared = compare(known)
     lines = [*(f"{one.node}: {one.why}" for one in compared.differences), *compared.ties]
     if not lines or not found:
         return
-    lead.files.put(number, "system/software.json", {"v": 1, "unlike": lines, "nodes": {
+    files.put(number, "system/software.json", {"v": 1, "unlike": lines, "nodes": {
         report.node: dict(report.results[0].facts) for report in known}})
     for line in lines[:MOST_SAID]:
-        lead.say(f"ranks of attempt {number} run in unlike software: {line}")
+        say(f"ranks of attempt {number} run in unlike software: {line}")
 
 
 def after_failures(lead: Leader) -> Step:
@@ -112,19 +117,23 @@ def after_failures(lead: Leader) -> Step:
         if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        yield from _inspect(lead, lead.nodes.take_uninspected())
+        yield from _inspect(lead.plan, lead.here, lead.journal, lead.files, lead.nodes, lead.say,
+                            lead.nodes.take_uninspected())
 
 
-def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:
+def _inspect(
+    plan: Plan, here: Here, journal: LeaderJournal, files: FolderPort, run_nodes: Nodes, say: Say,
+    failures: Sequence[Uninspected]
+) -> Step:
     """Name core files of these attempts in the last one's folder and in the job's output; end or report leftovers."""
     live = failures[-1].live
     nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in ended_first(one.live)))[:CORE_NODES]
     if not nodes:
         return
-    collected = yield from collect(lead, nodes, Depth(
-        samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), failures[0].started_t),
+    collected = yield from collect(plan, here, run_nodes, nodes, Depth(
+        samples=0, gpus=here.job.has_gpus, deadline_s=CORES_S, cores=((here.job.cwd,), failures[0].started_t),
         at_once=AT_ONCE, attempt=live.number + 1, end_left=True))
-    _tell_left(lead, live.number, collected.reports, "leftovers-after.json")
+    _tell_left(journal, files, say, live.number, collected.reports, "leftovers-after.json")
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for report in collected.reports:
@@ -136,51 +145,56 @@ def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:
     has_crashed = any(exit.signal in CRASHES for one in failures for exit in one.live.exits)
     if not found and not (notes and has_crashed):
         return
-    lead.files.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    files.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
     for note in notes[:MOST_SAID] if not found else ():
-        lead.say(f"a task crashed, and left no core that could be found: {note}")
+        say(f"a task crashed, and left no core that could be found: {note}")
     if not found:
         return
-    lead.journal.record(lead.journal.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
+    journal.record(journal.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
     for path, core in list(found.items())[:MOST_SAID]:
         where = " ← ".join(frame.split(" (")[0] for frame in core["backtrace"][:3])
-        lead.say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
+        say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
 
 
-def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
+def ticket(
+    plan: Plan, here: Here, clock: Clock, files: FolderPort, nodes: Nodes, say: Say, number: int, node: str, why: str
+) -> Step:
     """Write a text for the administrators where the node answers and shows ranks that no KILL has ended."""
-    collected = yield from collect(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
+    collected = yield from collect(plan, here, nodes, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
     ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
     if not ranks:
         return
-    text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.here.user,
-                             when=moment(lead.now))
+    text = nodeticket.render(node, why, ranks, job=here.job.id, run=plan.name, user=here.user, when=moment(clock.now))
     name = f"system/ticket-{node}.txt"
-    lead.files.put(number, name, mask(text).encode(errors="replace"))
-    lead.say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "
-             f"{runfolder.attempt_folder(number)}/{name}")
+    files.put(number, name, mask(text).encode(errors="replace"))
+    say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "
+        f"{runfolder.attempt_folder(number)}/{name}")
 
 
-def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
+def collect(
+    plan: Plan, here: Here, run_nodes: Nodes, nodes: Sequence[str], depth: Depth
+) -> Generator[float, Any, Collected]:
     """Samples of these nodes, which never wait for each other. The leader runs every helper of this kind here."""
-    if lead.nodes.no_overlap is not None:
-        return Collected((), tuple(Silent(node, lead.nodes.no_overlap, is_node_mute=False) for node in nodes))
-    job = lead.job
-    target = Target(job.id, tuple(nodes), f"{lead.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
-    look = lead.world.look(target, job.env, depth)
+    if run_nodes.no_overlap is not None:
+        return Collected((), tuple(Silent(node, run_nodes.no_overlap, is_node_mute=False) for node in nodes))
+    job = here.job
+    target = Target(job.id, tuple(nodes), f"{plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
+    look = here.world.look(target, job.env, depth)
     while (collected := look.poll()) is None:
         yield POLL_S
     for silent in collected.silent:
-        overlap.note_words(lead, silent.why)
+        overlap.note_words(here.job, run_nodes, silent.why)
     return collected
 
 
-def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport], name: str) -> None:
+def _tell_left(
+    journal: LeaderJournal, files: FolderPort, say: Say, number: int, reports: Sequence[NodeReport], name: str
+) -> None:
     rows = [{"node": report.node, **row} for report in reports for row in report.left]
     if not rows:
         return
-    lead.files.put(number, f"system/{name}", {"v": 1, "left": rows})
-    lead.journal.record(lead.journal.event("leftovers", attempt=number, left=[
+    files.put(number, f"system/{name}", {"v": 1, "left": rows})
+    journal.record(journal.event("leftovers", attempt=number, left=[
         {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
     for row in rows[:MOST_SAID]:
-        lead.say(f"left over on {stacktext.tell_left(row['node'], row)}")
+        say(f"left over on {stacktext.tell_left(row['node'], row)}")

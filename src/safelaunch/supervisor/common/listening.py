@@ -7,7 +7,12 @@ from typing import TypeVar
 
 from safelaunch.base.io.cputime import TookTooLong, within
 from safelaunch.base.secretmask import mask
+from safelaunch.run.plan import Plan
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import Say
 from safelaunch.trainlog.lines import MOST_UNREAD, START_S, UNREAD_S, Talk, leave_unread, tell_unread
 from safelaunch.trainlog.steplines import Patterns
 from safelaunch.trainlog.steps import AUTO, cut_lines
@@ -47,18 +52,21 @@ def read_figures(lead: Leader, text: bytes, look: Callable[[bytes, Patterns], T]
     return read_figures(lead, text, look, nothing)
 
 
-def note_unread(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
+def note_unread(
+    plan: Plan, clock: Clock, journal: LeaderJournal, running: RunningAttempt, say: Say, number: int, text: bytes,
+    talk: Talk
+) -> None:
     """Tell once that no line of an attempt's log names a step, so that nobody waits for what is never seen."""
-    attempt = lead.state.attempt
+    attempt = journal.state.attempt
     if talk.mark or attempt is None or attempt.step is not None or attempt.unread is not None:
-        lead.running.note_unread(None)
+        running.note_unread(None)
         return
-    if (known := lead.running.heard.unread) is None:
+    if (known := running.heard.unread) is None:
         return
     known = leave_unread(known, cut_lines(text))
-    lead.running.note_unread(known)
-    ran_s = lead.now_s - lead.running.launched_s
+    running.note_unread(known)
+    ran_s = clock.now_s - running.launched_s
     if known.lines and (ran_s >= UNREAD_S or (known.lines >= MOST_UNREAD and ran_s >= START_S)):
-        lead.journal.record(lead.journal.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),
-                                               pattern=lead.plan.step_pattern))
-        lead.say(f"step: {tell_unread(mask(known.line), lead.plan.step_pattern)}")
+        journal.record(journal.event("steps_unread", attempt=number, lines=known.lines, line=mask(known.line),
+                                     pattern=plan.step_pattern))
+        say(f"step: {tell_unread(mask(known.line), plan.step_pattern)}")

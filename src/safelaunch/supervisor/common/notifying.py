@@ -21,6 +21,7 @@ from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Say
 from safelaunch.supervisor.state.tasks import Step, Work
 
 TELLS_IN = (Phase.LIVE, Phase.PRESERVING, Phase.HANDING_OVER, Phase.FINISHING)
@@ -36,7 +37,7 @@ def follow(lead: Leader) -> None:
     may_lead = not lead.standbys.is_contested or lead.ending is not None
     if _targets(lead.plan) and lead.course.phase in TELLS_IN and may_lead and (
             due(lead.state.notices, lead.plan.notify.when, lead.now)):
-        lead.tasks.begin(Work.NOTIFY, _tell(lead))
+        lead.tasks.begin(Work.NOTIFY, _tell(lead.plan, lead.here, lead.clock, lead.journal, lead.course, lead.say))
 
 
 def last_words(plan: Plan, clock: Clock, journal: LeaderJournal, course: Course, after_term_s: float = TERM_S) -> Step:
@@ -59,22 +60,22 @@ def _pause(clock: Clock, journal: LeaderJournal, course: Course, length_s: float
         yield 1.0
 
 
-def _tell(lead: Leader) -> Step:
+def _tell(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, course: Course, say: Say) -> Step:
     """One message, tried again while no target takes it. What comes meanwhile goes with the next try."""
     for pause_s in (*RETRY_S, None):
-        told = due(lead.state.notices, lead.plan.notify.when, lead.now)
+        told = due(journal.state.notices, plan.notify.when, clock.now)
         if not told:
             return
-        results = yield from _send(lead.plan, lead.here, lead.journal, told)
+        results = yield from _send(plan, here, journal, told)
         failed = [label for label, trouble in results.items() if trouble]
         for label in failed:
-            if label not in lead.state.notices.failing and pause_s == RETRY_S[0]:
-                lead.say(f"a message to {label} was not sent: {results[label]}")
+            if label not in journal.state.notices.failing and pause_s == RETRY_S[0]:
+                say(f"a message to {label} was not sent: {results[label]}")
         sent = [label for label in results if label not in failed]
-        if sent or pause_s is None or lead.state.ended is not None:
+        if sent or pause_s is None or journal.state.ended is not None:
             break
-        yield from _pause(lead.clock, lead.journal, lead.course, pause_s)
-    lead.journal.record(lead.journal.event("notified", keys=[one.key for one in told], sent=sent, failed=failed))
+        yield from _pause(clock, journal, course, pause_s)
+    journal.record(journal.event("notified", keys=[one.key for one in told], sent=sent, failed=failed))
 
 
 def _send(

@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from safelaunch.decide.facts.seen import Live
+from safelaunch.guard.io.job import Allocation
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.ports import Say
 from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -26,26 +28,17 @@ SILENT_S = 10.0  # from 24.11 on srun waits without a message (measured on 24.11
 ASK_EVERY_S = 10.0
 
 
-def note_result(lead: Leader, result: Result | None) -> None:
+def note_result(job: Allocation, nodes: Nodes, result: Result | None) -> None:
     """Take in what srun said of a helper step."""
     if result is not None and not result.is_ok:
-        note_words(lead, result.stderr)
+        note_words(job, nodes, result.stderr)
 
 
-def note_words(lead: Leader, said: str) -> None:
+def note_words(job: Allocation, nodes: Nodes, said: str) -> None:
     """Take in the messages of a helper step's srun: after a refusal nothing uses --overlap."""
     why = slurmtext.why_no_overlap(said)
-    if why is not None and lead.nodes.no_overlap is None and not lead.job.is_local:
-        _do_without(lead.guard_endpoint, lead.nodes, lead.standbys, lead.say, why)
-
-
-def _do_without(guards: GuardEndpoint, nodes: Nodes, standbys: Standbys, say: Say, why: str) -> None:
-    nodes.refuse_helpers(why)
-    guards.fencer.do_without_helpers(why)
-    say(f"no step can run beside the training on this cluster ({why}): there is no standby and no hang check, "
-        f"and a restart waits for a lease")
-    if standbys.process is not None:
-        standbys.process.terminate()
+    if why is not None and not job.is_local:
+        nodes.refuse_helpers(why)
 
 
 def detect_blocked_attempt(lead: Leader) -> None:
@@ -57,9 +50,11 @@ def detect_blocked_attempt(lead: Leader) -> None:
         return
     since_s = lead.now_s - lead.running.launched_s
     if since_s >= WAITS_S:
-        note_words(lead, process.tail().decode(errors="replace"))
+        note_words(lead.job, lead.nodes, process.tail().decode(errors="replace"))
     if since_s >= SILENT_S and lead.nodes.no_overlap is None and lead.standbys.node is not None:
-        lead.tasks.begin(Work.COUNT_STEPS, _count_steps(lead, live))
+        lead.tasks.begin(Work.COUNT_STEPS,
+                         _count_steps(lead.job, lead.guard_endpoint, lead.running, lead.nodes, lead.standbys, lead.next,
+                                      live))
 
 
 def _is_missing(live: Live | None, guards: GuardEndpoint) -> TypeGuard[Live]:
@@ -67,12 +62,14 @@ def _is_missing(live: Live | None, guards: GuardEndpoint) -> TypeGuard[Live]:
     return live is not None and live.number > 1 and not live.exits and not guards.server.guards
 
 
-def _count_steps(lead: Leader, asked: Live) -> Step:
+def _count_steps(
+    job: Allocation, guards: GuardEndpoint, running: RunningAttempt, nodes: Nodes, standbys: Standbys,
+    next_job: NextJob, asked: Live
+) -> Step:
     """Ask Slurm for the steps of the job: one is the standby's, which answers."""
-    result = yield lead.successor.run(slurm.squeue_steps(lead.job.id))
-    live = lead.live
-    if _is_missing(live, lead.guard_endpoint) and live.number == asked.number and lead.standbys.node is not None \
+    result = yield next_job.successor.run(slurm.squeue_steps(job.id))
+    live = running.live
+    if _is_missing(live, guards) and live.number == asked.number and standbys.node is not None \
             and result is not None and result.is_ok and len(slurmtext.parse_steps(result.stdout)) == 1:
-        _do_without(lead.guard_endpoint, lead.nodes, lead.standbys, lead.say,
-                    "the attempt has no step as long as the standby has one")
+        nodes.refuse_helpers("the attempt has no step as long as the standby has one")
     yield ASK_EVERY_S

@@ -17,6 +17,7 @@ from safelaunch.slurm.slurmwords import UNKNOWN, EndLine
 from safelaunch.slurm.via import HERE
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.parts import Here
@@ -86,9 +87,11 @@ def find_who_ended_it(lead: Leader) -> None:
     if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
         if not has_script_ended_well(lead.plan, lead.running):
             lead.running.mark_asked("step_cancelled", lead.now)
-        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+        lead.tasks.begin(Work.EXPLAIN_STEP,
+                         ask_who_ended_it(lead.plan, lead.here, lead.clock, lead.running, lead.course, lead.say))
     elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
-        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+        lead.tasks.begin(Work.EXPLAIN_STEP,
+                         ask_who_ended_it(lead.plan, lead.here, lead.clock, lead.running, lead.course, lead.say))
 
 
 def has_script_ended_well(plan: Plan, running: RunningAttempt) -> bool:
@@ -98,24 +101,24 @@ def has_script_ended_well(plan: Plan, running: RunningAttempt) -> bool:
     return plan.is_script and is_well
 
 
-def ask_who_ended_it(lead: Leader) -> Step:
+def ask_who_ended_it(plan: Plan, here: Here, clock: Clock, running: RunningAttempt, course: Course, say: Say) -> Step:
     """Ask Slurm whether this job is being preempted, or ended otherwise."""
-    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    for _ in range(COMPLETING_LOOKS if lead.plan.cluster == HERE else 0):   # while it completes no cancel is shown
+    result = yield here.world.command(slurm.show_job(here.job.id), here.job.env, SQUEUE_S)
+    for _ in range(COMPLETING_LOOKS if plan.cluster == HERE else 0):   # while it completes no cancel is shown
         if result is None or f"JobState={jobstates.COMPLETING}" not in result.stdout:
             break
         yield 1.0
-        result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+        result = yield here.world.command(slurm.show_job(here.job.id), here.job.env, SQUEUE_S)
     is_answered = result is not None and result.is_ok
     ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and is_answered else None
-    if result is not None and ending is None and lead.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
+    if result is not None and ending is None and plan.cluster == HERE and slurmoutput.is_over(result.stdout):
         ending = JobEnd.UNKNOWN   # its shell has been left
-    if not is_answered and lead.live is not None and lead.live.end_row is None:
-        lead.running.mark_asked("step_cancelled", lead.now)
-    if ending is not None and lead.ending is None:
-        lead.course.note_ending(ending)
+    if not is_answered and running.live is not None and running.live.end_row is None:
+        running.mark_asked("step_cancelled", clock.now)
+    if ending is not None and course.ending is None:
+        course.note_ending(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
-        lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
+        say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
 
 def ask_why_it_ends(here: Here, course: Course, say: Say) -> Step:

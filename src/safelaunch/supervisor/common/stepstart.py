@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from safelaunch.guard.io.job import Allocation
 from safelaunch.hangs import stepstart
 from safelaunch.hangs.stepstart import Then, Waiter
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.attempt import StepStart
-from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.attempt import RunningAttempt, StepStart
+from safelaunch.supervisor.state.clock import Clock, Timer
+from safelaunch.supervisor.state.nextjob import NextJob
+from safelaunch.supervisor.state.ports import Say
 from safelaunch.supervisor.state.tasks import Step, Work
 
 LOOK_S, ASK_EVERY_S = 10.0, 30.0
@@ -36,28 +39,28 @@ def follow(lead: Leader, process: AttemptProcess) -> None:
         known = StepStart(place, wait.why, lead.now_s)
         lead.running.note_step_start(known)
     if lead.now_s - known.since_s >= stepstart.TELL_S:
-        lead.tasks.begin(Work.ASK_STEPS, _ask(lead, known), live.number)
+        lead.tasks.begin(Work.ASK_STEPS, _ask(lead.job, lead.clock, lead.running, lead.next, lead.say, known),
+                         live.number)
 
 
-def _ask(lead: Leader, known: StepStart) -> Step:
+def _ask(job: Allocation, clock: Clock, running: RunningAttempt, next_job: NextJob, say: Say, known: StepStart) -> Step:
     """Ask Slurm which steps of the job run, tell, and end the attempt if none does for long enough."""
     told = False
-    while lead.running.step_start == known and lead.live is not None:
-        result = yield lead.successor.run(slurm.squeue_steps(lead.job.id))
+    while running.step_start == known and running.live is not None:
+        result = yield next_job.successor.run(slurm.squeue_steps(job.id))
         steps = slurmtext.parse_steps(result.stdout) if result is not None and result.is_ok else None
-        others = None if steps is None else {
-            number: name for number, name in steps.items() if name != slurm.OWN_STEP}
-        then = stepstart.judge(known.place, known.why, lead.now_s - known.since_s,
+        others = None if steps is None else {number: name for number, name in steps.items() if name != slurm.OWN_STEP}
+        then = stepstart.judge(known.place, known.why, clock.now_s - known.since_s,
                                None if others is None else len(others))
-        if lead.running.step_start != known or lead.live is None or lead.live.killed_t is not None:
+        if running.step_start != known or running.live is None or running.live.killed_t is not None:
             return
         listed = "" if known.place is Waiter.INSIDE else ", ".join(
-            f"{lead.job.id}.{number} ({name})" for number, name in (others or {}).items())
+            f"{job.id}.{number} ({name})" for number, name in (others or {}).items())
         text = stepstart.tell(known.place, known.why, listed)
         if then is not Then.WATCH and not told:
             told = True
-            lead.say.decision("step_start", text, attempt=lead.live.number)
+            say.decision("step_start", text, attempt=running.live.number)
         if then is Then.END:
-            lead.running.mark_stuck(text)
+            running.mark_stuck(text)
             return
         yield ASK_EVERY_S

@@ -26,7 +26,7 @@ from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.ports import FolderPort
-from safelaunch.supervisor.state.tasks import Step
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
 USE_LATE_S, USE_LOOK_S = 3.0, 0.25   # after an attempt's end, when the restart has settled
@@ -40,18 +40,20 @@ def accuse(plan: Plan, job: Allocation, files: FolderPort, nodes: Nodes, evidenc
     share(plan, job, files, evidence)
 
 
-def confirm_suspects(lead: Leader) -> list[Event]:
+def confirm_suspects(
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, nodes: Nodes
+) -> list[Event]:
     """The events of black holes that are known as such, as the attempt that ends has made steps without them."""
-    found = tuple(evidence for one in alone.went_on(lead.state) for evidence in confirm(Failure(
-        run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=one.number, nodes=one.nodes,
+    found = tuple(evidence for one in alone.went_on(journal.state) for evidence in confirm(Failure(
+        run=plan.run_id, owner=here.user, t=clock.now, attempt=one.number, nodes=one.nodes,
         category=one.category or "unknown", confidence=one.confidence, why=one.summary or "", culprits=one.blamed,
         lived_s=None if one.ended_t is None else one.ended_t - one.started_t, steps=int(one.made_steps),
-        fingerprint=one.fingerprint, cluster=lead.job.cluster)))
-    known = {(one.run, one.attempt, one.kind) for one in lead.nodes.evidence}
+        fingerprint=one.fingerprint, cluster=here.job.cluster)))
+    known = {(one.run, one.attempt, one.kind) for one in nodes.evidence}
     new = tuple(one for one in found if (one.run, one.attempt, one.kind) not in known)
     if new:
-        accuse(lead.plan, lead.job, lead.files, lead.nodes, new)
-    return lead.journal.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
+        accuse(plan, here.job, files, nodes, new)
+    return journal.events(NewEvent("node_suspected", node_suspected(one)) for one in new)
 
 
 def change_exclusions(plan: Plan, job: Allocation, clock: Clock, journal: LeaderJournal, nodes: Nodes) -> list[Event]:
@@ -76,8 +78,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
     evidence = of_cluster(dict.fromkeys(own), cluster)
     folder, now = _folder(lead.plan, lead.job), lead.now
     if folder is not None and not lead.job.is_local:
-        answer = lead.files.ask_anyway(
-            lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S)
+        answer = lead.files.ask_anyway(lambda: folder_of_ledger.read_judged(folder, own, cluster, now), JUDGED_WITHIN_S)
         if answer.is_ok and answer.value is not None:
             evidence = tuple(NodeEvidence(*fields) for fields in answer.value)
         else:
@@ -111,15 +112,17 @@ def share(plan: Plan, job: Allocation, files: FolderPort, evidence: tuple[NodeEv
         files.ask_anyway(lambda: folder_of_ledger.append(folder, evidence), DEADLINE_S)
 
 
-def note_use(lead: Leader, live: Live, started_t: float) -> Step:
+def note_use(
+    plan: Plan, job: Allocation, clock: Clock, files: FolderPort, tasks: BackgroundTasks, live: Live, started_t: float
+) -> Step:
     """Tell the ledger how long an ended attempt has used its nodes; no restart waits for that."""
-    use = NodeUse(live.nodes, lead.now, lead.now - started_t, lead.plan.run_id, live.number, lead.job.cluster)
-    until_s = lead.now_s + USE_LATE_S
-    while lead.now_s < until_s and not lead.tasks.is_leaving:
+    use = NodeUse(live.nodes, clock.now, clock.now - started_t, plan.run_id, live.number, job.cluster)
+    until_s = clock.now_s + USE_LATE_S
+    while clock.now_s < until_s and not tasks.is_leaving:
         yield USE_LOOK_S
-    folder = _folder(lead.plan, lead.job)
-    if folder is not None and use.used_s > 0 and not lead.job.is_local:
-        lead.files.ask_anyway(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S)
+    folder = _folder(plan, job)
+    if folder is not None and use.used_s > 0 and not job.is_local:
+        files.ask_anyway(lambda: folder_of_ledger.append_use(folder, use), DEADLINE_S)
 
 
 def ask_available(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, nodes: Nodes) -> Step:

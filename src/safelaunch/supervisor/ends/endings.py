@@ -14,6 +14,7 @@ from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runfolder
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm
@@ -25,12 +26,13 @@ from safelaunch.supervisor.jobs import nextjob
 from safelaunch.supervisor.jobs.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import Say
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
@@ -38,16 +40,19 @@ EXTENDED_S = 0.5           # less is rounding of a file's time
 START_IN_S = 8
 
 
-def preserve(lead: Leader, row: str, action: Preserve) -> None:
+def preserve(
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, tasks: BackgroundTasks, say: Say, row: str,
+    action: Preserve
+) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
-    nodes = preserved(lead.plan, lead.state, lead.job.nodes, lead.job.host)
-    lead.journal.record(lead.journal.event("preserved", until=action.until, nodes=list(nodes)))
-    until = moment(action.until, lead.now)
-    lead.say.decision(row,
-                      f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with "
-                      f"`safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
-    if len(nodes) < len(lead.job.nodes) and lead.plan.cluster != ways.HERE:   # those are the shell's, too
-        lead.tasks.begin(Work.SHRINK, _give_back(lead.here, lead.journal, lead.say, nodes))
+    nodes = preserved(plan, journal.state, here.job.nodes, here.job.host)
+    journal.record(journal.event("preserved", until=action.until, nodes=list(nodes)))
+    until = moment(action.until, clock.now)
+    say.decision(row,
+                 f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with "
+                 f"`safelaunch shell {here.run_dir} NODE`, give back with `safelaunch release {here.run_dir}`")
+    if len(nodes) < len(here.job.nodes) and plan.cluster != ways.HERE:   # those are the shell's, too
+        tasks.begin(Work.SHRINK, _give_back(here, journal, say, nodes))
 
 
 def keep_for_longer(clock: Clock, journal: LeaderJournal, folder: FolderState, say: Say, action: Wait) -> None:
@@ -93,7 +98,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         return
     lead.say.decision(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
-    action = replace(action, exclude=(yield from nextjob.affordable(lead, action.exclude)))
+    exclude = yield from nextjob.affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
+    action = replace(action, exclude=exclude)
     if not (yield from acts.perform(lead.journal, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
@@ -101,7 +107,8 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     yield from _hold_back(lead.job, lead.journal, lead.next, lead.say, action.pause_s)
     if action.held and lead.state.held is not None:   # no supervisor comes before a person does
         yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course, notifying.HELD_TERM_S)
-    metering.write(lead)   # the last figures until the next job starts must not say that it runs
+    # The last figures until the next job starts must not say that it runs.
+    metering.write(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
     if lead.reach.lost:
         yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
     yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
@@ -158,7 +165,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
         yield from _write_end(lead, action)
     ended, was_gone = f"the run has ended: {action.how}: {action.why}", lead.folder.gone is not None
     lead.say.decision(row, ended)
-    yield from _empty_queue(lead)
+    yield from _empty_queue(lead.clock, lead.journal, lead.files, lead.tasks, lead.course, lead.next)
     yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
     yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course)
     yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
@@ -176,24 +183,26 @@ def _write_end(lead: Leader, action: Finish) -> Step:
         yield 1.0
     if passing.may_write_end(has_claim=claim != 0, is_contested=lead.standbys.is_contested):
         lead.journal.record(lead.journal.event(action.how, exit_code=action.exit_code, why=action.why))
-        metering.write(lead)
+        metering.write(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
 
 
-def _empty_queue(lead: Leader) -> Step:
+def _empty_queue(
+    clock: Clock, journal: LeaderJournal, files: FolderPort, tasks: BackgroundTasks, course: Course, next_job: NextJob
+) -> Step:
     """Take the run's next job out of the queue. One that is left and held never starts: a watch cancels it."""
-    patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
-    while nextjob.is_queueing(lead.tasks) and lead.state.successor is None and lead.now_s < patience_s:
+    patience_s, away_s = clock.now_s + CANCEL_PATIENCE_S, clock.now_s + AWAY_PATIENCE_S
+    while nextjob.is_queueing(tasks) and journal.state.successor is None and clock.now_s < patience_s:
         yield 0.1
-    lead.tasks.cancel(Work.QUEUE_NEXT)
+    tasks.cancel(Work.QUEUE_NEXT)
     refused = 0
-    while (is_empty := (yield from _cancel_waiting(lead.journal, lead.next))) is not True:
+    while (is_empty := (yield from _cancel_waiting(journal, next_job))) is not True:
         refused += is_empty is False
-        is_ending = lead.ending is not None or lead.term_s is not None
-        is_late = lead.now_s >= patience_s and not lead.folder.missing.looks   # it is known soon whether that is gone
+        is_ending = course.ending is not None or course.term_s is not None
+        is_late = clock.now_s >= patience_s and not files.state.missing.looks   # it is known soon whether that is gone
         if passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=is_late,
-                                    is_very_late=lead.now_s >= away_s):
+                                    is_very_late=clock.now_s >= away_s):
             return
-        yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
+        yield 3.0 if clock.now_s < patience_s else AWAY_LOOK_S
 
 
 def _cancel_waiting(journal: LeaderJournal, next_job: NextJob) -> Generator[Command, Result | None, bool | None]:

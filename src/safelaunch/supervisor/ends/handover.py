@@ -15,6 +15,7 @@ from safelaunch.guard.io.job import Allocation
 from safelaunch.node import fresh
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import jobstates, nodefold
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm
@@ -63,7 +64,7 @@ def pass_on(lead: Leader, action: HandOver) -> Acting:
     # resume")
     # (simulated: test_found "a cancel before a takeover reaches no new leader")
     if action.held or lead.took_over is not None:
-        yield from observe.check_job_end(lead)
+        yield from observe.check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say)
     while True:
         while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
             yield 0.1
@@ -261,10 +262,8 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
                 _note_passed(lead.journal, lead.state.successor, HandOver(lead.state.successor_excludes, action.why))
                 return True
             clear_looks, submissions, refusals = 0, submissions + 1, refusals + (not result.is_unknown)
-            if refusals < passing.MOST_REFUSALS:
-                other = None
-            else:
-                other = yield from way_without_sbatch(lead.plan, lead.job, lead.next)
+            is_hopeless = refusals >= passing.MOST_REFUSALS
+            other = (yield from way_without_sbatch(lead.plan, lead.job, lead.next)) if is_hopeless else None
             if other is not None:
                 choose(lead.journal, lead.say, other, f"sbatch says: {said(result)}")
                 return None
@@ -285,8 +284,9 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 def _sbatch(
     lead: Leader, action: HandOver
 ) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
-    result, exclude = yield from submit_next(lead, (yield from affordable(lead, action.exclude)), is_behind=False,
-                                             is_held=action.held)
+    exclude = yield from affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
+    result, exclude = yield from submit_next(
+        lead.journal, lead.next, lead.say, exclude, is_behind=False, is_held=action.held)
     if (job := lead.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
     return ActOutcome(True, (result, job), then=(queued(lead.job, lead.journal, job, exclude),))
@@ -307,7 +307,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     if step is passing.Requeue.CHECK:
         yield from drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
         if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
-            yield from observe.check_job_end(lead)
+            yield from observe.check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say)
         # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
         if not passing.is_requeue_due(lead.ending, has_term=lead.term_s is not None):
             return None
@@ -330,7 +330,8 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
     if action.held and _ask_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
         yield from _hold(lead, lead.job.id)
-    yield from _keep_out(lead, (yield from affordable(lead, action.exclude)))
+    exclude = yield from affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
+    yield from _keep_out(lead.plan, lead.job, lead.journal, lead.next, lead.say, exclude)
     return True
 
 
@@ -363,19 +364,20 @@ def _ask_to_requeue(
         yield 1.0
 
 
-def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
+def _keep_out(
+    plan: Plan, own_job: Allocation, journal: LeaderJournal, next_job: NextJob, say: Say, exclude: tuple[str, ...]
+) -> Step:
     """Keep the requeued job from bad nodes, and check that."""
     for _ in range(CHANGE_TRIES if exclude else 0):
-        yield from with_known_nodes(lead.journal, lead.next, lead.say, exclude,
-                                    lambda: lead.successor.prepare(lead.job.id, exclude))
-        looked = yield lead.successor.run(slurm.squeue_watch([lead.plan.job_name]))
-        job = None if looked is None else lead.successor.own(looked)
-        if job is not None and lead.successor.has_excluded(job, exclude):
+        prepare = partial(next_job.successor.prepare, own_job.id, exclude)
+        yield from with_known_nodes(journal, next_job, say, exclude, prepare)
+        looked = yield next_job.successor.run(slurm.squeue_watch([plan.job_name]))
+        job = None if looked is None else next_job.successor.own(looked)
+        if job is not None and next_job.successor.has_excluded(job, exclude):
             return
         yield 0.5
     if exclude:
-        lead.say(f"job {lead.job.id} could not be kept from {nodefold.fold(exclude)}: whoever leads it hands over "
-                 "again")
+        say(f"job {own_job.id} could not be kept from {nodefold.fold(exclude)}: whoever leads it hands over again")
 
 
 def _to_watch(lead: Leader, action: HandOver) -> Passing:

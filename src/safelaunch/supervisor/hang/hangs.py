@@ -111,7 +111,8 @@ def check_ranks(lead: Leader) -> Step:
         return
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
-        lead.hangs, lambda: lead.now_s, lambda depth: collect(lead, lead.attempt.nodes, depth),
+        lead.hangs, lambda: lead.now_s,
+        lambda depth: collect(lead.plan, lead.here, lead.nodes, lead.attempt.nodes, depth),
         lambda: _is_silent_still(lead.clock, lead.running, lead.hangs, number),
         partial(_keep, lead.clock, lead.files, number), lambda: _ended_beside_others(lead.guard_endpoint)[0])
     if isinstance(found, HangVerdict):
@@ -199,7 +200,8 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
         yield 2.0
         if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
             return
-    if (yield from wait_for_thaw(lead, verdict)):   # a rank that slept on its filesystem goes on by itself
+    # A rank that slept on its filesystem goes on by itself.
+    if (yield from wait_for_thaw(lead.plan, lead.here, lead.clock, lead.tasks, lead.say, verdict)):
         lead.hangs.postpone_check(lead.now_s)
         return
     if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):

@@ -13,9 +13,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 from safelaunch.run.io.storage import try_to_write
+from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Command, Result
 from safelaunch.stacks.scene import HangVerdict
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.ports import Say
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
@@ -24,24 +26,25 @@ FOREVER_S = 30 * 86400.0   # the job's own time limit comes first
 NEAR_PYTHON = "/usr/bin/python3"
 
 
-def wait_for_thaw(lead: Leader, verdict: HangVerdict) -> Generator[Command, Result | None, bool]:
+def wait_for_thaw(
+    plan: Plan, here: Here, clock: Clock, tasks: BackgroundTasks, say: Say, verdict: HangVerdict
+) -> Generator[Command, Result | None, bool]:
     """True where this node had to wait for the filesystems that the verdict names; False where they answer here."""
     folders = list(dict.fromkeys(verdict.folders))
     if verdict.kind != "storage" or not folders:
         return False
-    if lead.plan.resume.dir is not None:
-        folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
+    if plan.resume.dir is not None:
+        folders.append(os.path.join(here.job.cwd, plan.resume.dir))   # noqa: PTH118 - text only
     python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
-    start_s = lead.now_s
-    command = lead.world.command(try_to_write(folders, python), lead.job.env, FOREVER_S)
-    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead.say, verdict, folders[0]))
+    start_s = clock.now_s
+    command = here.world.command(try_to_write(folders, python), here.job.env, FOREVER_S)
+    tasks.begin(Work.THAW, _say_that_it_waits(say, verdict, folders[0]))
     yield command
-    lead.tasks.cancel(Work.THAW)
-    waited_s = lead.now_s - start_s
+    tasks.cancel(Work.THAW)
+    waited_s = clock.now_s - start_s
     if waited_s < ANSWERS_S:
         return False
-    lead.say.decision("thaw",
-                      f"{folders[0]} takes writes again after {waited_s:.0f} s: the training gets time to go on")
+    say.decision("thaw", f"{folders[0]} takes writes again after {waited_s:.0f} s: the training gets time to go on")
     return True
 
 

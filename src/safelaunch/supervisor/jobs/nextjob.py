@@ -33,7 +33,9 @@ from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
@@ -119,24 +121,25 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
             return ActOutcome(False, _Tried(taken=taken))
         if not lead.check_folder():
             return ActOutcome(False, _Tried())
-        result, exclude = yield from submit_next(lead, exclude, is_held=is_held)
+        result, exclude = yield from submit_next(lead.journal, lead.next, lead.say, exclude, is_held=is_held)
         job = lead.successor.job_from(result)
     then = () if job is None else (queued(lead.job, lead.journal, job, exclude),)
     return ActOutcome(job is not None, _Tried(job, None, result), then=then)
 
 
 def submit_next(
-    lead: Leader, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool
+    journal: LeaderJournal, next_job: NextJob, say: Say, exclude: tuple[str, ...], *, is_behind: bool = True,
+    is_held: bool
 ) -> Generator[Command, Result | None, tuple[Result, tuple[str, ...]]]:
     """The result of sbatch of the next job, and the nodes that it is kept from in the end; said where these are fewer.
     """
-    more = options(lead.next.later)
+    more = options(next_job.later)
     result, kept = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
-        lead.journal, lead.next, lead.say, names,
-        lambda: lead.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
+        journal, next_job, say, names,
+        lambda: next_job.successor.submit(names, is_behind=is_behind, is_held=is_held, more=more)))
     if result.is_ok and kept != exclude:
-        lead.say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
-                 "too few nodes are left")
+        say(f"the next job may use {nodefold.fold(exclude)} again: Slurm refuses a job that excludes them, since "
+            "too few nodes are left")
     return result, kept
 
 
@@ -155,12 +158,12 @@ def with_known_nodes(
 
 
 def affordable(
-    lead: Leader, wanted: tuple[str, ...]
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, nodes: Nodes, wanted: tuple[str, ...]
 ) -> Generator[Command | float, Result | None, tuple[str, ...]]:
     """The nodes `wanted` out, as far as the next job can start without them. sinfo is asked where it has not told yet.
     """
-    yield from ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes)
-    return successor.affordable(lead.plan, lead.state, wanted, lead.nodes.partition)
+    yield from ask_available(plan, here, clock, journal, nodes)
+    return successor.affordable(plan, journal.state, wanted, nodes.partition)
 
 
 def change_next(
@@ -173,21 +176,23 @@ def change_next(
     late"). Where the site hides its nodes, the ledger's limit must do.
     """
     known = lead.state.successor_excludes
-    fits = yield from affordable(lead, action.exclude)
+    fits = yield from affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
     if fits and lead.nodes.partition is None:
-        result = yield from _change(lead, job, known, known, action)
+        result = yield from _change(lead.journal, lead.next, lead.reach, lead.say, job, known, known, action)
         if result is not None and not result.is_ok:
             return result, action
-        fits = yield from affordable(lead, action.exclude)
+        fits = yield from affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
     # A try before this one may have been obeyed without an answer.
-    return (yield from _change(lead, job, fits, (*known, *action.exclude), action)), replace(action, exclude=fits)
+    return (yield from _change(lead.journal, lead.next, lead.reach, lead.say, job, fits, (*known, *action.exclude),
+                               action)), replace(action, exclude=fits)
 
 
 def _change(
-    lead: Leader, job: str, exclude: tuple[str, ...], known: tuple[str, ...], action: HandOver
+    journal: LeaderJournal, next_job: NextJob, reach: Reach, say: Say, job: str, exclude: tuple[str, ...],
+    known: tuple[str, ...], action: HandOver
 ) -> Generator[Command, Result | None, Result | None]:
-    return (yield from with_known_nodes(lead.journal, lead.next, lead.say, exclude, partial(
-        lead.successor.prepare, job, exclude, bool(lead.reach.lost), known, action.behind)))
+    return (yield from with_known_nodes(journal, next_job, say, exclude, partial(
+        next_job.successor.prepare, job, exclude, bool(reach.lost), known, action.behind)))
 
 
 def is_queueing(tasks: BackgroundTasks) -> bool:

@@ -14,7 +14,8 @@ from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.standbys import Standbys
 
@@ -49,29 +50,31 @@ def keep_standby(lead: Leader) -> None:
     result = None
     if (silent_s is None or silent_s >= LOST_S) and lead.standbys.process is not None:
         result = lead.standbys.process.poll()
-        overlap.note_result(lead, result)
+        overlap.note_result(lead.job, lead.nodes, result)
         if lead.folder.is_frozen:
             lead.standbys.wait_until(lead.now_s + START_S)
     has_answered = heard is not None and heard.has_answered
-    step = standby.judge(_facts(lead, silent_s, has_answered=has_answered, has_ended=result is not None))
+    step = standby.judge(_facts(lead.clock, lead.files, lead.nodes, lead.standbys, silent_s, has_answered=has_answered,
+                                has_ended=result is not None))
     if step is StandbyStep.KEEP and heard is not None:
         _keep(lead.journal, lead.standbys, heard.node, heard.heard_s)
     if step is StandbyStep.LOST:
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standbys.node else "it did not come up"
         _note_lost(lead.clock, lead.journal, lead.standbys, lead.say, _last_words(result) if result else late)
-        step = standby.judge(_facts(lead, silent_s))
+        step = standby.judge(_facts(lead.clock, lead.files, lead.nodes, lead.standbys, silent_s))
     if step is StandbyStep.START:
         _start(lead)
 
 
 def _facts(
-    lead: Leader, silent_s: float | None, *, has_answered: bool = False, has_ended: bool = False
+    clock: Clock, files: FolderPort, nodes: Nodes, standbys: Standbys, silent_s: float | None, *,
+    has_answered: bool = False, has_ended: bool = False
 ) -> StandbyFacts:
-    mine = lead.standbys
+    mine = standbys
     return StandbyFacts(
         silent_s, has_answered=has_answered, is_started=mine.process is not None, has_ended=has_ended,
-        is_known=mine.node is not None, is_late=lead.now_s >= mine.until_s, can_run=lead.nodes.no_overlap is None,
-        may_start=lead.now_s >= mine.next_s and not lead.folder.is_frozen)
+        is_known=mine.node is not None, is_late=clock.now_s >= mine.until_s, can_run=nodes.no_overlap is None,
+        may_start=clock.now_s >= mine.next_s and not files.state.is_frozen)
 
 
 def _may_be_watched_unheard(

@@ -17,9 +17,12 @@ from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.jobs.nextjob import secure_next
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.ports import FolderPort, Say
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 LOOK_S = 2.0
@@ -77,26 +80,30 @@ def follow(lead: Leader) -> None:
     can_ask = bool(others) and lead.nodes.no_overlap is None and not lead.job.is_local
     match vanished.judge(missing, lead.now_s, has_others=can_ask):
         case Next.ASK:
-            lead.tasks.begin(Work.LOOK_ELSEWHERE, _look_elsewhere(lead, others[missing.looks % len(others)]))
+            lead.tasks.begin(Work.LOOK_ELSEWHERE,
+                             _look_elsewhere(lead.here, lead.clock, lead.guard_endpoint, lead.nodes, lead.files,
+                                             others[missing.looks % len(others)]))
         case Next.GONE:
             _give_up_folder(lead.here, lead.folder, lead.tasks, lead.say, missing.path)
 
 
-def _look_elsewhere(lead: Leader, node: str) -> Step:
-    missing = lead.folder.missing
-    lead.folder.note_missing(missing._replace(asked_s=lead.now_s))
+def _look_elsewhere(
+    here: Here, clock: Clock, guards: GuardEndpoint, nodes: Nodes, files: FolderPort, node: str
+) -> Step:
+    missing = files.state.missing
+    files.state.note_missing(missing._replace(asked_s=clock.now_s))
     above = missing.path.rpartition("/")[0] or "/"
-    result = yield lead.world.command(
-        lead.fencer.helper(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path]), lead.job.env,
+    result = yield here.world.command(
+        guards.fencer.helper(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path]), here.job.env,
         ELSEWHERE_S)
-    overlap.note_result(lead, result)
-    now = lead.folder.missing
+    overlap.note_result(here.job, nodes, result)
+    now = files.state.missing
     if result is None or now.path != missing.path or now.since_s != missing.since_s:
         return
     if result.returncode == vanished.ELSEWHERE_GONE:
-        lead.folder.note_missing(now._replace(is_confirmed=True))
+        files.state.note_missing(now._replace(is_confirmed=True))
     elif result.returncode == vanished.ELSEWHERE_THERE:   # it is this node that cannot see it
-        lead.folder.note_missing(now.seen(None, lead.now_s))
+        files.state.note_missing(now.seen(None, clock.now_s))
 
 
 def _give_up_folder(here: Here, folder: FolderState, tasks: BackgroundTasks, say: Say, path: str) -> None:

@@ -20,6 +20,7 @@ from safelaunch.nodehealth.checks.judge import judge
 from safelaunch.nodehealth.io.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.nodehealth.ledger import NodeEvidence
 from safelaunch.nodehealth.ledgerlines import node_suspected
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold
 from safelaunch.slurm.gpus import gpu_type
 from safelaunch.slurm.io import slurm
@@ -28,6 +29,7 @@ from safelaunch.supervisor.common import masterport, overlap
 from safelaunch.supervisor.common.suspicion import accuse, change_exclusions
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import allreduce
+from safelaunch.supervisor.state.parts import Here
 from safelaunch.supervisor.state.tasks import Step, Work
 
 POLL_S = 0.05
@@ -68,7 +70,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     while lead.tasks.is_running(Work.ASK_ADDRESSES) and lead.now_s < named_s and not lead.tasks.is_leaving:
         yield POLL_S
     meeting, trial = masterport.hold(lead, number, action.first, action.nodes)
-    asked = ask(lead, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
+    asked = ask(lead.plan, lead.here, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
     try:
         while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
             if trial is not None:
@@ -81,7 +83,7 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     checked = asked.checked()
     masterport.keep(lead.nodes, number, meeting, checked.reports)
     if has_pairs and not lead.tasks.is_leaving:
-        checked = yield from allreduce.measure(lead, checked, until_s)
+        checked = yield from allreduce.measure(lead.here, lead.clock, lead.tasks, lead.say, checked, until_s)
     if not lead.tasks.is_leaving:
         take_in(lead, asking, checked)
     while not asked.poll() and lead.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
@@ -93,21 +95,23 @@ def nobody(nodes: tuple[str, ...], why: str) -> CheckedNodes:
     return CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in nodes))
 
 
-def ask(lead: Leader, nodes: tuple[str, ...], level: str, limit_s: float, more: Mapping[str, Any] | None = None,
-        own_job: tuple[str, ...] | None = None) -> NodeChecks:
+def ask(
+    plan: Plan, here: Here, nodes: tuple[str, ...], level: str, limit_s: float, more: Mapping[str, Any] | None = None,
+    own_job: tuple[str, ...] | None = None
+) -> NodeChecks:
     """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs. `more`: words of the
     request. `own_job`: srun's options where each node gets a short job of its own.
     """
-    wanted, job = lead.plan.checks, lead.job
-    skip = [*wanted.skip, *NEVER, *(ALONE if lead.plan.nodes == 1 else ())]
+    wanted, job = plan.checks, here.job
+    skip = [*wanted.skip, *NEVER, *(ALONE if plan.nodes == 1 else ())]
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
-             "control": str(lead.run_dir / "control"), "gpus": lead.plan.gpus_per_node,
-             "gpu_model": gpu_type(dict(lead.plan.sbatch)),
+             "control": str(here.run_dir / "control"), "gpus": plan.gpus_per_node,
+             "gpu_model": gpu_type(dict(plan.sbatch)),
              "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:
-        return lead.world.check(Target("", nodes, options=own_job), slurm.outside_job(job.env), question)
-    return lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
+        return here.world.check(Target("", nodes, options=own_job), slurm.outside_job(job.env), question)
+    return here.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
 
 
 def take_in(lead: Leader, asking: CheckRound, checked: CheckedNodes) -> None:
@@ -118,7 +122,7 @@ def take_in(lead: Leader, asking: CheckRound, checked: CheckedNodes) -> None:
     for line in _lines(checked, found, silent, asking):
         lead.say(line)
     for why in silent.values():
-        overlap.note_words(lead, why)
+        overlap.note_words(lead.job, lead.nodes, why)
     lead.journal.record(*_events(lead, found, asking))
 
 

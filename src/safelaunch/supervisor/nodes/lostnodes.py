@@ -12,6 +12,10 @@ from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.tasks import Step, Work
 
 MISSING_AGAIN_S = 300.0
@@ -25,11 +29,13 @@ def find_lost(lead: Leader) -> None:
     for guard in tuple(lead.server.guards.values()):   # others may connect while a loss is journalled
         if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
             continue
-        heard = _heard(lead, lead.live, guard)
+        heard = _heard(lead.clock, lead.guard_endpoint, lead.nodes, lead.running, lead.live, guard)
         match silence.judge(heard):
             case Silence.TASK_GONE:
                 if guard.is_of_step:   # what that means for its step, its srun says: unless the node is gone with it
-                    lead.tasks.begin(Work.PROBE_MISSING, probe_closed(lead, guard.node), guard.node)
+                    lead.tasks.begin(Work.PROBE_MISSING,
+                                     probe_closed(lead.here, lead.guard_endpoint, lead.nodes, lead.reach, guard.node),
+                                     guard.node)
                 else:
                     add_exit(lead.clock, lead.running, Exit(guard.node, guard.task, 255))
             case Silence.LOST:
@@ -37,33 +43,37 @@ def find_lost(lead: Leader) -> None:
                                 f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
                                 "still")
             case Silence.PROBE:
-                lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
+                lead.tasks.begin(Work.PROBE,
+                                 probe(lead.here, lead.clock, lead.guard_endpoint, lead.nodes, lead.reach, guard),
+                                 guard.node)
 
 
-def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
+def _heard(
+    clock: Clock, guards: GuardEndpoint, nodes: Nodes, running: RunningAttempt, live: Live, guard: Guard
+) -> Heard:
     return Heard(
-        lead.now_s - guard.heard_s, lead.server.closed_for_s(guard, lead.now_s),
-        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
-        ping_every_s=lead.guard_endpoint.ping_every_s, is_killed=live.killed_t is not None,
-        can_probe=lead.nodes.no_overlap is None)
+        clock.now_s - guard.heard_s, guards.server.closed_for_s(guard, clock.now_s),
+        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=running.grew_s - guard.heard_s,
+        ping_every_s=guards.ping_every_s, is_killed=live.killed_t is not None,
+        can_probe=nodes.no_overlap is None)
 
 
-def probe(lead: Leader, guard: Guard) -> Step:
+def probe(here: Here, clock: Clock, guards: GuardEndpoint, nodes: Nodes, reach: Reach, guard: Guard) -> Step:
     """Test a node whose guard is silent by a helper step."""
-    result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
-    overlap.note_result(lead, result)
-    silent_s = lead.now_s - guard.heard_s
-    is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
+    result = yield here.world.command(guards.fencer.helper(guard.node, ["true"]), here.job.env, 15.0)
+    overlap.note_result(here.job, nodes, result)
+    silent_s = clock.now_s - guard.heard_s
+    is_ok = None if result is None or nodes.no_overlap is not None else result.is_ok
     if silence.is_lost_by_probe(silent_s, is_ok):
-        lead.reach.lose(guard.node, f"it has not answered for {silent_s:.0f} s, and Slurm could start nothing there")
+        reach.lose(guard.node, f"it has not answered for {silent_s:.0f} s, and Slurm could start nothing there")
 
 
-def probe_closed(lead: Leader, node: str) -> Step:
+def probe_closed(here: Here, guards: GuardEndpoint, nodes: Nodes, reach: Reach, node: str) -> Step:
     """Test a node on which a guard of a script's own srun has gone without a word. Its srun may wait for minutes."""
-    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
-    overlap.note_result(lead, result)
-    if result is not None and not result.is_ok and lead.nodes.no_overlap is None:
-        lead.reach.lose(node, "it stopped answering, and Slurm could start nothing there")
+    result = yield here.world.command(guards.fencer.helper(node, ["true"]), here.job.env, ASKS_S)
+    overlap.note_result(here.job, nodes, result)
+    if result is not None and not result.is_ok and nodes.no_overlap is None:
+        reach.lose(node, "it stopped answering, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 
@@ -79,20 +89,24 @@ def find_missing(lead: Leader, live: Live) -> None:
     there = {guard.node for guard in guards} | lead.reach.lost.keys() | {lead.job.host}
     for node in live.nodes:
         if node not in there:
-            lead.tasks.begin(Work.PROBE_MISSING, probe_missing(lead, node, live.number), node)
+            lead.tasks.begin(Work.PROBE_MISSING,
+                             probe_missing(lead.here, lead.clock, lead.guard_endpoint, lead.nodes, lead.running,
+                                           lead.reach, node, live.number), node)
 
 
-def probe_missing(lead: Leader, node: str, number: int) -> Step:
+def probe_missing(
+    here: Here, clock: Clock, guards: GuardEndpoint, nodes: Nodes, running: RunningAttempt, reach: Reach, node: str,
+    number: int
+) -> Step:
     """Test such a node by a helper step. One that runs steps may go without a guard for good: it is seldom asked."""
-    result = yield lead.world.command(lead.fencer.helper(node, ["true"]), lead.job.env, ASKS_S)
-    overlap.note_result(lead, result)
+    result = yield here.world.command(guards.fencer.helper(node, ["true"]), here.job.env, ASKS_S)
+    overlap.note_result(here.job, nodes, result)
     if silence.is_missing_by_probe(
-            is_same_attempt=lead.live is not None and lead.live.number == number,
-            has_guard=bool(lead.server.of(node)),
+            is_same_attempt=running.live is not None and running.live.number == number,
+            has_guard=bool(guards.server.of(node)),
             has_given_up=result is not None and slurmtext.has_given_up_node(result.stderr)):
-        since_s = lead.now_s - lead.running.launched_s
-        lead.reach.lose(node,
-                        f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
+        since_s = clock.now_s - running.launched_s
+        reach.lose(node, f"it has not answered in {since_s:.0f} s since the start, and Slurm could start nothing there")
         return
     yield MISSING_AGAIN_S
 

@@ -13,10 +13,16 @@ from safelaunch.nodehealth.ledgerlines import node_suspected
 from safelaunch.nodehealth.slow.bench import JudgedSpeed, Speed, speed_table
 from safelaunch.nodehealth.slow.fleet import TOLERANCE
 from safelaunch.nodehealth.slow.pace import LogPace, newest_s
+from safelaunch.run.plan import Plan
 from safelaunch.run.slowsearch import judge_swap
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.supervisor.common.suspicion import accuse, change_exclusions
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.supervisor.state.tasks import Step
 
 POLL_S = 0.2
@@ -101,19 +107,22 @@ def judge(lead: Leader, number: int, known: LogPace) -> None:
         lead.journal.record(*events)
         lead.say(f"the speed has come back: {text}")
         return
-    lead.journal.record(*events, *_withdraw(lead, number))
+    lead.journal.record(*events,
+                        *_withdraw(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.nodes, number))
     lead.say(f"the speed has not come back: {text}. What was measured against them is taken back")
 
 
-def _withdraw(lead: Leader, number: int) -> list[Event]:
+def _withdraw(
+    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, nodes: Nodes, number: int
+) -> list[Event]:
     """They were slow in the measurements, and are not what slows the run down."""
     why = "the speed did not come back without it"
-    slow = dict(lead.state.search.slow)
-    found = tuple(NodeEvidence(node, DISPROVED, lead.now, why, lead.here.user, lead.plan.run_id, number, "",
-                               lead.job.cluster) for node in slow)
-    accuse(lead.plan, lead.job, lead.files, lead.nodes, found)
-    return [*(lead.journal.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
-            *change_exclusions(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes)]
+    slow = dict(journal.state.search.slow)
+    found = tuple(NodeEvidence(node, DISPROVED, clock.now, why, here.user, plan.run_id, number, "",
+                               here.job.cluster) for node in slow)
+    accuse(plan, here.job, files, nodes, found)
+    return [*(journal.event("evidence_withdrawn", **node_suspected(one), of=slow[one.node]) for one in found),
+            *change_exclusions(plan, here.job, clock, journal, nodes)]
 
 
 def _as_json(judged: tuple[JudgedSpeed, ...]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def check(lead: Leader, number: int) -> Step:
         bootchecks.take_in(lead, asking, bootchecks.nobody(nodes, lead.nodes.no_overlap))
         return
     until_s = lead.now_s + asking.limit_s + 2 * STARTS_S + (QUEUE_S if options is not None else 0.0)
-    asked = bootchecks.ask(lead, nodes, FULL, asking.limit_s, own_job=options)
+    asked = bootchecks.ask(lead.plan, lead.here, nodes, FULL, asking.limit_s, own_job=options)
     while not (is_done := asked.poll()) and lead.now_s < until_s and _may_go_on(lead.tasks, lead.running, nodes):
         yield POLL_S
     asked.stop()

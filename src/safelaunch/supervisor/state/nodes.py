@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.decide.facts.seen import Live, MissingNodes
@@ -21,7 +21,8 @@ class Uninspected(NamedTuple):
 class Nodes:
     """The nodes of the run and of its partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_refusal: Callable[[str], None] = lambda why: None) -> None:
+        self._on_refusal = on_refusal   # what is done where no step can run beside the training
         self.evidence: tuple[NodeEvidence, ...] = ()        # against nodes, of this run and of others
         self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
@@ -62,8 +63,10 @@ class Nodes:
         self.names = {**self.names, **names}
 
     def refuse_helpers(self, why: str) -> None:
-        """No step runs beside the training here."""
-        self.no_overlap = why
+        """No step runs beside the training here; the first reason counts."""
+        if self.no_overlap is None:
+            self.no_overlap = why
+            self._on_refusal(why)
 
     def queue_inspection(self, failed: Uninspected) -> None:
         """An attempt has failed on these nodes."""

@@ -62,6 +62,7 @@ class LeaderParts:
     plan: Plan
     journal: LeaderJournal
     reach: Reach
+    nodes: Nodes
     files: FolderPort
 
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
@@ -73,7 +74,6 @@ class LeaderParts:
         self.running = RunningAttempt(self.now_s)
         self.standbys = Standbys(self.now_s)
         self.hangs = HangWatch(self.now_s)
-        self.nodes = Nodes()
         self.resume = ResumePoint()
         self.guard_endpoint = GuardEndpoint()
         self.next = NextJob()
