@@ -19,7 +19,7 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (325, 40),
+    "safelaunch.loop": (326, 40),
     "safelaunch.verbs.submit.submit": (103, 1),
     "safelaunch.verbs.status.status": (100, 7),
     "safelaunch.verbs.logs.logs": (101, 13),

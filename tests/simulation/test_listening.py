@@ -63,8 +63,8 @@ def test_a_leader_listens_while_its_last_words_wait(gaps_s: list[float], monkeyp
     publish = observe.publish_heartbeat
 
     def freeze(lead: Leader, *words: Any, **more: Any) -> None:
-        if lead.course.final is not None and isinstance(lead.shared, SimFolder):
-            lead.shared._mount.freeze(lead.shared._clock.t + 30.0)
+        if lead.course.final is not None and isinstance(lead.folder.shared, SimFolder):
+            lead.folder.shared._mount.freeze(lead.folder.shared._clock.t + 30.0)
         publish(lead, *words, **more)
 
     monkeypatch.setattr(observe, "publish_heartbeat", freeze)

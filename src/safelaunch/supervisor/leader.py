@@ -227,7 +227,7 @@ class Leader(LeaderParts):
 
     def endpoint(self) -> tuple[str, int]:
         """Address and port of the endpoint. The batch host's guards know its address from srun."""
-        return ("" if self.took_over is None else self.own_address(), self.server.port)
+        return ("" if self.here.took_over is None else self.own_address(), self.server.port)
 
     def own_address(self) -> str:
         """The addresses at which other nodes reach this one, by name or network, to be tried in turn.
@@ -249,14 +249,14 @@ class Leader(LeaderParts):
     def move_record(self, number: int) -> None:
         """Mark the attempt's record as ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")
-        self.running.note_moved(number, self.shared.enqueue(PUT, name, data))
+        self.running.note_moved(number, self.folder.shared.enqueue(PUT, name, data))
 
     def _tell_lost(self, node: str, why: str) -> None:
         self.say(f"{node} is lost: {why}")
         self.journal.record(self.journal.event("node_lost", node=node, why=why))
 
     def _do_without_helpers(self, why: str) -> None:
-        self.fencer.do_without_helpers(why)
+        self.guard_endpoint.fencer.do_without_helpers(why)
         self.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no hang check, "
                  "and a restart waits for a lease")
         if self.standbys.process is not None:
@@ -266,7 +266,7 @@ class Leader(LeaderParts):
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
         if self.running.moved[0] != self.attempt.number:
             self.move_record(self.attempt.number)
-        return self.shared.is_durable(self.running.moved[1])
+        return self.folder.shared.is_durable(self.running.moved[1])
 
     def _take_signal(self, number: int, now_s: float) -> None:
         self.clock.take_news()   # also SIGCHLD: a command has ended

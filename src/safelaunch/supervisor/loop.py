@@ -65,7 +65,7 @@ def run(lead: Leader) -> int:
             _step_down(lead, other)
     if lead.course.final != DEMOTED and is_ours:
         observe.publish_heartbeat(lead)
-    lead.shared.close()
+    lead.folder.shared.close()
     lead.server.close()
     return lead.course.final
 

@@ -91,7 +91,7 @@ def observe(lead: Leader) -> None:
         see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
-    if lead.term_s is not None and lead.ending is None:
+    if lead.course.term_s is not None and lead.ending is None:
         slurmends.find_ending(lead)
     find_out_whether_alone(lead)
     if lead.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
@@ -376,7 +376,7 @@ def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bo
     count = lead.standbys.heartbeat.show(urgent)
     lead.server.show_heartbeat(count, lead.now_s)
     attempt = lead.state.attempt
-    ticket = lead.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
+    ticket = lead.folder.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
         t=round(lead.now, 3), every_s=heartbeat_every_s(lead.standbys), endpoint=(lead.own_address(), lead.server.port),

@@ -73,7 +73,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     script = acts.perform_now(lead.journal, "launch", claim, lambda: _start(lead, action, facts), (decided,),
                               attempt=number, job=lead.job.id, nodes=list(action.nodes), resize=facts.get("resize"))
     if script is not None:
-        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+        lead.folder.shared.enqueue(PUT, *lead.record_of(number, "live"))
         lead.files.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
@@ -163,7 +163,7 @@ def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...])
 def _secrets(lead: Leader, number: int) -> dict[str, str]:
     """What only the guards may know: passed in the environment, never written down."""
     record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
-    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.token,
+    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.guard_endpoint.token,
             "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
             "SAFELAUNCH_ADDRESSES": lead.own_address()}
 
@@ -203,19 +203,19 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 def fence(lead: Leader) -> bool:
     """Make sure that nothing of the attempt is left; True once that is sure."""
     sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
-    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.ensure_record_moved,
-                                              lead.folder.is_frozen, sruns):
+    for command, done in lead.guard_endpoint.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost,
+                                                            lead.ensure_record_moved, lead.folder.is_frozen, sruns):
         lead.tasks.begin(Work.SWEEP, _sweep(lead.job, lead.guard_endpoint, lead.nodes, command, done), done)
-    for node, why in lead.fencer.found_lost():
+    for node, why in lead.guard_endpoint.fencer.found_lost():
         lead.reach.lose(node, why)
         lead.tasks.begin(Work.TICKET,
                          inspection.ticket(lead.plan, lead.here, lead.clock, lead.files, lead.nodes, lead.say,
                                            lead.attempt.number, node, why), node)
-    if lead.fencer.is_done(lead.attempt):
+    if lead.guard_endpoint.fencer.is_done(lead.attempt):
         lead.running.mark_fenced(exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)
                                  if lead.plan.is_script else lead.attempt.exits)
         return True
-    if lead.fencer.is_asking:
+    if lead.guard_endpoint.fencer.is_asking:
         foresee(lead, replace(lead.attempt,
                               exits=exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)))
     return False

@@ -32,10 +32,10 @@ WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why the
 
 def find_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
-    assert lead.term_s is not None
+    assert lead.course.term_s is not None
     line = (JobEnd.CANCELLED if lead.job.is_local else
             ending_of(lead.run_dir, lead.journal, lead.files, lead.say, lead.job.id))
-    step = jobend.explain(line, lead.now_s - lead.term_s)
+    step = jobend.explain(line, lead.now_s - lead.course.term_s)
     if step is Explain.ASK_SCONTROL:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead.here, lead.course, lead.say))
     elif step is Explain.ASK_SQUEUE:

@@ -63,10 +63,10 @@ def pass_on(lead: Leader, action: HandOver) -> Acting:
     # (simulated: test_found "a cancel that reaches the ranks before the supervisor, of a run on hold, is not undone by
     # resume")
     # (simulated: test_found "a cancel before a takeover reaches no new leader")
-    if action.held or lead.took_over is not None:
+    if action.held or lead.here.took_over is not None:
         yield from observe.check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say)
     while True:
-        while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
+        while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.course.term_s is not None and lead.ending is None):
             yield 0.1
         # (simulated: test_found "a person's cancel while the run is being handed over is final")
         if lead.ending == JobEnd.CANCELLED:
@@ -96,11 +96,11 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
     do. After a takeover no script may be left to end the job (measured), or an old batch host's ends it (simulated:
     test_found "a job does not end by its old batch host before the next one is submitted").
     """
-    if lead.took_over is None or lead.job.is_local:
+    if lead.here.took_over is None or lead.job.is_local:
         return
     if is_now:
         observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
-    while lead.course.end_act is None and lead.ending is None and lead.term_s is None:
+    while lead.course.end_act is None and lead.ending is None and lead.course.term_s is None:
         claim = lead.claim("end the job")
         if claim:
             act = acts.perform(lead.journal, "cancel", claim, _end_own_job(lead.job, lead.next, lead.course, lead.say),
@@ -181,7 +181,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
     result, action = yield from change_next(lead, job, action)
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {said(result)}")
-        is_stuck = lead.successor.is_unchangeable(result, lead.state.successor_excludes)
+        is_stuck = lead.next.successor.is_unchangeable(result, lead.state.successor_excludes)
         change = passing.after_refused(is_stuck=is_stuck, is_hopeless=is_stuck or _note_refusal(lead.next, result))
         if change is passing.Change.REPLACE:
             yield from _replace(lead.journal, lead.next, job)
@@ -207,7 +207,7 @@ def _hold(lead: Leader, job: str) -> Step:
     """Hold the next job in the queue until a person resumes the run, which may have happened, or happen meanwhile."""
     # (simulated: test_found "a job that is held once the hold was lifted stays not held where its supervisor dies")
     while _ask_hold(lead):
-        result = yield lead.successor.run(slurm.hold(job))
+        result = yield lead.next.successor.run(slurm.hold(job))
         if result is not None and result.is_ok:
             break
         lead.say(f"job {job} could not be held: {said(result)}")
@@ -216,7 +216,7 @@ def _hold(lead: Leader, job: str) -> Step:
         yield AGAIN_S
     # `resume` deletes the file, then looks for held jobs: it finds whatever this supervisor holds after this check.
     if not _ask_hold(lead):
-        yield lead.successor.run(slurm.release(job))
+        yield lead.next.successor.run(slurm.release(job))
         return
     lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
 
@@ -287,7 +287,7 @@ def _sbatch(
     exclude = yield from affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
     result, exclude = yield from submit_next(
         lead.journal, lead.next, lead.say, exclude, is_behind=False, is_held=action.held)
-    if (job := lead.successor.job_from(result)) is None:
+    if (job := lead.next.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
     return ActOutcome(True, (result, job), then=(queued(lead.job, lead.journal, job, exclude),))
 
@@ -309,7 +309,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
             yield from observe.check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say)
         # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
-        if not passing.is_requeue_due(lead.ending, has_term=lead.term_s is not None):
+        if not passing.is_requeue_due(lead.ending, has_term=lead.course.term_s is not None):
             return None
     claim = yield from acts.wait_for_claim(partial(lead.claim, "requeue this job"), 1.0)
     refused = yield from acts.perform(lead.journal, "requeue", claim, _ask_to_requeue(lead.job, lead.next),
@@ -326,7 +326,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         return False
     lead.course.note_ending(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead.journal, lead.job.id, action)
-    if lead.took_over is not None:
+    if lead.here.took_over is not None:
         observe.publish_heartbeat(lead, is_over=True)   # the other supervisors must not take this for a death
     if action.held and _ask_hold(lead):   # it was not submitted held, and a release would send it to the queue's end
         yield from _hold(lead, lead.job.id)

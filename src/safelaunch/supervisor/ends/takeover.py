@@ -80,12 +80,12 @@ def boot(lead: Leader) -> None:
     # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.journal.attach(journal.merge_raw(raw).events, journal.Writer(
-        lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
+        lead.folder.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
     lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
     lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
     observe.read_requests(lead)
     if not (is_new := not is_same_job(lead.job, lead.journal)):
-        before = lead.took_over.host if lead.took_over else lead.job.host
+        before = lead.here.took_over.host if lead.here.took_over else lead.job.host
         lead.journal.record(lead.journal.event("took_over", job=lead.job.id, before=before))
         if lead.state.is_cancelled_before:   # known by the supervisor that died before it wrote the run's end
             lead.course.note_ending(JobEnd.CANCELLED)
@@ -112,9 +112,9 @@ def _begin_to_ask(lead: Leader) -> None:
         lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead.here, lead.guard_endpoint, lead.nodes))
         lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes))
         lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead.here, lead.journal, lead.say))
-    if lead.took_over is not None and lead.took_over.host != lead.job.host:
-        lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
-    if lead.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
+    if lead.here.took_over is not None and lead.here.took_over.host != lead.job.host:
+        lead.say(f"this node's standby has taken over: the supervisor on {lead.here.took_over.host} is dead or cut off")
+    if lead.here.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
         lead.tasks.begin(Work.WATCH_LIMIT,
                          observe.watch_limit(lead.plan, lead.here, lead.clock, lead.journal, lead.course))
 
@@ -210,7 +210,7 @@ def meet_the_job_before(lead: Leader) -> None:
         elif canceller in (Canceller.UNTOLD, Canceller.UNSAID):
             hold_for_people(lead, before.id, canceller)
     if attempt is not None and attempt.ended is None:
-        while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
+        while not lead.folder.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
         until = lead.now_s + lead.plan.lease_s + FENCE_MARGIN_S
         # Its nodes may be silent, but their leases have run out.
@@ -285,10 +285,10 @@ def _state_of(lead: Leader, job: str, is_last: bool) -> str | None:
     """
     ask = partial(lead.ask_slurm, deadline_s=LAST_ASK_S if is_last else ASK_S, is_last=is_last)
     asked = ask(slurm.squeue_job(job))
-    state = None if asked is None else lead.successor.state_of(asked, job)
+    state = None if asked is None else lead.next.successor.state_of(asked, job)
     if state and state != jobstates.COMPLETING:
         return state
-    account = lead.successor.account_state(ask(slurm.sacct([job])), job)
+    account = lead.next.successor.account_state(ask(slurm.sacct([job])), job)
     return account if account and (account in jobstates.FINISHED or not state) else state
 
 
@@ -328,19 +328,20 @@ def adopt(lead: Leader) -> None:
         may_have_heard=last.asked_row is not None and last.waits_for is None), process)
     lead.server.expect(number)
     for due in unwritten.after_adopting(last.asked_row, has_process=process is not None,
-                                        has_moved=lead.server.has_moved, has_taken_over=lead.took_over is not None):
+                                        has_moved=lead.server.has_moved,
+                                        has_taken_over=lead.here.took_over is not None):
         match due:
             case AfterAdopting.MOVE_RECORD:
-                lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+                lead.folder.shared.enqueue(PUT, *lead.record_of(number, "live"))
             case AfterAdopting.ASK_ON:
                 lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
-            case AfterAdopting.FENCE if lead.took_over is not None:
-                fence_of_another(lead, lead.took_over)
+            case AfterAdopting.FENCE if lead.here.took_over is not None:
+                fence_of_another(lead, lead.here.took_over)
 
 
 def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its guards find this endpoint by the record."""
-    lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
+    lead.guard_endpoint.fencer.take_over(lead.attempt, before.heard_s, before.host)
     attempts.kill(lead, "took_over", unwritten.end_of_silent(before.host))
     lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead.guard_endpoint, lead.reach, lead.running, before.host))
 

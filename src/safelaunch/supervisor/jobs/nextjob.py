@@ -111,18 +111,18 @@ class _Tried(NamedTuple):
 
 
 def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, ActOutcome[_Tried]]:
-    result = yield lead.successor.query_all()   # an earlier leader may have queued one and died before it said so
+    result = yield lead.next.successor.query_all()   # an earlier leader may have queued one and died before it said so
     assert result is not None
-    waiting = lead.successor.waiting(result)
+    waiting = lead.next.successor.waiting(result)
     job, exclude = waiting[0] if waiting else None, lead.state.excluded
     if waiting == ():
-        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
+        taken = successor.taken_back(lead.state, lead.job.id, lead.next.successor.cancelled(result))
         if taken is not None:
             return ActOutcome(False, _Tried(taken=taken))
         if not lead.check_folder():
             return ActOutcome(False, _Tried())
         result, exclude = yield from submit_next(lead.journal, lead.next, lead.say, exclude, is_held=is_held)
-        job = lead.successor.job_from(result)
+        job = lead.next.successor.job_from(result)
     then = () if job is None else (queued(lead.job, lead.journal, job, exclude),)
     return ActOutcome(job is not None, _Tried(job, None, result), then=then)
 

@@ -153,11 +153,12 @@ def _start(lead: Leader) -> None:
         return
     if not lead.check_folder():
         return
-    env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.token, lead.nodes.addresses)
+    env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.guard_endpoint.token,
+                          lead.nodes.addresses)
     script = str(lead.run_dir / "job.sbatch")
     # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
     output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
-    argv = lead.fencer.helper(node, ["bash", script, "standby"])
+    argv = lead.guard_endpoint.fencer.helper(node, ["bash", script, "standby"])
     lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
 
 

@@ -12,13 +12,10 @@ from safelaunch.guard.io.control import ControlServer
 from safelaunch.guard.io.job import Allocation
 from safelaunch.run.fold.state import State
 from safelaunch.run.io import runfolder
-from safelaunch.run.io.shared import SharedFolder
 from safelaunch.run.plan import Plan
 from safelaunch.script.laterjobs import in_partition
 from safelaunch.slurm.via import HERE
 from safelaunch.supervisor.io.attempt import AttemptProcess
-from safelaunch.supervisor.io.fence import Fencer
-from safelaunch.supervisor.io.successor import Successor
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
@@ -52,7 +49,7 @@ class Here(NamedTuple):
     local: Path
     job: Allocation
     world: World
-    took_over: TookOver | None
+    took_over: TookOver | None   # nothing else ends the job where this process was its standby
     user: str
 
 
@@ -95,29 +92,12 @@ class LeaderParts:
         return self.here.world
 
     @property
-    def took_over(self) -> TookOver | None:
-        """The earlier leader, if this process was its standby: nothing else ends the job then."""
-        return self.here.took_over
-
-    @property
     def folder(self) -> FolderState:
         return self.files.state
 
     @property
-    def shared(self) -> SharedFolder:
-        return self.folder.shared
-
-    @property
     def server(self) -> ControlServer:
         return self.guard_endpoint.server
-
-    @property
-    def fencer(self) -> Fencer:
-        return self.guard_endpoint.fencer
-
-    @property
-    def token(self) -> str:
-        return self.guard_endpoint.token
 
     @property
     def live(self) -> Live | None:
@@ -132,16 +112,8 @@ class LeaderParts:
         return self.course.ending
 
     @property
-    def term_s(self) -> float | None:
-        return self.course.term_s
-
-    @property
     def state(self) -> State:
         return self.journal.state
-
-    @property
-    def successor(self) -> Successor:
-        return self.next.successor
 
     def follow(self, plan: Plan) -> None:
         """The run's plan, as this leader uses it: with the partition of its job, which may have been changed."""
@@ -163,7 +135,7 @@ class LeaderParts:
     @property
     def had_eligible(self) -> bool:
         """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
-        return self.took_over is not None or any(node != self.job.host for node in self.server.standbys)
+        return self.here.took_over is not None or any(node != self.job.host for node in self.server.standbys)
 
     @property
     def is_unconfirmed(self) -> bool:
