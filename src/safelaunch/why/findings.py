@@ -137,6 +137,7 @@ class Cited(NamedTuple):
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     block: tuple[str, ...] = ()      # as in Finding
+    category: str = ""               # what it is a sign of
 
 
 # Rows of decide that end the other ranks because something of the attempt had ended before.

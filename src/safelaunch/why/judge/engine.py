@@ -9,7 +9,7 @@ from safelaunch.why.categories import OF_THE_PROGRAM, advice
 from safelaunch.why.findings import Cited, Log, OutsideEvidence
 from safelaunch.why.fingerprint import make_fingerprint
 from safelaunch.why.judge.ends import ECHOES
-from safelaunch.why.judge.lastlines import LastLines, judge_last_lines, judge_statement
+from safelaunch.why.judge.lastlines import LastLines, cite_guesses, cite_line, judge_last_lines, judge_statement
 from safelaunch.why.judge.life import good_end, judge_life
 from safelaunch.why.judge.memorytime import tell_when
 from safelaunch.why.judge.places import asked_to, complete, culprit, first_failed
@@ -57,6 +57,8 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         if said is not None and said.category != verdict.category:
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
+    if verdict.category != "none" and verdict.confidence < FIRM_RULE:
+        verdict = replace(verdict, candidates=(*cite_guesses(groups, log), *verdict.candidates)[:MAX_CANDIDATES])
     verdict = complete(verdict, groups, episode, log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
                  episode.findings)
@@ -160,8 +162,7 @@ def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGro
 def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verdict:
     """What a line that no rule knows sounds like; unknown where it sounds like nothing in particular."""
     line = words.line
-    cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
-                  line.host, line.rank, line.t, line.offset)
+    cited = cite_line(line, log, "cause" if words.category else "context")
     category, named = words.category or "unknown", read_fields(line.text)
     lead = "no good log of this command has the line: " if words.is_new else "the log does not say why; it ends with: "
     said = f"{'' if words.category else lead}{line.text.strip()}"[:300]

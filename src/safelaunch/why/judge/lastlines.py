@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from safelaunch.why.findings import Finding, Line, Log, OutsideEvidence, Rule
+from safelaunch.why.findings import Cited, Finding, Line, Log, OutsideEvidence, Role, Rule
 from safelaunch.why.order.episodes import Episode
-from safelaunch.why.weigh.words import sound_of
+from safelaunch.why.read.messages import MORE, whole
+from safelaunch.why.weigh.groups import FindingGroup, cite
+from safelaunch.why.weigh.words import guesses_of, sound_of
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
 STATEMENT_SHARE = 0.4   # of an unknown line that is to stand before an echo
@@ -68,12 +70,26 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
     has_failed = has_fallen or known.first_bad is not None or known.end is not None
     for line, is_last, is_new in _suspicious(episode, log, known, has_failed):
-        category, share = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
+        category, share = _state(line.text) if is_last or has_fallen else ("", 0.0)
         if category and (best is None or share > best.share):
             best = LastLines(line, category, share)
         if is_last or is_new:
             latest = latest if latest is not None and latest.is_new else LastLines(line, "", 0.0, is_new)
     return best or latest
+
+
+def cite_guesses(groups: Sequence[FindingGroup], log: Log) -> tuple[Cited, ...]:
+    """The causes that messages only list, each as a candidate."""
+    told = [(f"{group.first.text} {group.first.groups.get(MORE, '')}", cite(group, log, "context"))
+            for group in groups if group.role in ("cause", "symptom", "teardown") and not group.is_excused]
+    told += [(line.text, cite_line(line, log)) for line, _, _ in _ends(log) if line.level != "W"]
+    return tuple({text: cited._replace(rule="", text=text, block=(), category=category) for said, cited in told
+                  for text, category in guesses_of(said)[1].items()}.values())
+
+
+def cite_line(line: Line, log: Log, role: Role = "context") -> Cited:
+    """A line as one that the verdict shows."""
+    return Cited("", role, log.files[line.file], line.line_number, line.text, line.host, line.rank, line.t, line.offset)
 
 
 def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvidence) -> LastLines | None:
@@ -82,10 +98,15 @@ def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvi
     for line, _, _ in _suspicious(episode, log, known):
         if line.file != echo.file or line.offset >= echo.offset:
             continue
-        category, share = sound_of(line.text)
+        category, share = _state(line.text)
         if share >= STATEMENT_SHARE and (best is None or share > best.share):
             best = LastLines(line, category, share)
     return best
+
+
+def _state(text: str) -> tuple[str, float]:
+    """What a line states: one that only lists causes states none."""
+    return ("", 0.0) if guesses_of(text)[1] else sound_of(text)
 
 
 def _falling_scale(log: Log) -> Line | None:
@@ -107,13 +128,13 @@ def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
-    for line, is_last, is_loud in _ends(log):
+    for line, is_last, is_loud in _ends(log, judged):
         if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
             continue
         said, is_usual = _WELL.sub(" ", line.text), known.in_good(line.text)
         is_new = has_fallen and is_usual is False
         if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
-                is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said)))) and not (
+                is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said) or guesses_of(said)[1]))) and not (
                 is_usual or known.is_own_end(line.file, line.offset, line.host) or _is_noise(line.text, noise)):
             yield line, is_last, is_new
 
@@ -137,7 +158,7 @@ def _frames(log: Log) -> Iterator[Line]:
             yield line
 
 
-def _ends(log: Log) -> Iterator[tuple[Line, bool, bool]]:
+def _ends(log: Log, judged: Container[tuple[int, int]] = ()) -> Iterator[tuple[Line, bool, bool]]:
     """The last lines of each file: whether each is near its end, and whether its label makes it an error there."""
     by_file: Mapping[int, list[Line]] = {file: [] for file in range(len(log.files))}
     for line in log.last:
@@ -145,6 +166,7 @@ def _ends(log: Log) -> Iterator[tuple[Line, bool, bool]]:
     for lines in by_file.values():
         # Where the program, or its launcher, labels all it says, the label means nothing.
         is_label_rare = 2 * sum(line.level == "R" for line in lines) <= len(lines)
+        lines = list(whole(lines, judged))
         for number, line in zip(range(len(lines), 0, -1), lines, strict=True):
             is_rank = line.level == "R" and number == 1 and is_label_rare
             is_loud = is_rank or (line.level == "E" and number <= LOUD_LINES)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from safelaunch.why.findings import Cited, Finding, Line, Log
+from safelaunch.why.findings import Cited, Finding, Log
+from safelaunch.why.judge.lastlines import cite_line
 from safelaunch.why.order.episodes import Episode, order_of
 from safelaunch.why.verdict import Verdict
 from safelaunch.why.weigh.counterevidence import SURE_END
@@ -31,7 +32,7 @@ def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -
     """What speaks for health, with the last step, the last line and their times."""
     last = max(log.last, key=lambda line: (line.t or 0.0 if episode.is_timed else 0.0, line.file, line.offset),
                default=None)
-    shown = () if last is None else (_cite(last, log),)
+    shown = () if last is None else (cite_line(last, log),)
     said = _last_step(episode)
     end = good_end(episode)
     ready = next((line for line in reversed(log.last[-READY_LINES:]) if _READY.search(line.text)), None)
@@ -42,7 +43,7 @@ def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -
     if episode.progress:
         return _none(f"steps were made up to the end{said}", 0.7, shown, candidates)
     if ready is not None:
-        return _none("it says that it is ready, or answers", 0.6, (_cite(ready, log),), candidates)
+        return _none("it says that it is ready, or answers", 0.6, (cite_line(ready, log),), candidates)
     if last is not None and _DONE.search(last.text):
         return _none("its last line is one of a good end", 0.6, shown, candidates)
     return Verdict("none", "no failure seen, and no sign of life: is its last line one to end with?", NOT_SEEN, "look",
@@ -58,8 +59,3 @@ def _last_step(episode: Episode) -> str:
     if not steps:
         return ""
     return f"; its last step or epoch is {max(steps, key=lambda sign: order_of(sign, episode.is_timed)).step}"
-
-
-def _cite(line: Line, log: Log) -> Cited:
-    return Cited("", "context", log.files[line.file], line.line_number, line.text, line.host, line.rank, line.t,
-                 line.offset)

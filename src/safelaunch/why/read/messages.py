@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 
-from safelaunch.why.findings import Finding
+from safelaunch.why.findings import Finding, Line
 
 MOST_LINES = 16
 MORE = "more"   # a finding's group: the lines below its first one
@@ -17,6 +17,66 @@ _EXPLAINS = re.compile(r"(?i)\b(?:usually|may|might|possibl[ey]|could be|likely|
                        r"|for (?:more )?details)\b")
 _FACT = re.compile(r"(?i)error|fail|denied|refused|cannot|unable|not found|no such|invalid|timed? ?out"
                    r"|mismatch|status|code")
+# Of what a message is a sign of, by its own words. What stands behind "either" may be no more than options.
+_LISTS = re.compile(
+    r"(?i)\b(?:(?:possible|potential|likely|probable|some|these) (?:(?:root|possible) )?(?:cause|reason)s?"
+    r"(?: (?:are|is|include|for this))?|(?:caused by|due to|because|the result of|happens? (?:when|if)"
+    r"|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)(?: (?:a number of|several) \w+, including)?"
+    r"|(?P<either>either))[:.,]*(?=\s)")
+_ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s*(?:a\s+)?(?:\(?\d{1,2}[.)]|[-*•])\s+(?=\w)")
+_OR = tuple(map(re.compile, (r",?\s+(?:and/)?or\s+|,\s+(?=.* or )", r",?\s+(?:and/)?or\s+")))
+_END = re.compile(r"(?<=[\w)])[.;](?:\s|$)")
+_LEAD = re.compile(r"(?i)^(?:(?:either|possibly|because|by|that|due to|an?(?= possible)|possible)\s+)+")
+_TAIL = re.compile(r"[,;.]?(?: or)?$")
+_TOLD = re.compile(r"(?i)\b(?:last|underlying|original) error: \S")   # what it points to is no guess
+_SAID = re.compile(r"(?!(?:an?|the) \S+$)\S+ \S")   # one word is no cause
+_HAPPENS = re.compile(r"\b(?:was|were|is|are|has|have|ran|died|failed|crashed|could)\b")
+_BORDER = re.compile(r"\W{20,}$")
+
+
+def list_causes(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text before the causes that it lists, and these; all of a text that lists no two, or names one behind them.
+    """
+    for found in _LISTS.finditer(text):
+        below = text[found.end():].strip()
+        first = _END.split(below)[0]
+        for items in ([_END.split(item)[0] for item in _ITEM.split(below)],) if _ITEM.match(below) else (
+                form.split(first) for form in _OR):
+            causes = tuple(_LEAD.sub("", _TAIL.sub("", item.strip())) for item in items if item.strip())
+            if len(causes) > 1 and not _TOLD.search(below) and all(
+                    _SAID.match(cause) and (not found["either"] or _HAPPENS.search(cause)) for cause in causes):
+                return text[:found.start()], causes
+    return text, ()
+
+
+def whole(lines: Sequence[Line], judged: Container[tuple[int, int]]) -> Iterator[Line]:
+    """The last lines of one file, each message one of them: what a launcher has framed, and a list of causes. A frame
+    with a line that a rule has judged stays as it is.
+    """
+    box: list[Line] | None = None
+    at = 0
+    while at < len(lines):
+        line, at = lines[at], at + 1
+        if _BORDER.match(line.text):
+            yield from _joined(box or [], judged)
+            box = [] if box is None else None
+        elif box is not None and not line.level:
+            box.append(line)
+        else:
+            yield from box or ()
+            box = None
+            is_head = re.search(r"(?i)cause|reason", line.text)
+            more = rest(line.text, (one.text for one in lines[at:])) if is_head else ()
+            yield from _joined([line, *lines[at:at + len(more)]], judged)
+            at += len(more)
+    yield from box or ()
+
+
+def _joined(lines: Sequence[Line], judged: Container[tuple[int, int]]) -> Iterator[Line]:
+    if len(lines) < 2 or any((line.file, line.offset) in judged for line in lines):
+        yield from lines
+    else:
+        yield lines[0]._replace(text=" ".join(line.text.strip(" =|") for line in lines)[:2000])
 
 
 def rest(first: str, below: Iterable[str]) -> tuple[str, ...]:

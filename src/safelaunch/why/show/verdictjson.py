@@ -17,6 +17,8 @@ def to_public(verdict: Verdict) -> dict[str, Any]:
     return {
         "v": VERSION,
         "verdict": {**_plain(verdict), "runner_up": _plain(verdict.runner_up) if verdict.runner_up else None},
+        "candidates": [{"category": cited.category, "text": cited.text, "file": cited.file,
+                        "line_number": cited.line_number} for cited in verdict.candidates],
         "symptoms": [_symptom(cited, after) for cited in verdict.symptoms], "fingerprint": verdict.fingerprint,
         "speakers": {"cause": list(verdict.spoken_by), "echo": list(verdict.echoed_by)},
     }

@@ -166,13 +166,13 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Verdi
     other = verdict.runner_up
     if verdict.confidence >= DOUBTFUL:
         yield from rival(verdict, log)
-    said = {(cited.file, cited.offset) for one in (verdict, other) if one is not None for cited in evidence_of(one)}
-    more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
+    said = {(cited.file, cited.offset, cited.text)
+            for one in (verdict, other) if one is not None for cited in evidence_of(one)}
+    more = [cited for cited in verdict.candidates if (cited.file, cited.offset, cited.text) not in said]
     is_outside = verdict.cause is None and verdict.confidence >= DOUBTFUL   # mere lines of the end say no more then
     for cited in more if show_all else more[:0 if is_outside or other is not None else SHOWN_CANDIDATES]:
-        rule = find_rule(cited.rule, log.rules)
         where = describe(cited, log.clock != CLOCK_ORDER)
-        yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{where}")
+        yield VerdictRow("candidate", f"{cited.category + ' · ' if cited.category else ''}{where}")
         yield from quote(cited)
     if verdict.changes and show_all:
         yield VerdictRow("wrong if", verdict.changes, "dim")

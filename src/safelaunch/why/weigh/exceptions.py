@@ -13,7 +13,7 @@ from typing import NamedTuple
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.weigh.errnos import category_of_errno
 from safelaunch.why.weigh.packages import weigh_frames, weigh_module
-from safelaunch.why.weigh.words import weigh_words
+from safelaunch.why.weigh.words import guesses_of, weigh_words
 
 MOST_WEIGHT = 0.74       # of a reading by words and places: never sure (0.8)
 LEAST_WEIGHT = 0.48      # above what a clear cause needs
@@ -36,6 +36,8 @@ class Reading(NamedTuple):
     weight: float
     action: str = ""
 
+
+GUESS = Reading("unknown", 0.2)   # of a message that lists several causes
 
 # The exception's last name → what it means when nothing else speaks; the weights are how often that holds.
 _TYPES = {
@@ -93,6 +95,8 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
     known = _TYPES.get(name)
     if known is not None and known.weight >= FIRM_WEIGHT:
         return known
+    if guesses_of(message)[1]:
+        return GUESS
     prior = known or _OTHER
     points = {prior.category: PRIOR_POINTS * prior.weight if known is not None else _OTHER_POINTS}
     if not _NAME.fullmatch(message):

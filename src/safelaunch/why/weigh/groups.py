@@ -14,9 +14,9 @@ from safelaunch.why.read.fields import ABORT, read_fields
 from safelaunch.why.read.globalranks import OF_TASK
 from safelaunch.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.why.rules.generic import EXCEPTION, LINE
-from safelaunch.why.weigh.exceptions import Reading, read_exception
+from safelaunch.why.weigh.exceptions import GUESS, Reading, read_exception
 from safelaunch.why.weigh.holders import are_others
-from safelaunch.why.weigh.words import sound_of
+from safelaunch.why.weigh.words import guesses_of, sound_of
 
 # Rules of what another process holds → what it is where that process is the training's own.
 MEMORY_HELD, HELD_AT_START = "gpu.memory_held", "gpu.held_at_start"
@@ -113,6 +113,9 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         category, weight, action = reading.category, reading.weight, reading.action
     elif role == "cause" and read_fields(first.text).signal == ABORT:
         role, weight = "symptom", min(weight, ABORTED)   # it follows a statement, which stands above
+    elif role == "cause" and rule.id != EXCEPTION and (listed := guesses_of(first.text))[1] and (
+            rule.id == LINE or not re.search(rule.pattern, listed[0].encode())):
+        role, (category, weight, action) = "symptom", GUESS   # only guessed at
     elif "why" in first.groups and rule.summary.endswith("{why}") and weight <= UNSURE:
         category = sound_of(first.groups["why"], is_failure=True)[0] or category
         action = action if category == rule.category else ""
@@ -200,8 +203,7 @@ def cite(group: FindingGroup, log: Log, role: Role | None = None) -> Cited:
     found = group.first
     return Cited(
         group.rule.id, role or group.role, log.files[found.file], found.line_number, found.text, found.host, found.rank,
-        found.t, found.offset, group.count, group.hosts, group.ranks, found.block,
-    )
+        found.t, found.offset, group.count, group.hosts, group.ranks, found.block, group.category)
 
 
 def moment(group: FindingGroup, episode: Episode) -> Moment:

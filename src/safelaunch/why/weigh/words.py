@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from safelaunch.why.read.fields import read_fields
+from safelaunch.why.read.messages import list_causes
 from safelaunch.why.weigh.errnos import category_of_errno
 
 MAX_TEXT = 600     # characters of a message that are weighed: its end repeats values, shapes and paths
@@ -136,6 +137,16 @@ def sound_of(text: str, is_failure: bool = False, but: str = "") -> tuple[str, f
     if best in NO_FAILURE or shares[best] < least or shares[best] - second < LEAST_LEAD * (not but):
         return "", 0.0
     return best, min(1.0, shares[best])
+
+
+@lru_cache(maxsize=512)
+def guesses_of(text: str) -> tuple[str, Mapping[str, str]]:
+    """The text without the causes that it only lists, and these, each with its category ("": it tells none). None
+    where all of them are of one category.
+    """
+    said, causes = list_causes(text)
+    read = {cause: sound_of(cause, is_failure=True)[0] for cause in causes}
+    return (said, read) if len(set(read.values())) > 1 or "" in read.values() else (text, {})
 
 
 def spoken(text: str, category: str, most: int = 5) -> list[str]:

@@ -86,7 +86,7 @@ def test_a_verdict_without_lines_is_told_as_well(verdict: Verdict) -> None:
 
 def test_the_public_object_holds_what_was_promised() -> None:
     said = to_public(GPU)
-    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "speakers"]
+    assert list(said) == ["v", "verdict", "candidates", "symptoms", "fingerprint", "speakers"]
     assert said["verdict"]["evidence"][0] == {
         "file": "main.log", "line_number": 40, "text": CAUSE.text, "role": "cause"}
     assert [line["role"] for line in said["verdict"]["evidence"]] == ["cause", "context"]
