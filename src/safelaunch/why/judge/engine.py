@@ -9,12 +9,19 @@ from safelaunch.why.categories import OF_THE_PROGRAM, advice
 from safelaunch.why.findings import Cited, Log, OutsideEvidence
 from safelaunch.why.fingerprint import make_fingerprint
 from safelaunch.why.judge.ends import ECHOES
-from safelaunch.why.judge.lastlines import LastLines, cite_guesses, cite_line, judge_last_lines, judge_statement
+from safelaunch.why.judge.lastlines import (
+    LastLines,
+    cite_guesses,
+    cite_line,
+    judge_last_lines,
+    judge_statement,
+    last_steps,
+)
 from safelaunch.why.judge.life import good_end, judge_life
 from safelaunch.why.judge.memorytime import tell_when
-from safelaunch.why.judge.places import asked_to, complete, culprit, first_failed
+from safelaunch.why.judge.places import Report, asked_to, complete, culprit, first_failed, first_report
 from safelaunch.why.judge.speakers import name_speakers
-from safelaunch.why.judge.witnesses import join
+from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS, join
 from safelaunch.why.order.episodes import Episode, last_episode
 from safelaunch.why.read.fields import read_fields
 from safelaunch.why.read.globalranks import by_launcher
@@ -36,6 +43,8 @@ REMARK_CONFIDENCE = 0.78
 RAISED_CONFIDENCE = 0.3 # of an exception after which the program may have gone on
 RIVAL_COST = 0.12       # another category weighs about as much
 HELD, FIRM_RULE = 0.1, 0.7
+KILL, KILLED_RULE = 9, "memory.sigkill_elastic"
+CRASHED, KILLED = 0.75, 0.55   # how sure the signal is of the category that it is a sign of
 MAX_CANDIDATES = 8
 NOTHING_KNOWN = OutsideEvidence()
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
@@ -54,11 +63,15 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         chosen = first_failed(_choose(causes, episode), episode)
         said = judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
+        report = first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS else None
+        if report is not None and not report.told.signal and report.line.offset < chosen.first.offset:
+            verdict = _by_report(report, verdict.candidates, log)   # its launcher killed the others
         if said is not None and said.category != verdict.category:
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
-        verdict = replace(verdict, candidates=(*cite_guesses(groups, log), *verdict.candidates)[:MAX_CANDIDATES])
+        listed = cite_guesses(groups, episode, log)
+        verdict = replace(verdict, candidates=(*listed, *verdict.candidates)[:MAX_CANDIDATES])
     verdict = complete(verdict, groups, episode, log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
                  episode.findings)
@@ -129,6 +142,9 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
         group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
     words = None if has_ended else judge_last_lines(episode, log, bool(fallen), known)
+    report = None if has_ended or (words is not None and words.category) else first_report(episode, log)
+    if report is not None and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
+        return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
         return _by_words(words, candidates, log)
     if fallen:
@@ -151,9 +167,7 @@ def _is_of_own_end(group: FindingGroup, known: OutsideEvidence) -> bool:
 
 def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:
     """The first exception behind the last step, however much was printed after it: that it was caught, nothing says."""
-    reached: dict[int, int] = {}
-    for sign in episode.progress:
-        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    reached = last_steps(episode)
     return next((group for group in groups if group.role == "cause" and group.first.block and not group.is_excused
                  and not is_past(group, episode) and not is_played_down(group.first.block)
                  and group.first.offset > reached.get(group.first.file, -1)), None)
@@ -173,6 +187,21 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
                    changes=f"a person finds another line: no rule knows this one, its words spoke: "
                    f"{', '.join(spoken(line.text, category))}" if words.category else "",
                    runner_up=_read_otherwise(line.text, category, words.weight) if words.category else None)
+
+
+def _by_report(report: Report, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+    """What a launcher says of the first process that ended badly, where nothing says why it did."""
+    line, told = report
+    host, rank = told.host or line.host, told.rank if told.rank is not None else line.rank
+    category, is_killed = told.category or "unknown", told.signal == KILL
+    who = " on ".join(filter(None, ("a process" if rank is None else f"rank {rank}", host)))
+    how = f"by signal {told.signal}" if told.signal else f"with exit code {told.code}"
+    cited = cite_line(line, log, "cause" if told.category else "context")
+    sure = KILLED if is_killed else CRASHED if told.category else 0.2
+    return Verdict(category, f"{who} ended {how}; nothing in the log says why", sure, advice(category), host=host,
+                   rank=rank, cited=(cited,), candidates=candidates, evidence=(line.text,),
+                   cause=cited if told.category else None, rule=KILLED_RULE if is_killed else None,
+                   fingerprint=make_fingerprint(category, "", how))
 
 
 def _read_otherwise(text: str, category: str, weight: float) -> Verdict | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from safelaunch.why.findings import Cited, Finding, Line, Log, OutsideEvidence, Role, Rule
 from safelaunch.why.order.episodes import Episode
+from safelaunch.why.read.fields import is_report
 from safelaunch.why.read.messages import MORE, whole
 from safelaunch.why.weigh.groups import FindingGroup, cite
 from safelaunch.why.weigh.words import guesses_of, sound_of
@@ -78,11 +79,25 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     return best or latest
 
 
-def cite_guesses(groups: Sequence[FindingGroup], log: Log) -> tuple[Cited, ...]:
+def last_steps(episode: Episode) -> Mapping[int, int]:
+    """Where in each file the last sign of life stands."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    return reached
+
+
+def messages_of(episode: Episode, log: Log) -> Iterator[Line]:
+    """The last lines of all files behind their last steps, as whole messages."""
+    reached = last_steps(episode)
+    return (line for line, _, _ in _ends(log) if line.offset > reached.get(line.file, -1))
+
+
+def cite_guesses(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> tuple[Cited, ...]:
     """The causes that messages only list, each as a candidate."""
     told = [(f"{group.first.text} {group.first.groups.get(MORE, '')}", cite(group, log, "context"))
             for group in groups if group.role in ("cause", "symptom", "teardown") and not group.is_excused]
-    told += [(line.text, cite_line(line, log)) for line, _, _ in _ends(log) if line.level != "W"]
+    told += [(line.text, cite_line(line, log)) for line in messages_of(episode, log) if line.level != "W"]
     return tuple({text: cited._replace(rule="", text=text, block=(), category=category) for said, cited in told
                   for text, category in guesses_of(said)[1].items()}.values())
 
@@ -122,14 +137,13 @@ def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
     """Lines after the last step that sound bad and that no rule knows; whether each is near its file's end, and
     new. No line that all good logs have; where something has failed, each that none of them has.
     """
-    reached: dict[int, int] = {}
-    for sign in episode.progress:
-        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    reached = last_steps(episode)
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
     for line, is_last, is_loud in _ends(log, judged):
-        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames:
+        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames or is_report(
+                line.text):
             continue
         said, is_usual = _WELL.sub(" ", line.text), known.in_good(line.text)
         is_new = has_fallen and is_usual is False

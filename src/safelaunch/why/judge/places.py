@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from safelaunch.why.categories import ENDS_OF_JOBS
-from safelaunch.why.findings import Finding, Log
+from safelaunch.why.findings import Finding, Line, Log
+from safelaunch.why.judge.lastlines import messages_of
 from safelaunch.why.order.episodes import Episode
 from safelaunch.why.read import fields
 from safelaunch.why.verdict import Verdict
@@ -22,6 +24,26 @@ SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 NEAR_LINES = 8          # around a line that names no host
 
 
+class Report(NamedTuple):
+    """What a launcher says of a process that ended badly."""
+
+    line: Line
+    told: fields.Fields
+
+
+def first_report(episode: Episode, log: Log) -> Report | None:
+    """The first report on a rank or host that ended badly: by itself, not by a SIGTERM that follows. A signal may stand
+    below it.
+    """
+    reports = [Report(line, told) for line in messages_of(episode, log) if fields.is_report(line.text)
+               and ((told := fields.read_fields(line.text)).code or told.signal)]
+    bare = [one for one in reports if one.told.host is None and one.told.rank is None]
+    first = next((one for one in (*(one for one in reports if one not in bare), *bare)
+                  if one.told.signal != fields.TERM), None)
+    signal = next((one.told.signal for one in bare), None)
+    return first and first._replace(told=first.told._replace(signal=first.told.signal or signal))
+
+
 def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode, log: Log) -> Verdict:
     """The verdict with a place where its own line names none: of a launcher's summary, whoever prints it, of the only
     host that the lines around it name, or of the only one that speaks at all.
@@ -30,9 +52,8 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
     if verdict.category == "none" or verdict.category in ENDS_OF_JOBS or cited is None or verdict.host is not None:
         return verdict
     host, rank, _ = _first_failure(episode)
-    if host is None:
-        report = fields.first_failed(line.text for line in log.last)
-        host, rank = report.host, report.rank
+    if host is None and (report := first_report(episode, log)) is not None:
+        host, rank = report.told.host, report.told.rank
     if host is None:
         lines = [line for line in log.last if log.files[line.file] == cited.file]
         near = [line for number, line in enumerate(lines)

@@ -41,7 +41,7 @@ ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplemen
 # Rules of a process that was killed, where nothing says by whom.
 ENDED_BY_TERM = "native.elastic_term"
 UNEXPLAINED_KILLS = frozenset({ENDED_BY_TERM, "memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
-                               "memory.child_killed", "native.mpi_killed"})
+                               "memory.child_killed"})
 OF_KILL = "If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS; else a person or script did it."
 OF_TERM = "A person, a script of the site or another process has sent it: safelaunch and Slurm have not."
 # Rules of a command line that its program refuses: the same words again on every node.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 _NAME = r"(?<![\w.-])(?=[\w.-]{0,80}\d)[A-Za-z0-9][\w-]{1,62}(?:\.[\w-]{1,62}){0,8}"   # a node's name holds a digit
@@ -16,16 +15,25 @@ _HOSTS = tuple(re.compile(form) for form in (
     rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?"
     rf"(?P<host>{_ADDRESS}|(?-i:{_NAME}))(?=[\s,;:)\]>]|$)",
     rf"\[job id [\d.]{{1,20}}\](?: ?\[[^\]]{{1,40}}\])?? ?\[(?P<host>{_NAME})\]",  # Cray MPICH
+    rf"\bhost {{2,9}}: (?P<host>{_NAME})",                                         # torchrun
+    rf"(?i:\brunning at) (?P<host>{_NAME}|{_ADDRESS})(?=\s|$)",                    # MPICH, Intel MPI
     rf"\bmlx\d(?:_\d+)?: (?P<host>{_NAME}): ",                                    # rdma-core
     r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ",
     rf"<(?:warn|error)> (?P<host>{_NAME}): ",                                     # libfabric
     rf"\w@(?P<host>{_NAME})[ :]\S{{0,80}}? ?[%$#] ",                              # a shell's prompt
 ))
-_RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b[Rr]ank[ =:#]{1,3}(\d{1,6})\b|, rank=(\d{1,6})\]")
-_CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?)?(?:code|status)[ :=]{0,3}(-?\d{1,3})\b"
-                   r"|\bexited with (-?\d{1,3})\b")
+_RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b(?:[Rr]ank|RANK)[ =:#]{1,8}(\d{1,6})\b|, rank=(\d{1,6})\]"
+                   r"|Process name: (?:\[\S{1,60},)?(\d{1,6})\b"                       # Open MPI, PRRTE, Horovod
+                   r"|\b[Pp]rocess (\d{1,6}) (?:exit|terminated)|--local_rank=(\d{1,6})\b")
+_CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?|status )?(?:code|status)[ :=]{0,8}(-?\d{1,3})\b"
+                   r"|\b(?:exited with|terminated with (?:exit )?code|return code =) (-?\d{1,3})\b")
 _SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
-                     r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)")
+                     r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>")
+# What a launcher, a shell or a wrapper says of the end of a process, and torchrun's key for where its error is kept.
+_REPORT = re.compile(
+    r"(?i)\b(?:(?:exit(?:ed|s)?|terminated|died|crashed|killed) (?:with|on|from|by|of) (?:an? )?(?:non-zero )?"
+    r"(?:exit |return |status )?(?:code|status|signal|<signals|-?\d)|returned non-zero"
+    r"|exit ?(?:code|status|string)(?: of rank \d{1,7})? ?[:=]|non-zero status|exitcode|error_file ?:|running at )")
 
 ABORT, TERM = 6, 15
 # What a signal says by itself; SIGABRT follows a statement always, SIGTERM and SIGINT come from elsewhere.
@@ -55,13 +63,9 @@ def read_fields(text: str) -> Fields:
     return Fields(host, _number(_RANK, text), code, signal)
 
 
-def first_failed(texts: Iterable[str]) -> Fields:
-    """The first of a launcher's reports on ranks that ended badly: by themselves, not by a SIGTERM that follows."""
-    for text in texts:
-        found = read_fields(text) if "exit" in text or "died" in text else Fields()
-        if found.host and (found.code or found.signal) and found.signal != TERM:
-            return found
-    return Fields()
+def is_report(text: str) -> bool:
+    """Whether the text tells that a process ended, which is no cause."""
+    return _REPORT.search(text) is not None
 
 
 def _number(form: re.Pattern[str], text: str) -> int | None:

@@ -21,8 +21,8 @@ _FACT = re.compile(r"(?i)error|fail|denied|refused|cannot|unable|not found|no su
 _LISTS = re.compile(
     r"(?i)\b(?:(?:possible|potential|likely|probable|some|these) (?:(?:root|possible) )?(?:cause|reason)s?"
     r"(?: (?:are|is|include|for this))?|(?:caused by|due to|because|the result of|happens? (?:when|if)"
-    r"|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)(?: (?:a number of|several) \w+, including)?"
-    r"|(?P<either>either))[:.,]*(?=\s)")
+    r"|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)"
+    r"(?: (?:a number of|several) \w+, including)?|(?P<either>either))[:.,]*(?=\s)")
 _ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s*(?:a\s+)?(?:\(?\d{1,2}[.)]|[-*•])\s+(?=\w)")
 _OR = tuple(map(re.compile, (r",?\s+(?:and/)?or\s+|,\s+(?=.* or )", r",?\s+(?:and/)?or\s+")))
 _END = re.compile(r"(?<=[\w)])[.;](?:\s|$)")

@@ -98,6 +98,7 @@ class _Open:
     lines: list[bytes]
     chain: int
     label: bytes = b""        # what stands before the payload
+    indent: int = 0
     length: int = 0           # lines, those that were not kept included
     age: int = 0
     is_fresh: bool = True     # the line before, of the same stream, belonged to it
@@ -263,6 +264,10 @@ class Scanner:
     def _continue(self, opened: _Open, line: Parsed, place: _Place, hit: Hit | None) -> bool:
         """Whether the line belongs to the traceback; its exception's line ends it."""
         payload = line.payload
+        if len(opened.lines) < 3 and (frame := payload.find(b'  File "')) > 0:
+            opened.indent = frame   # torchrun's summary holds a whole traceback
+        if opened.indent and payload[:opened.indent].isspace():
+            payload = payload[opened.indent:]
         if payload[:1] in (b" ", b"\t", b"+", b"|"):
             self._add(opened, line.stream, payload)
             return True
@@ -270,6 +275,7 @@ class Scanner:
             return True
         if _SURE.match(payload) or (opened.is_fresh and len(opened.lines) > 2 and _EXCEPTION.match(payload)):
             del self._open[line.stream]
+            line = line._replace(payload=payload)
             block = tuple(loglines.text(text, 400) for text in (*opened.lines, payload))
             stream = self._streams[line.stream]
             count = len(self.part.findings)

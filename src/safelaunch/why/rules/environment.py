@@ -209,17 +209,6 @@ RULES = (
         counter_sample="module cuda/12.4 is loaded",
     ),
     Rule(
-        "env.threads", "environment",
-        (b"can't start new thread", b"Thread creation failed", b"pthread_create failed",
-         b"fork: retry: Resource temporarily unavailable"),
-        b"can't start new thread|Thread creation failed|pthread_create failed|fork: retry", "cause", "rank", 0.65,
-        summary="no more threads or processes may be started",
-        explain="ulimit -u or the cgroup's pids limit is reached.",
-        do="Set OMP_NUM_THREADS, fewer workers; raise the limit.", source="pthread_create(3)", order=1,
-        sample="libgomp: Thread creation failed: Resource temporarily unavailable",
-        counter_sample="libgomp: creation of 8 threads took 3 ms",
-    ),
-    Rule(
         "env.flash_attention", "environment",
         (b"FlashAttention only supports", b"FlashAttention2 has been toggled on", b"requires compute capability",
          b"is only supported on GPUs with compute capability"),
@@ -266,14 +255,6 @@ RULES = (
         source="Apptainer; enroot, pyxis; nvidia-container-toolkit",
         sample="FATAL:   could not open image /images/train.sif: failed to retrieve path",
         counter_sample="the image is open",
-    ),
-    Rule(
-        "env.ssh_key", "environment", (b"Permission denied (publickey", b"Host key verification failed"),
-        rb"Permission denied \(publickey|Host key verification failed", "cause", "node", 0.6, action="fix_environment",
-        summary="ssh refuses the key", explain="The node does not take the user's key, or its own key has changed.",
-        do="Try ssh to that node by hand.", source="OpenSSH", order=2,
-        sample="alice@n7: Permission denied (publickey,password).",
-        counter_sample="Authenticated to n7 with publickey, password was not asked for",
     ),
     Rule(
         "env.interpreter", "environment", (b"/usr/bin/env: ", b"bad interpreter"),

@@ -6,13 +6,6 @@ from safelaunch.why.findings import Rule
 
 RULES = (
     Rule(
-        "hydra.failed", "user_code", (b"Error executing job with overrides",), b"Error executing job with overrides: ",
-        "symptom", "nobody", 0.2, summary="Hydra's job ended with an exception",
-        explain="Its traceback stands below, or in another file.", source="Hydra",
-        sample="[2025-10-31 05:07:11,062][__main__][ERROR] - Error executing job with overrides: ['train.epochs=100']",
-        counter_sample="executing job with overrides: ['train.epochs=100']",
-    ),
-    Rule(
         "ddp.unused", "user_code",
         (b"Expected to have finished reduction in the prior iteration", b"Expected to mark a variable ready only once"),
         b"Expected to have finished reduction in the prior iteration|Expected to mark a variable ready only once",

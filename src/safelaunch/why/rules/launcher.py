@@ -89,15 +89,6 @@ RULES = (
         counter_sample="Process 4242 got a signal",
     ),
     Rule(
-        "launcher.exit_status", "user_code",
-        (b"returned non-zero exit status", b"died with <Signals", b"exits with return code = "),
-        rb"returned non-zero exit status \d+|exits with return code = [1-9]\d*", "teardown", "nobody", 0.2,
-        summary="the launched command failed", explain="The command's own lines say why.",
-        source="CPython, subprocess; DeepSpeed launcher", order=1,
-        sample="subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
-        counter_sample="returned exit status 0",
-    ),
-    Rule(
         "launcher.mpi_abort", "user_code",
         (b"MPI_ABORT was invoked", b"MPI_Abort", b"Primary job  terminated", b"mpirun has exited due to",
          b"BAD TERMINATION", b"prterun has exited", b"job aborted"),

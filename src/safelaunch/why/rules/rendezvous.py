@@ -71,16 +71,6 @@ RULES = (
         counter_sample="the C10d store is n0",
     ),
     Rule(
-        "store.key_wait", "rendezvous", (b"Timeout waiting for key", b"wait timeout after", b"store->get("),
-        rb"Timeout waiting for key: \S+|wait timeout after \d+ms, keys: (?P<keys>\S+)"
-        rb"|store->get\('[^']*'\),? got error: (?P<why>.*)", "symptom", "nobody", 0.45,
-        summary="a rank waited for the others at the store", explain="A rank did not come, or has died.", source=_C10D,
-        order=1,
-        sample="RuntimeError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
-               "key-value store by store->get('0'), got error: Connection reset by peer",
-        counter_sample="store->get is fast",
-    ),
-    Rule(
         "hang.watchdog", "hang",
         (b"Watchdog caught collective operation timeout", b"Timeout at NCCL work", b"ran for ", b"Watchdog caught"),
         rb"Watchdog caught collective operation timeout|Timeout at NCCL work"
@@ -178,15 +168,6 @@ RULES = (
         explain="A process is missing, or hangs in a kernel.", do=_HANG, source="XLA, service/rendezvous.cc",
         sample="This thread has been waiting for `initialize clique for rank 6` for 10 seconds and may be stuck.",
         counter_sample="the thread waits for the clique",
-    ),
-    Rule(
-        "hang.slow_loading", "hang", (b"could finish the model loading, but there are other ranks",),
-        b"could finish the model loading, but there are other ranks", "symptom", "nobody", 0.4,
-        summary="other ranks did not finish loading",
-        explain="One of them failed (memory?) or its storage is slow; its own lines say why.", source="SGLang", order=2,
-        sample="ValueError: TP rank 1 could finish the model loading, but there are other ranks that didn't finish "
-               "loading.",
-        counter_sample="TP rank 1 has loaded the model",
     ),
     Rule(
         "hang.xla_peer", "node_failure",

@@ -22,17 +22,6 @@ RULES = (
         counter_sample="the engine core is up",
     ),
     Rule(
-        "serving.sglang_wrapper", "user_code",
-        (b"Initialization failed. ", b"Received sigquit from a child process", b"scheduler is dead", b"scheduler died",
-         b"Child process unexpectedly failed", b"Scheduler or DataParallelController", b"Exception in ModelRpcClient",
-         b"detokenizer is dead"),
-        rb"Initialization failed\. (?:controller|detoken|warmup)|Received sigquit from a child process"
-        rb"|scheduler (?:is dead|died)|Child process unexpectedly failed|Exception in ModelRpcClient", "symptom",
-        "nobody", 0.3, summary="the server lost a child process", explain=_WRAPPED, source="SGLang", order=4,
-        sample="Received sigquit from a child process. It usually means the child failed.",
-        counter_sample="the child process is up",
-    ),
-    Rule(
         "serving.sglang_memory", "cuda_oom",
         (b"Not enough memory. Please try", b"KV Cache Pool leak detected", b"try to increase --mem-fraction-static",
          b"Capture cuda graph failed", b"Capture CUDA graph failed", b"out of memory happens"),

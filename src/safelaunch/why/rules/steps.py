@@ -67,12 +67,4 @@ RULES = (
         sample="srun: error: Task launch for StepId=171.0 failed on node n0: Unable to satisfy cpu bind request",
         counter_sample="slurmstepd: task 0 is bound to CPUs 0-3",
     ),
-    Rule(
-        "slurm.io_setup", "node_failure", (b"could not connect IO", b"onnect io: "),
-        rb"Slurmd could not connect IO|[Cc]onnect io: ", "cause", "node", 0.6, action="restart",
-        summary="a node could not reach srun for the output of its tasks",
-        explain="A firewall between nodes, SrunPortRange, or a name that resolves to the wrong network.",
-        do="Tell the admins; another node may do.", source="slurmstepd, src/slurmd/slurmstepd",
-        sample="slurmstepd: error: IO setup failed: Slurmd could not connect IO", counter_sample="IO setup is done",
-    ),
 )

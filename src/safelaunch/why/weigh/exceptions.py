@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from safelaunch.why.read.fields import is_report
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.weigh.errnos import category_of_errno
 from safelaunch.why.weigh.packages import weigh_frames, weigh_module
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
     action: str = ""
 
 
-GUESS = Reading("unknown", 0.2)   # of a message that lists several causes
+GUESS = Reading("unknown", 0.2)   # of a message that lists several causes, or only tells that a process ended
 
 # The exception's last name → what it means when nothing else speaks; the weights are how often that holds.
 _TYPES = {
@@ -95,7 +96,7 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
     known = _TYPES.get(name)
     if known is not None and known.weight >= FIRM_WEIGHT:
         return known
-    if guesses_of(message)[1]:
+    if guesses_of(message)[1] or is_report(message):
         return GUESS
     prior = known or _OTHER
     points = {prior.category: PRIOR_POINTS * prior.weight if known is not None else _OTHER_POINTS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.why.read.fields import Fields, first_failed, read_fields
+from safelaunch.why.read.fields import Fields, is_report, read_fields
 from tests.tables import each
 
 
@@ -25,6 +25,12 @@ def test_the_fields_of_a_line(text: str, found: Fields) -> None:
     assert read_fields(text) == found
 
 
-def test_the_first_rank_that_a_launcher_reports_is_not_one_that_it_ended_itself() -> None:
-    said = ("n8: rank 3 died from signal 15", "n7: rank 2 exited with code 1", "n9: rank 4 exited with code 1")
-    assert first_failed(said)[:2] == ("n7", 2)
+@each("text, is_one", (
+    ("n8: rank 3 died from signal 15", True),
+    ("  error_file: /tmp/x/error.json", True),
+    ("subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.", True),
+    ("the server answered with status code 500", False),
+    ("cannot write: No space left on device", False),
+))
+def test_what_only_tells_that_a_process_ended(text: str, is_one: bool) -> None:
+    assert is_report(text) is is_one

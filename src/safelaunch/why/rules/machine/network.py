@@ -279,13 +279,6 @@ RULES = (
         counter_sample="PMPI_Init on node 3 took 3 s: no error stack",
     ),
     Rule(
-        "network.nccl_warn", "network", (b"NCCL WARN",),
-        b"NCCL WARN (?!Failed to open lib|NET/Plugin ?:)(?P<what>.{1,200})", "symptom", "rank", 0.45,
-        summary="NCCL warns: {what}", explain="A warning of NCCL's without a rule of its own.", source="NCCL", order=-3,
-        sample="n3:4242:4300 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 1024 bytes instead of 256",
-        counter_sample="NCCL INFO all is well",
-    ),
-    Rule(
         "network.nvshmem", "network", (b"nvshmem",),
         b"nvshmem.{0,300}?(?:setup connections failed|connect EPS failed|init failed)", "symptom", "rank", 0.5,
         action="fix_config", summary="NVSHMEM could not connect its peers",

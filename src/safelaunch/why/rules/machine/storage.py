@@ -86,14 +86,6 @@ RULES = (
         counter_sample="Lustre: fs1-OST0003-osc: operation ost_write to node 10.1.2.3@o2ib took 3 s",
     ),
     Rule(
-        "storage.gpfs", "storage", (b"mmfs",),
-        rb"mmfs\S{0,60} .{0,300}?(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node",
-        0.68, summary="the GPFS client has a fault", explain="The node was expelled or unmounted the file system.",
-        do="mmgetstate, mmdiag --waiters.", source="IBM Storage Scale, mmfsd",
-        sample="mmfs: [E] The daemon lost quorum and will unmount",
-        counter_sample="mmfs: [N] The daemon has quorum and will mount gpfs1",
-    ),
-    Rule(
         "storage.ext4", "storage", (b"EXT4-fs error", b"XFS (", b"BTRFS error", b"BTRFS: error", b"nvme nvme"),
         rb"EXT4-fs error|XFS \(\S+\): .{0,300}?(?:[Cc]orruption|shut(?:ting)? ?down|I/O [Ee]rror)|BTRFS:? error"
         rb"|nvme nvme\d+: (?:I/O \d+\b.{0,300}?timeout|Device not ready|controller is down|Abort status)", "cause",
