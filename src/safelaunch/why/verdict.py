@@ -19,6 +19,8 @@ class Verdict:
     evidence: tuple[str, ...] = ()
     rank: int | None = None
     host: str | None = None
+    port: int | None = None                   # that is taken, or not reached
+    file: str = ""                            # that is missing, refused or cannot be written
     rule: str | None = None
     cause: Cited | None = None                # the line that states the cause best; None = no line does
     cited: tuple[Cited, ...] = ()             # what the verdict rests on: the cause, then context, in order of time

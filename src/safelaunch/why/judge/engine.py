@@ -19,11 +19,19 @@ from safelaunch.why.judge.lastlines import (
 )
 from safelaunch.why.judge.life import good_end, judge_life
 from safelaunch.why.judge.memorytime import tell_when
-from safelaunch.why.judge.places import Report, asked_to, complete, culprit, first_failed, first_report
+from safelaunch.why.judge.places import (
+    Report,
+    asked_to,
+    complete,
+    culprit,
+    first_failed,
+    first_report,
+    name_objects,
+)
 from safelaunch.why.judge.speakers import name_speakers
 from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS, join
 from safelaunch.why.order.episodes import Episode, last_episode
-from safelaunch.why.read.fields import read_fields
+from safelaunch.why.read.fields import read_fields, read_objects
 from safelaunch.why.read.globalranks import by_launcher
 from safelaunch.why.read.tracebacks import is_of_thread, is_played_down
 from safelaunch.why.rulebook import BY_ID
@@ -72,7 +80,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
         listed = cite_guesses(groups, episode, log)
         verdict = replace(verdict, candidates=(*listed, *verdict.candidates)[:MAX_CANDIDATES])
-    verdict = complete(verdict, groups, episode, log)
+    verdict = name_objects(complete(verdict, groups, episode, log), log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
                  episode.findings)
     return asked_to(name_speakers(found, episode, known))
@@ -196,12 +204,13 @@ def _by_report(report: Report, candidates: tuple[Cited, ...], log: Log) -> Verdi
     category, is_killed = told.category or "unknown", told.signal == KILL
     who = " on ".join(filter(None, ("a process" if rank is None else f"rank {rank}", host)))
     how = f"by signal {told.signal}" if told.signal else f"with exit code {told.code}"
+    objects = read_objects(line.text)
+    said = f"{who} ended {how}{' at ' if objects.time else ''}{objects.time}; nothing in the log says why"
     cited = cite_line(line, log, "cause" if told.category else "context")
     sure = KILLED if is_killed else CRASHED if told.category else 0.2
-    return Verdict(category, f"{who} ended {how}; nothing in the log says why", sure, advice(category), host=host,
-                   rank=rank, cited=(cited,), candidates=candidates, evidence=(line.text,),
-                   cause=cited if told.category else None, rule=KILLED_RULE if is_killed else None,
-                   fingerprint=make_fingerprint(category, "", how))
+    return Verdict(category, said, sure, advice(category), host=host, rank=rank, file=objects.file, cited=(cited,),
+                   candidates=candidates, evidence=(line.text,), cause=cited if told.category else None,
+                   rule=KILLED_RULE if is_killed else None, fingerprint=make_fingerprint(category, "", how))
 
 
 def _read_otherwise(text: str, category: str, weight: float) -> Verdict | None:

@@ -21,6 +21,8 @@ LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.elast
 EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
                 "memory.slurm_task_oom")
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
+OF_PORTS = ("rendezvous", "network")
+OF_FILES = ("storage", "config", "checkpoint", "data", "environment", "hub_auth", "user_code")
 NEAR_LINES = 8          # around a line that names no host
 
 
@@ -64,6 +66,18 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
     blamed = (host,) if host is not None and verdict.action == "exclude_and_restart" else ()
     return replace(verdict, host=host, rank=verdict.rank if verdict.rank is not None else rank,
                    suspects=verdict.suspects or blamed)
+
+
+def name_objects(verdict: Verdict, log: Log) -> Verdict:
+    """The verdict with the port or the file that its cause is about; the port may stand in a line near it."""
+    cited = verdict.cause
+    if cited is None:
+        return verdict
+    own, near = fields.read_objects(cited.text), (line.text for line in log.last if log.files[line.file] == cited.file
+                                                  and abs(line.offset - cited.offset) < SUMMARY_BYTES)
+    ports = (fields.read_objects(text).port for text in near)
+    port = (own.port or next(filter(None, ports), None)) if verdict.category in OF_PORTS else None
+    return replace(verdict, port=port, file=verdict.file or (own.file if verdict.category in OF_FILES else ""))
 
 
 def asked_to(verdict: Verdict) -> Verdict:

@@ -29,6 +29,17 @@ _CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?|status )
                    r"|\b(?:exited with|terminated with (?:exit )?code|return code =) (-?\d{1,3})\b")
 _SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
                      r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>")
+_PORT = re.compile(r"(?i)\bport(?:[:= `'\"]| is ){1,3}(\d{2,5})\b"
+                   r"|(?:\]|\blocalhost|\*|(?:\d{1,3}\.){3}\d{1,3}):(\d{2,5})\b|\('?[\w.:-]{1,80}'?, (\d{2,5})\)")
+# What is said of a file, and how it is named: quoted, from the root, or a library.
+_OF_FILE = re.compile(
+    r"(?i)no such file|not found|does(?: not|n't) exist|permission denied|can(?:not|'t) (?:open|stat|access)"
+    r"|writ(?:e|ing)|not a directory|read-only|no space|quota|stale file|corrupt|truncated|error_file")
+_FILES = tuple(map(re.compile, (
+    r"(?:^|[\s(=:])['\"`](?=[^'\"`]{0,400}/|[^'\"`]{0,200}\.\w{2,6}['\"`])([\w./~@ +=:%-]{2,400})['\"`]",
+    r"(?<![\w:/.<-])(/(?:[\w.@+=~%-]{1,255}/){0,40}[\w.@+=~%-]{1,255})(?=[\s:,;)]|$)",
+    r"(?:^|\s)(lib[\w.+-]{1,80}\.so[\w.]{0,20}):")))
+_TIME = re.compile(r"\btime +: (\d{4}-\d\d-\d\d)_(\d\d:\d\d:\d\d)")
 # What a launcher, a shell or a wrapper says of the end of a process, and torchrun's key for where its error is kept.
 _REPORT = re.compile(
     r"(?i)\b(?:(?:exit(?:ed|s)?|terminated|died|crashed|killed) (?:with|on|from|by|of) (?:an? )?(?:non-zero )?"
@@ -61,6 +72,21 @@ def read_fields(text: str) -> Fields:
     if signal is None and code is not None:
         signal = -code if code < 0 else code - 128 if 128 < code < 160 else None
     return Fields(host, _number(_RANK, text), code, signal)
+
+
+class Objects(NamedTuple):
+    """What a text is about: a port, a file, and the time that torchrun's summary names."""
+
+    port: int | None
+    file: str
+    time: str
+
+
+def read_objects(text: str) -> Objects:
+    """The objects of one line or message."""
+    time, paths = _TIME.search(text), [found[1] for form in _FILES if (found := form.search(text))]
+    is_of_file = paths and _OF_FILE.search(text) and ("/" in paths[0] or "file" in text)
+    return Objects(_number(_PORT, text), paths[0] if is_of_file else "", " ".join(time.groups()) if time else "")
 
 
 def is_report(text: str) -> bool:

@@ -11,8 +11,9 @@ _HANG = "Compare the ranks' last collectives (TORCH_NCCL_TRACE_BUFFER_SIZE, py-s
 RULES = (
     Rule(
         "rendezvous.port_taken", "rendezvous",
-        (b"ddress already in use", b"EADDRINUSE", b"failed to listen on any local network address"),
-        b"[Aa]ddress already in use|EADDRINUSE|failed to listen on any local network address", "cause", "job", 0.85,
+        (b"ddress already in use", b"EADDRINUSE", b"failed to listen on any local network address",
+         b"but another process is utilizing it"), b"[Aa]ddress already in use|EADDRINUSE|failed to listen on any local "
+        b"network address|on port .{1,9}, but another process is utilizing it", "cause", "job", 0.85,
         summary="the rendezvous port is taken",
         explain="Another process listens on that port of this node: a second launcher, another job, or what a "
                 "former attempt left.",

@@ -62,6 +62,8 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
         "summary": verdict.summary,
         "host": verdict.host,
         "rank": verdict.rank,
+        "port": verdict.port,
+        "file": verdict.file or None,
         "suspects": list(verdict.suspects),
         "evidence": [{"file": cited.file, "line_number": cited.line_number, "text": cited.text, "role": cited.role}
                      for cited in evidence_of(verdict)],

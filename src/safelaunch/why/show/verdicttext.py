@@ -102,9 +102,9 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     yield VerdictRow("verdict", f"{lead}{verdict.category}: {title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
     if verdict.summary:
         yield VerdictRow("", shorten(verdict.summary))
-    where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
-                                      verdict.host or "")))
-    if where:
+    who = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "", verdict.host or "")))
+    if where := ", ".join(filter(None, (who, f"port {verdict.port}" if verdict.port else "",
+                                        f"file {verdict.file}" if verdict.file else ""))):
         yield VerdictRow("where", where)
     if verdict.place:
         yield VerdictRow("code", verdict.place)
