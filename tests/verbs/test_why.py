@@ -94,7 +94,8 @@ def log(here: Path) -> Path:
 
 def verdict_of(out: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(out)
-    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "speakers", "policy", "recorded", "now"]
+    assert list(said) == ["v", "verdict", "candidates", "symptoms", "fingerprint", "speakers", "policy", "recorded",
+                          "now"]
     assert said["v"] == 1
     found: dict[str, Any] = said["verdict"]
     return found
@@ -289,8 +290,8 @@ def test_what_cannot_be_obeyed_is_said(bloom: Made, log: Path, here: Path, why: 
 
 def test_the_object_is_the_public_one(log: Path, why: Said) -> None:
     found = verdict_of(why("train.out", "--json")[0])
-    assert set(found) == {"category", "confidence", "action", "summary", "host", "rank", "suspects", "evidence",
-                          "runner_up"}
+    assert set(found) == {"category", "confidence", "action", "summary", "host", "rank", "port", "file", "suspects",
+                          "evidence", "runner_up"}
     assert found["category"] in TABLE and found["action"] in ADVICE and 0 <= found["confidence"] <= 1
     assert (found["host"], found["rank"]) == ("n1", 3)
     assert found["evidence"][0] == {

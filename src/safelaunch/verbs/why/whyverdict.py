@@ -23,6 +23,8 @@ from safelaunch.why.read.globalranks import to_global
 from safelaunch.why.verdict import Verdict
 
 SURE_END = 0.9   # the exit code 0 of all tasks
+FIRST_T = 1e9          # an older stamp has no date
+COPIED_S = 15 * 3600   # a stamp so much older than the file is no matter of zones: the file is a copy
 
 
 def then(verdict: Verdict, subject: Subject) -> str:
@@ -70,10 +72,18 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         from safelaunch.verbs.why import whyearly  # logs of failures, which are most, need none of it
 
         found = whyearly.doubt(found, subject)
-        if subject.run is None and (written_t := _written_t(subject.paths)) is not None:
-            aged = f"the log was last written to {talk.span(max(0.0, time.time() - written_t))} ago"
-            found = replace(found, notes=(*found.notes, aged))
+        found = replace(found, notes=(*found.notes, tell_age(log, _written_t(subject.paths), time.time())))
     return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
+
+
+def tell_age(log: Log, written_t: float | None, now_t: float) -> str:
+    """How old the last line is: by when its file was last written to, but by its own stamp in a pipe, or in a copy."""
+    said_t = max((line.t for line in log.last if line.t is not None and line.t > FIRST_T), default=None)
+    if said_t is not None and (written_t is None or written_t - said_t > COPIED_S):
+        return f"its last line is {talk.span(now_t - said_t)} old, by its own time stamp"
+    if written_t is None:
+        return "how old its last line is cannot be told: it came through a pipe, and has no time stamp"
+    return f"the log was last written to {talk.span(max(0.0, now_t - written_t))} ago"
 
 
 def _written_t(paths: Sequence[Path]) -> float | None:

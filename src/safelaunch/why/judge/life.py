@@ -43,7 +43,8 @@ def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -
     if episode.progress:
         return _none(f"steps were made up to the end{said}", 0.7, shown, candidates)
     if ready is not None:
-        return _none("it says that it is ready, or answers", 0.6, (cite_line(ready, log),), candidates)
+        lines = (cite_line(ready, log), *(shown if last != ready else ()))
+        return _none("it says that it is ready, or answers", 0.6, lines, candidates)
     if last is not None and _DONE.search(last.text):
         return _none("its last line is one of a good end", 0.6, shown, candidates)
     return Verdict("none", "no failure seen, and no sign of life: is its last line one to end with?", NOT_SEEN, "look",

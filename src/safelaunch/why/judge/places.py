@@ -22,7 +22,6 @@ EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "m
                 "memory.slurm_task_oom")
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 OF_PORTS = ("rendezvous", "network")
-OF_FILES = ("storage", "config", "checkpoint", "data", "environment", "hub_auth", "user_code")
 NEAR_LINES = 8          # around a line that names no host
 
 
@@ -77,7 +76,7 @@ def name_objects(verdict: Verdict, log: Log) -> Verdict:
                                                   and abs(line.offset - cited.offset) < SUMMARY_BYTES)
     ports = (fields.read_objects(text).port for text in near)
     port = (own.port or next(filter(None, ports), None)) if verdict.category in OF_PORTS else None
-    return replace(verdict, port=port, file=verdict.file or (own.file if verdict.category in OF_FILES else ""))
+    return replace(verdict, port=port, file=verdict.file or own.file)
 
 
 def asked_to(verdict: Verdict) -> Verdict:
