@@ -78,3 +78,17 @@ TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in main\n   
                                                  ("{n0} ", "unknown"), ("@@ ", "unknown")])
 def test_a_traceback_behind_labels_that_nobody_knows_is_no_health(label: str, category: str) -> None:
     assert judge_text("".join(f"{label}{line}\n" for line in f"{STEPS}\n{TRACE}".splitlines())).category == category
+
+
+@each("line, category", (
+    ("libfabric:16642:1701636928::cxi:core:cxip_cq_eq_progress():531<warn> x4204c1s3b0n0: Cassini Event Queue overflow "
+     "detected.", "network"),
+    ("libfabric:811:1701985650:psm3:core:recv():90<warn> n7: completion queue overflow, packets of the peer were dropped",
+     "network"),
+    ("Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0", "none"),
+    ("OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768", "none"),
+))
+def test_a_full_queue_of_a_card_is_a_failure_and_a_skipped_step_is_none(line: str, category: str) -> None:
+    verdict = judge_text(f"{line}\n")
+    assert verdict.category == category, verdict
+    assert category == "none" or verdict.confidence < 0.8
