@@ -8,26 +8,10 @@ from dataclasses import replace
 from safelaunch.why.categories import OF_THE_PROGRAM, advice
 from safelaunch.why.findings import Cited, Log, OutsideEvidence
 from safelaunch.why.fingerprint import make_fingerprint
+from safelaunch.why.judge import lastlines, places
 from safelaunch.why.judge.ends import ECHOES
-from safelaunch.why.judge.lastlines import (
-    LastLines,
-    cite_guesses,
-    cite_line,
-    judge_last_lines,
-    judge_statement,
-    last_steps,
-)
 from safelaunch.why.judge.life import good_end, judge_life
 from safelaunch.why.judge.memorytime import tell_when
-from safelaunch.why.judge.places import (
-    Report,
-    asked_to,
-    complete,
-    culprit,
-    first_failed,
-    first_report,
-    name_objects,
-)
 from safelaunch.why.judge.speakers import name_speakers
 from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS, join
 from safelaunch.why.order.episodes import Episode, last_episode
@@ -68,22 +52,22 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     if not causes:
         verdict = _without_cause(groups, episode, log, known)
     else:
-        chosen = first_failed(_choose(causes, episode), episode)
-        said = judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
+        chosen = places.first_failed(_choose(causes, episode), episode)
+        said = lastlines.judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
-        report = first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS else None
+        report = places.first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS else None
         if report is not None and not report.told.signal and report.line.offset < chosen.first.offset:
             verdict = _by_report(report, verdict.candidates, log)   # its launcher killed the others
         if said is not None and said.category != verdict.category:
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
-        listed = cite_guesses(groups, episode, log)
+        listed = lastlines.cite_guesses(groups, episode, log)
         verdict = replace(verdict, candidates=(*listed, *verdict.candidates)[:MAX_CANDIDATES])
-    verdict = name_objects(complete(verdict, groups, episode, log), log)
+    verdict = places.name_objects(places.complete(verdict, groups, episode, log), log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),
                  episode.findings)
-    return asked_to(name_speakers(found, episode, known))
+    return places.asked_to(name_speakers(found, episode, known))
 
 
 def is_by_rule(verdict: Verdict) -> bool:
@@ -149,8 +133,8 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING and not _is_of_own_end(
         group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
-    words = None if has_ended else judge_last_lines(episode, log, bool(fallen), known)
-    report = None if has_ended or (words is not None and words.category) else first_report(episode, log)
+    words = None if has_ended else lastlines.judge_last_lines(episode, log, bool(fallen), known)
+    report = None if has_ended or (words is not None and words.category) else places.first_report(episode, log)
     if report is not None and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
         return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
@@ -175,16 +159,16 @@ def _is_of_own_end(group: FindingGroup, known: OutsideEvidence) -> bool:
 
 def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:
     """The first exception behind the last step, however much was printed after it: that it was caught, nothing says."""
-    reached = last_steps(episode)
+    reached = lastlines.last_steps(episode)
     return next((group for group in groups if group.role == "cause" and group.first.block and not group.is_excused
                  and not is_past(group, episode) and not is_played_down(group.first.block)
                  and group.first.offset > reached.get(group.first.file, -1)), None)
 
 
-def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+def _by_words(words: lastlines.LastLines, candidates: tuple[Cited, ...], log: Log) -> Verdict:
     """What a line that no rule knows sounds like; unknown where it sounds like nothing in particular."""
     line = words.line
-    cited = cite_line(line, log, "cause" if words.category else "context")
+    cited = lastlines.cite_line(line, log, "cause" if words.category else "context")
     category, named = words.category or "unknown", read_fields(line.text)
     lead = "no good log of this command has the line: " if words.is_new else "the log does not say why; it ends with: "
     said = f"{'' if words.category else lead}{line.text.strip()}"[:300]
@@ -197,7 +181,7 @@ def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verd
                    runner_up=_read_otherwise(line.text, category, words.weight) if words.category else None)
 
 
-def _by_report(report: Report, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+def _by_report(report: places.Report, candidates: tuple[Cited, ...], log: Log) -> Verdict:
     """What a launcher says of the first process that ended badly, where nothing says why it did."""
     line, told = report
     host, rank = told.host or line.host, told.rank if told.rank is not None else line.rank
@@ -206,7 +190,7 @@ def _by_report(report: Report, candidates: tuple[Cited, ...], log: Log) -> Verdi
     how = f"by signal {told.signal}" if told.signal else f"with exit code {told.code}"
     objects = read_objects(line.text)
     said = f"{who} ended {how}{' at ' if objects.time else ''}{objects.time}; nothing in the log says why"
-    cited = cite_line(line, log, "cause" if told.category else "context")
+    cited = lastlines.cite_line(line, log, "cause" if told.category else "context")
     sure = KILLED if is_killed else CRASHED if told.category else 0.2
     return Verdict(category, said, sure, advice(category), host=host, rank=rank, file=objects.file, cited=(cited,),
                    candidates=candidates, evidence=(line.text,), cause=cited if told.category else None,
@@ -228,7 +212,7 @@ def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Se
     rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
     most = REMARK_CONFIDENCE if _may_be_remark(chosen) else MAX_CONFIDENCE
     confidence = max(0.1, min(most, chosen.weight + (-RIVAL_COST if rivals else _held(chosen))))
-    host, rank = culprit(chosen, groups, episode)
+    host, rank = places.culprit(chosen, groups, episode)
     context = tuple(cite(group, log, "context") for group in groups
                     if group.role == "context" and group.category == chosen.category)
     symptoms = tuple(cite(group, log) for group in groups

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from safelaunch.why.findings import Cited, Finding, Line, Log, OutsideEvidence, Role, Rule
 from safelaunch.why.order.episodes import Episode
 from safelaunch.why.read.fields import is_report
-from safelaunch.why.read.messages import MORE, whole
+from safelaunch.why.read.messages import MORE, list_causes, stated, whole
 from safelaunch.why.weigh.groups import FindingGroup, cite
 from safelaunch.why.weigh.words import guesses_of, sound_of
 
@@ -31,8 +31,8 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 # The last two: what `warnings` of Python print for a library, and scontrol show job.
-HARMLESS = re.compile(r"(?i)warning|error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b|logging error"
-                      r"|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
+HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b"
+                      r"|logging error|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
                       r"|^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
@@ -121,8 +121,8 @@ def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvi
 
 
 def _state(text: str) -> tuple[str, float]:
-    """What a line states: one that only lists causes states none."""
-    return ("", 0.0) if guesses_of(text)[1] else sound_of(text)
+    """What a line states: one that only lists causes states none, unless all are of one kind."""
+    return ("", 0.0) if guesses_of(text)[1] else sound_of(text if list_causes(text)[1] else stated(text))
 
 
 def _falling_scale(log: Log) -> Line | None:

@@ -31,7 +31,14 @@ _TAIL = re.compile(r"[,;.]?(?: or)?$")
 _TOLD = re.compile(r"(?i)\b(?:last|underlying|original) error: \S")   # what it points to is no guess
 _SAID = re.compile(r"(?!(?:an?|the) \S+$)\S+ \S")   # one word is no cause
 _HAPPENS = re.compile(r"\b(?:was|were|is|are|has|have|ran|died|failed|crashed|could)\b")
+_STACK = re.compile(r"\*\*\* Check failure stack trace|\s*(?:@|#\d{1,3}) +0x")   # a crash handler's frames
+OPEN_MPI = "-" * 74    # frames its errors
 _BORDER = re.compile(r"\W{20,}$")
+
+
+def stated(text: str) -> str:
+    """The text without the sentences that explain, or advise."""
+    return " ".join(part for part in _END.split(text) if not _EXPLAINS.search(part)) or text
 
 
 def list_causes(text: str) -> tuple[str, tuple[str, ...]]:
@@ -54,18 +61,20 @@ def whole(lines: Sequence[Line], judged: Container[tuple[int, int]]) -> Iterator
     with a line that a rule has judged stays as it is.
     """
     box: list[Line] | None = None
-    at = 0
+    lines = [line for line in lines if not _STACK.match(line.text)]
+    level, at = "", 0
     while at < len(lines):
         line, at = lines[at], at + 1
         if _BORDER.match(line.text):
-            yield from _joined(box or [], judged)
+            yield from (one._replace(level=one.level or level) for one in _joined(box or [], judged))
+            level = "E" if line.text == OPEN_MPI else line.level
             box = [] if box is None else None
         elif box is not None and not line.level:
             box.append(line)
         else:
             yield from box or ()
             box = None
-            is_head = re.search(r"(?i)cause|reason", line.text)
+            is_head = _ANNOUNCES.search(line.text) or re.search(r"(?i)cause|reason", line.text)
             more = rest(line.text, (one.text for one in lines[at:])) if is_head else ()
             yield from _joined([line, *lines[at:at + len(more)]], judged)
             at += len(more)

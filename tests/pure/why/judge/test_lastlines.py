@@ -83,7 +83,7 @@ def test_a_traceback_behind_labels_that_nobody_knows_is_no_health(label: str, ca
 @each("line, category", (
     ("libfabric:16642:1701636928::cxi:core:cxip_cq_eq_progress():531<warn> x4204c1s3b0n0: Cassini Event Queue overflow "
      "detected.", "network"),
-    ("libfabric:811:1701985650:psm3:core:recv():90<warn> n7: completion queue overflow, packets of the peer were dropped",
+    ("libfabric:811:1701985650:psm3:core:recv():90<warn> n7: completion queue overflow, packets of it were dropped",
      "network"),
     ("Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0", "none"),
     ("OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768", "none"),
@@ -92,3 +92,30 @@ def test_a_full_queue_of_a_card_is_a_failure_and_a_skipped_step_is_none(line: st
     verdict = judge_text(f"{line}\n")
     assert verdict.category == category, verdict
     assert category == "none" or verdict.confidence < 0.8
+
+
+BOX = "-" * 74 + "\n"
+STACK = "*** Check failure stack trace: ***\n" + "    @     0x7f4258c40634  absl::log::SendToLog()\n" * 9
+
+
+@each("text, category, said", (
+    # What mpirun frames is an error, whatever its words.
+    (f"{BOX}An unrecognized option was included on the mpirun command line:\n\n  Option: --by-nodes\n\nPlease use "
+     f"--help for\nsupported options.\n{BOX}", "config", "unrecognized option"),
+    (f"loading\n{BOX}The coupler gave up on the third component.\n{BOX}", "unknown", "gave up"),
+    # What explains is not what is stated: the advice names options.
+    (f"{BOX}The service of the mesh on this volume ended: no space is left to write.\nPlease check the option --mesh "
+     f"of the command line,\nand unset MESH_CONFIG in the configuration.\n{BOX}", "storage", "no space"),
+    # Frames of a crash handler are no last words.
+    ("F1129 09:16:16.782204 27875 client.h:80] Terminating process because the service detected fatal errors: the "
+     "connection was refused by the peer\n" + STACK, "network", "Terminating"),
+    # A message goes on with what it announces.
+    ("Cannot find primary config 'trian'. Check that it's in your config search path.\n\nConfig search path:\n"
+     "\tprovider=a, path=pkg://a\n\tprovider=b, path=file:///b\n\tprovider=c, path=c://\n\nSet the environment "
+     "variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n", "config", "primary config"),
+    ("Error executing job with overrides: []\nError locating target 'optim.AdamX', set env var HYDRA_FULL_ERROR=1 to "
+     "see chained exception.\nfull_key: opt\n", "unknown", "locating target"),
+))
+def test_messages_at_the_end_of_a_log_are_read_whole(text: str, category: str, said: str) -> None:
+    verdict = judge_text(text)
+    assert verdict.category == category and said in verdict.summary, verdict

@@ -26,6 +26,11 @@ FRAMES = 'Traceback (most recent call last):\n  File "/a/train.py", line 3, in f
     ("E x.cc:2] failed: NCCL operation ncclGetVersion(&v) failed: Unable to load NCCL library.\n", "environment"),
     ("jaxlib.x.XlaRuntimeError: INTERNAL: NCCL operation ncclGroupEnd() failed: unhandled system error\n", "network"),
     ("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7\n", "native_crash"),
+    # Whose memory: XLA's client for CPUs, and for devices.
+    ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 64000000000000 bytes.\n", "host_oom"),
+    ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64 bytes.\n", "cuda_oom"),
+    ("mpi4py.MPI.Exception: MPI_ERR_RANK: invalid rank\n", "user_code"),
+    ("mpi4py.MPI.Exception: MPI_ERR_PROC_FAILED: process failed\n", "network"),
     # A rank's exit code before a cancel, whoever prints it.
     ("E0102 03:04:05.123456 42 api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 4242) of binary: /env/python\n"
      "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2024-06-02T11:00:00 ***\n", "unknown"),

@@ -123,16 +123,6 @@ RULES = (
         sample="RuntimeError: CUDA error: unknown error", counter_sample="CUDA error: invalid argument",
     ),
     Rule(
-        "gpu.none_detected", "gpu_hardware",
-        (b"CUDA error: initialization error", b"CUDA_ERROR_NOT_INITIALIZED", b"no CUDA-capable device is detected",
-         b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE", b"No HIP GPUs are available"),
-        b"CUDA error: initialization error|CUDA_ERROR_NOT_INITIALIZED|no CUDA-capable device is detected|No "
-        b"(?:CUDA|HIP) GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
-        explain="The process sees no GPU: none allotted, none set visible, or the node lost it.",
-        do="Compare CUDA_VISIBLE_DEVICES and the job's --gpus with nvidia-smi on that node.", source=_CUDA, order=2,
-        sample="RuntimeError: No CUDA GPUs are available", counter_sample="8 CUDA GPUs are available",
-    ),
-    Rule(
         "gpu.busy", "gpu_hardware",
         (b"CUDA-capable device(s) is/are busy or unavailable", b"all CUDA-capable devices are busy",
          b"cudaErrorDevicesUnavailable", b"CUDA_ERROR_DEVICE_UNAVAILABLE", b"CUDA error: device busy",
@@ -292,8 +282,8 @@ RULES = (
     ),
     Rule(
         "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"Resource exhausted: ", b"OOM when allocating tensor"),
-        b"(?:RESOURCE_EXHAUSTED|Resource exhausted): .{0,300}?(?:[Oo]ut of memory|OOM|while trying to allocate|memory "
-        b"space \\w?mem|memory space hbm|[Ff]ailed to allocate|Attempting to (?:reserve|allocate))"
+        b"(?:RESOURCE_EXHAUSTED|Resource exhausted): .{0,300}?(?:[Oo]ut of memory(?! allocating)|OOM|while trying to "
+        b"allocate|memory space \\w?mem|memory space hbm|[Ff]ailed to allocate|Attempting to (?:reserve|allocate))"
         b"|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
         explain="XLA or TensorFlow cannot place a tensor on the device.",
         do="Smaller batch, more sharding, rematerialisation; XLA_PYTHON_CLIENT_PREALLOCATE=false shows true use.",

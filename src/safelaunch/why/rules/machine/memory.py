@@ -85,11 +85,11 @@ RULES = (
         counter_sample="ray: the node has 80 GB of memory, no task was killed",
     ),
     Rule(
-        "memory.cpu_allocator", "host_oom", (b"DefaultCPUAllocator",),
-        b"DefaultCPUAllocator: (?:can't allocate|not enough) memory", "cause", "rank", 0.9,
-        summary="the host refused an allocation of PyTorch's CPU allocator",
+        "memory.cpu_allocator", "host_oom", (b"DefaultCPUAllocator", b"Out of memory allocating "),
+        rb"DefaultCPUAllocator: (?:can't allocate|not enough) memory|: Out of memory allocating \d+ bytes", "cause",
+        "rank", 0.9, summary="the host refused an allocation of memory",
         explain="A tensor on the host did not fit into memory.", do=_LESS,
-        source="PyTorch, c10/core/impl/alloc_cpu.cpp", order=2,
+        source="PyTorch, c10/core/impl/alloc_cpu.cpp; XLA's CPU client", order=2,
         sample="RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate "
                "memory: you tried to allocate 8589934592 bytes.",
         counter_sample="DefaultCPUAllocator is in use",
@@ -247,16 +247,5 @@ RULES = (
         sample="systemd-oomd[811]: Killed /system.slice/job_81 due to memory pressure for /system.slice being 91.15% "
                "> 60.00%",
         counter_sample="systemd-oomd[811]: started",
-    ),
-    Rule(
-        "memory.pin_refused", "host_oom",
-        (b"cannot pin memory", b"cudaHostRegister failed"),
-        rb"cudaHostRegister failed|cannot pin memory",
-        "cause", "rank", 0.66,
-        summary="host memory could not be pinned",
-        explain="Locked memory is used up or limited (ulimit -l).",
-        do=_LESS,
-        source="CUDA runtime", order=3,
-        sample="RuntimeError: cudaHostRegister failed, cannot pin memory", counter_sample="cudaHostRegister took 3 ms",
     ),
 )

@@ -152,16 +152,6 @@ RULES = (
         counter_sample="n3:4242:4300 [0] NCCL INFO NET/OFI Selected Provider is efa, request pool completed",
     ),
     Rule(
-        "network.cxi", "network", (b"cxip_", b"cxil_", b"Cxi fatal"),
-        rb"cxi[pl]_\w{1,60}\(\):?\d{0,6}<warn> (?:(?P<host>[\w.-]{1,60}): )?.{0,200}?(?:[Ff]ailed|error|timed? ?out)"
-        rb"|Cxi fatal", "cause", "node", 0.6, summary="a Slingshot transfer failed",
-        explain="libfabric's cxi provider could not map memory, or a peer did not answer.",
-        do="Look at FI_MR_CACHE_MONITOR, FI_CXI_* and the node's `cxi_stat`.", source="libfabric, prov/cxi",
-        host_group="host", order=1,
-        sample="libfabric:811:1701985650::cxi:mr:cxip_do_map():90<warn> nid001097: cxil_map() failed: -22",
-        counter_sample="libfabric:811:1701985650::cxi:core:cxip_getinfo():90<info> nid001097: found cxi0",
-    ),
-    Rule(
         "network.link_down", "network",
         (b"ink is Down", b"ink is down", b"Link DOWN", b"ink DOWN", b"link down", b"Link down"),
         rb"\b(?:mlx\d|ib\d|eth\d|en[ops]\w|bond\d|hsn\d|opa|hfi1)\S{0,40} .{0,300}?[Ll]ink (?:is )?(?:down"
@@ -277,6 +267,14 @@ RULES = (
         order=-1,
         sample="Abort(1) on node 3: Fatal error in PMPI_Init: Other MPI error, error stack:",
         counter_sample="PMPI_Init on node 3 took 3 s: no error stack",
+    ),
+    Rule(
+        "network.mpi_argument", "user_code", (b"MPI_ERR_",),
+        rb"MPI_ERR_(?P<what>RANK|TAG|COUNT|TYPE|BUFFER|TRUNCATE|COMM|GROUP|OP|ROOT|DIMS|ARG|TOPOLOGY|REQUEST)\b",
+        "cause", "rank", 0.7, summary="an MPI call got a wrong argument: {what}", order=1,
+        explain="The call and its peer do not fit.", source="MPI standard, error classes",
+        sample="mpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated",
+        counter_sample="MPI_ERR_OTHER: known error not in list",
     ),
     Rule(
         "network.nvshmem", "network", (b"nvshmem",),

@@ -77,15 +77,6 @@ RULES = (
         sample="nfs: server nas1 not responding, still trying", counter_sample="nfs: server nas1 OK",
     ),
     Rule(
-        "storage.lustre", "storage", (b"LustreError", b"Lustre: "),
-        rb"LustreError: .{0,300}?(?:evict|timed out|failed|-5|-108)"
-        rb"|Lustre: .{0,300}?(?:Connection to \S+ .{0,300}? was lost|was evicted)", "cause", "node", 0.62,
-        summary="the Lustre client lost its server", explain="Reads and writes wait or fail until it is back.",
-        do="`lfs check servers` on that node.", source="Lustre client",
-        sample="LustreError: 11-0: fs1-OST0003-osc: operation ost_write to node 10.1.2.3@o2ib failed: rc = -5",
-        counter_sample="Lustre: fs1-OST0003-osc: operation ost_write to node 10.1.2.3@o2ib took 3 s",
-    ),
-    Rule(
         "storage.ext4", "storage", (b"EXT4-fs error", b"XFS (", b"BTRFS error", b"BTRFS: error", b"nvme nvme"),
         rb"EXT4-fs error|XFS \(\S+\): .{0,300}?(?:[Cc]orruption|shut(?:ting)? ?down|I/O [Ee]rror)|BTRFS:? error"
         rb"|nvme nvme\d+: (?:I/O \d+\b.{0,300}?timeout|Device not ready|controller is down|Abort status)", "cause",
