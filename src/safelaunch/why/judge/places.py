@@ -50,10 +50,14 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
     host that the lines around it name, or of the only one that speaks at all.
     """
     cited = verdict.cause or next(iter(verdict.cited), None)
-    if verdict.category == "none" or verdict.category in ENDS_OF_JOBS or cited is None or verdict.host is not None:
+    if verdict.category == "none" or verdict.category in ENDS_OF_JOBS or cited is None:
         return verdict
+    report = first_report(episode, log)
+    if verdict.host is not None:
+        is_same = report is not None and report.told.host == verdict.host
+        return replace(verdict, rank=report.told.rank) if report and is_same and verdict.rank is None else verdict
     host, rank, _ = _first_failure(episode)
-    if host is None and (report := first_report(episode, log)) is not None:
+    if host is None and report is not None:
         host, rank = report.told.host, report.told.rank
     if host is None:
         lines = [line for line in log.last if log.files[line.file] == cited.file]

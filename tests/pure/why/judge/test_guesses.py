@@ -39,6 +39,10 @@ FRAME = 'Traceback (most recent call last):\n  File "/a/t.py", line 3, in f\n   
 @each("text, causes", (
     (RAY, ("The process is killed by SIGKILL by OOM killer due to high memory usage", "ray stop --force is called",
            "The worker is crashed unexpectedly due to SIGSEGV or other unexpected errors")),
+    ("End of file. Some common causes include: (1) the process was killed by the OOM killer due to high memory usage, "
+     "(2) ray stop --force was called, or (3) the worker crashed unexpectedly. If the process was killed, see x.",
+     ("the process was killed by the OOM killer due to high memory usage", "ray stop --force was called",
+      "the worker crashed unexpectedly")),
     ("A call failed possibly due to a network error or a remote process exiting prematurely.",
      ("a network error", "a remote process exiting prematurely")),
     ("This is usually due to either a failure of the TCP connection, or possibly an internal failure of the daemon.",

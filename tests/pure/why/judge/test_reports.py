@@ -78,6 +78,13 @@ def test_a_statement_before_a_report_is_the_cause_and_the_report_its_place(repor
     assert (verdict.category, verdict.rank) == ("storage", rank), verdict
 
 
+def test_a_report_gives_the_rank_of_a_host_that_another_line_names() -> None:
+    said = "[n004:2231] *** Process received signal ***\n[n004:2231] Signal: Segmentation fault (11)\n"
+    for host, rank in (("n004", 3), ("n005", None)):
+        verdict = judge_text(said + DASHES + NOTICED.replace("n004", host).format("11 (Segmentation fault)") + DASHES)
+        assert (verdict.host, verdict.rank) == ("n004", rank), verdict
+
+
 def test_the_first_report_is_not_of_a_rank_that_the_launcher_ended() -> None:
     verdict = judge_text("n8: rank 3 died from signal 15\nn7: rank 2 exited with code 1\nn9: rank 4 exited with "
                          "code 1\n")
