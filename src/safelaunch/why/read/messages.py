@@ -20,8 +20,8 @@ _FACT = re.compile(r"(?i)error|fail|denied|refused|cannot|unable|not found|no su
 # Of what a message is a sign of, by its own words. What stands behind "either" may be no more than options.
 _LISTS = re.compile(
     r"(?i)\b(?:(?:possible|potential|likely|probable|common|some|these) (?:(?:root|possible|common) )?"
-    r"(?:cause|reason)s?(?: (?:are|is|include|for this))?|(?:caused by|due to|because|the result of|happens? (?:when|if)"
-    r"|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)"
+    r"(?:cause|reason)s?(?: (?:are|is|include|for this))?|(?:caused by|due to|because|the result of"
+    r"|happens? (?:when|if)|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)"
     r"(?: (?:a number of|several) \w+, including)?|(?P<either>either))[:.,]*(?=\s)")
 _ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s*(?:a\s+)?(?:\(?\d{1,2}[.)]|[-*•])\s+(?=\w)")
 _OR = tuple(map(re.compile, (r",?\s+(?:and/)?or\s+|,\s+(?=.* or )", r",?\s+(?:and/)?or\s+")))
