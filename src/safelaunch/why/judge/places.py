@@ -33,14 +33,11 @@ class Report(NamedTuple):
 
 
 def first_report(episode: Episode, log: Log) -> Report | None:
-    """The first report on a rank or host that ended badly: by itself, not by a SIGTERM that follows. A signal may stand
-    below it.
-    """
+    """The first report on a process that ended badly: by itself before by a SIGTERM. A signal may stand below it."""
     reports = [Report(line, told) for line in messages_of(episode, log) if fields.is_report(line.text)
                and ((told := fields.read_fields(line.text)).code or told.signal)]
     bare = [one for one in reports if one.told.host is None and one.told.rank is None]
-    first = next((one for one in (*(one for one in reports if one not in bare), *bare)
-                  if one.told.signal != fields.TERM), None)
+    first = min(reports, key=lambda one: (one.told.signal == fields.TERM, one in bare), default=None)
     signal = next((one.told.signal for one in bare), None)
     return first and first._replace(told=first.told._replace(signal=first.told.signal or signal))
 
@@ -73,8 +70,8 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
 
 def name_objects(verdict: Verdict, log: Log) -> Verdict:
     """The verdict with the port or the file that its cause is about; the port may stand in a line near it."""
-    cited = verdict.cause
-    if cited is None:
+    cited = verdict.cause or next(iter(verdict.cited), None)
+    if cited is None or verdict.category == "none":
         return verdict
     own, near = fields.read_objects(cited.text), (line.text for line in log.last if log.files[line.file] == cited.file
                                                   and abs(line.offset - cited.offset) < SUMMARY_BYTES)

@@ -33,8 +33,9 @@ _PORT = re.compile(r"(?i)\bport(?:[:= `'\"]| is ){1,3}(\d{2,5})\b"
                    r"|(?:\]|\blocalhost|\*|(?:\d{1,3}\.){3}\d{1,3}):(\d{2,5})\b|\('?[\w.:-]{1,80}'?, (\d{2,5})\)")
 # What is said of a file, and how it is named: quoted, from the root, or a library.
 _OF_FILE = re.compile(
-    r"(?i)no such file|not found|does(?: not|n't) exist|permission denied|can(?:not|'t) (?:open|stat|access)"
-    r"|writ(?:e|ing)|not a directory|read-only|no space|quota|stale file|corrupt|truncated|error_file")
+    r"(?i)no such file|not found|does(?: not|n't) exist|permission denied"
+    r"|(?:can(?:not|'t)|unable to) (?:open|stat|access)|writ(?:e|ing)|not a directory|read-only|no space"
+    r"|quota|stale file|corrupt|truncated|error_file")
 _FILES = tuple(map(re.compile, (
     r"(?:^|[\s(=:])['\"`](?=[^'\"`]{0,400}/|[^'\"`]{0,200}\.\w{2,6}['\"`])([\w./~@ +=:%-]{2,400})['\"`]",
     r"(?<![\w:/.<-])(/(?:[\w.@+=~%-]{1,255}/){0,40}[\w.@+=~%-]{1,255})(?=[\s:,;)]|$)",

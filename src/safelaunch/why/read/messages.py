@@ -31,7 +31,7 @@ _TAIL = re.compile(r"[,;.]?(?: or)?$")
 _TOLD = re.compile(r"(?i)\b(?:last|underlying|original) error: \S")   # what it points to is no guess
 _SAID = re.compile(r"(?!(?:an?|the) \S+$)\S+ \S")   # one word is no cause
 _HAPPENS = re.compile(r"\b(?:was|were|is|are|has|have|ran|died|failed|crashed|could)\b")
-_STACK = re.compile(r"\*\*\* Check failure stack trace|\s*(?:@|#\d{1,3}) +0x")   # a crash handler's frames
+_STACK = re.compile(r"\*\*\* Check failure stack trace|(?:.{1,60}: )?\s*(?:@|#\d{1,3}) +0x")   # a stack's frames
 OPEN_MPI = "-" * 74    # frames its errors
 _BORDER = re.compile(r"\W{20,}$")
 

@@ -109,6 +109,8 @@ STACK = "*** Check failure stack trace: ***\n" + "    @     0x7f4258c40634  absl
     # Frames of a crash handler are no last words.
     ("F1129 09:16:16.782204 27875 client.h:80] Terminating process because the service detected fatal errors: the "
      "connection was refused by the peer\n" + STACK, "network", "Terminating"),
+    ("F1129 09:16:16.782204 27875 client.h:80] gave up: the connection was refused by the peer\n"
+     + STACK.replace("    @", "logging.cc:474:     @"), "network", "gave up"),
     # A message goes on with what it announces.
     ("Cannot find primary config 'trian'. Check that it's in your config search path.\n\nConfig search path:\n"
      "\tprovider=a, path=pkg://a\n\tprovider=b, path=file:///b\n\tprovider=c, path=c://\n\nSet the environment "

@@ -9,6 +9,7 @@ from tests.tables import each
 
 FRAME = 'Traceback (most recent call last):\n  File "/a/train.py", line 12, in main\n    run()\n'
 TORCH = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
+DASHES = "-" * 74 + "\n"
 BIND = "[W429 10:00:01 socket.cpp:764] [c10d] The server socket has failed to bind to [::]:29512 (errno: 98 - {}).\n"
 
 
@@ -50,6 +51,8 @@ def test_the_port(text: str, port: int | None) -> None:
     (FRAME + "ValueError: Tried to find /scratch/none/run7/checkpoint_120 but folder does not exist\n",
      "/scratch/none/run7/checkpoint_120"),
     ("/opt/bin/python3: can't open file '/a/trian.py': [Errno 2] No such file or directory\n", "/a/trian.py"),
+    (f"{DASHES}PRTE was unable to open the hostfile:\n\n   /scratch/hosts\n\nCheck that the path is right.\n{DASHES}",
+     "/scratch/hosts"),
     (FRAME + "InterpolationKeyError: Interpolation key 'trainer.width' not found\n", ""),
     (FRAME + "OSError: [Errno 116] Stale file handle\n", ""),
     (FRAME + "OSError: [Errno 28] No space left on device\n", ""),

@@ -42,6 +42,7 @@ HOROVOD = ("RuntimeError: Horovod detected that one or more processes exited wit
     (DASHES + PRTE.format("[22171,1],3").replace("prterun", "mpirun") + DASHES, "unknown", None, 3),
     (DASHES + NOTICED.format("11 (Segmentation fault)") + DASHES, "native_crash", "n004", 3),
     (DASHES + NOTICED.format("9 (Killed)") + DASHES, "host_oom", "n004", 3),
+    (DASHES + NOTICED.format("15 (Terminated)") + DASHES, "unknown", "n004", 3),
     (BAD.format("", "EXIT CODE: 2"), "unknown", "n004", None),
     (BAD.format("RANK 3 ", "KILLED BY SIGNAL: 9 (Killed)"), "host_oom", "n004", 3),
     (BAD.format("", "EXIT CODE: 9") + STRING.format("Killed (signal 9)"), "host_oom", "n004", None),
