@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 
 from safelaunch.why.findings import Finding, Line
 
 MOST_LINES = 16
+MOST_LISTS, MOST_LIST = 8, 1200   # phrases looked at in a text, and characters of a list
 MORE = "more"   # a finding's group: the lines below its first one
 _GOES_ON = re.compile(r"\s|\||[-*+=]{1,3} |\(?\d{1,3}[.)] |\[\d{1,3}\] ")
 # "2 root error(s) found.", "Last error:", "The following …": what counts stands below.
@@ -44,8 +46,8 @@ def stated(text: str) -> str:
 def list_causes(text: str) -> tuple[str, tuple[str, ...]]:
     """The text before the causes that it lists, and these; all of a text that lists no two, or names one behind them.
     """
-    for found in _LISTS.finditer(text):
-        below = text[found.end():].strip()
+    for found in islice(_LISTS.finditer(text), MOST_LISTS):
+        below = text[found.end():found.end() + MOST_LIST].strip()
         first = _END.split(below)[0]
         for items in ([_END.split(item)[0] for item in _ITEM.split(below)],) if _ITEM.match(below) else (
                 form.split(first) for form in _OR):
