@@ -55,7 +55,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         chosen = places.first_failed(_choose(causes, episode), episode)
         said = lastlines.judge_statement(chosen.first, episode, log, known) if chosen.role == "symptom" else None
         verdict = tell_when(_with_cause(chosen, causes, groups, episode, log), chosen.first, episode)
-        report = places.first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS else None
+        report = places.first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS and not known.exits else None
         if report is not None and not report.told.signal and report.line.offset < chosen.first.offset:
             verdict = _by_report(report, verdict.candidates, log)   # its launcher killed the others
         if said is not None and said.category != verdict.category:
@@ -134,7 +134,8 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
         group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
     words = None if has_ended else lastlines.judge_last_lines(episode, log, bool(fallen), known)
-    report = None if has_ended or (words is not None and words.category) else places.first_report(episode, log)
+    is_told = has_ended or known.exits or (words is not None and words.category)   # by what says more
+    report = None if is_told else places.first_report(episode, log)
     if report is not None and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
         return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
