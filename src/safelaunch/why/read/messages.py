@@ -25,6 +25,7 @@ _LISTS = re.compile(
     r"(?:cause|reason)s?(?: (?:are|is|include|for this))?|(?:caused by|due to|because|the result of"
     r"|happens? (?:when|if)|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)"
     r"(?: (?:a number of|several) \w+, including)?|(?P<either>either))[:.,]*(?=\s)")
+_HINTS = ("cause", "reason", "due to", "result of", "happen", "indicate", "mean", "possible", "either")
 _ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s*(?:a\s+)?(?:\(?\d{1,2}[.)]|[-*•])\s+(?=\w)")
 _OR = tuple(map(re.compile, (r",?\s+(?:and/)?or\s+|,\s+(?=.* or )", r",?\s+(?:and/)?or\s+")))
 _END = re.compile(r"(?<=[\w)])[.;](?:\s|$)")
@@ -46,7 +47,7 @@ def stated(text: str) -> str:
 def list_causes(text: str) -> tuple[str, tuple[str, ...]]:
     """The text before the causes that it lists, and these; all of a text that lists no two, or names one behind them.
     """
-    for found in islice(_LISTS.finditer(text), MOST_LISTS):
+    for found in islice(_LISTS.finditer(text), MOST_LISTS) if any(map(text.lower().__contains__, _HINTS)) else ():
         below = text[found.end():found.end() + MOST_LIST].strip()
         first = _END.split(below)[0]
         for items in ([_END.split(item)[0] for item in _ITEM.split(below)],) if _ITEM.match(below) else (
