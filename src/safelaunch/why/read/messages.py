@@ -26,8 +26,8 @@ _LISTS = re.compile(
     r"|happens? (?:when|if)|(?:may|might|could|can) (?:also )?(?:indicate|mean)|it is possible that)"
     r"(?: (?:a number of|several) \w+, including)?|(?P<either>either))[:.,]*(?=\s)")
 _HINTS = ("cause", "reason", "due to", "result of", "happen", "indicate", "mean", "possible", "either")
-_ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s*(?:a\s+)?(?:\(?\d{1,2}[.)]|[-*•])\s+(?=\w)")
-_OR = tuple(map(re.compile, (r",?\s+(?:and/)?or\s+|,\s+(?=.* or )", r",?\s+(?:and/)?or\s+")))
+_ITEM = re.compile(r"(?:^|(?<=[\s.,;]))\s{0,4}(?:a\s{1,4})?(?:\(?\d{1,2}[.)]|[-*•])\s{1,4}(?=\w)")
+_OR = tuple(map(re.compile, (r",? (?:and/)?or |, (?=.{0,200} or )", r",? (?:and/)?or ")))
 _END = re.compile(r"(?<=[\w)])[.;](?:\s|$)")
 _LEAD = re.compile(r"(?i)^(?:(?:either|possibly|because|by|that|due to|an?(?= possible)|possible)\s+)+")
 _TAIL = re.compile(r"[,;.]?(?: or)?$")
