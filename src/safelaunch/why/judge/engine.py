@@ -62,7 +62,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
-        listed = lastlines.cite_guesses(groups, episode, log)
+        listed = lastlines.cite_guesses(groups, episode, log, verdict.cause)
         verdict = replace(verdict, candidates=(*listed, *verdict.candidates)[:MAX_CANDIDATES])
     verdict = places.name_objects(places.complete(verdict, groups, episode, log), log)
     found = join(replace(verdict, notes=(*notes, *verdict.notes)), known, bool(episode.progress),

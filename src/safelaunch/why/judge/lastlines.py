@@ -94,10 +94,12 @@ def messages_of(episode: Episode, log: Log) -> Iterator[Line]:
     return (line for line, _, _ in _ends(log) if line.offset > reached.get(line.file, -1))
 
 
-def cite_guesses(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> tuple[Cited, ...]:
-    """The causes that messages only list, each as a candidate."""
+def cite_guesses(groups: Sequence[FindingGroup], episode: Episode, log: Log, cause: Cited | None) -> tuple[Cited, ...]:
+    """The causes that messages only list, each as a candidate; those of a symptom only where no line tells the cause."""
+    is_known = cause is not None and cause.role == "cause"
+    speaking = ("cause", "teardown") if is_known else ("cause", "symptom", "teardown")
     told = [(f"{group.first.text} {group.first.groups.get(MORE, '')}", cite(group, log, "context"))
-            for group in groups if group.role in ("cause", "symptom", "teardown") and not group.is_excused]
+            for group in groups if group.role in speaking and not group.is_excused]
     told += [(line.text, cite_line(line, log)) for line in messages_of(episode, log) if line.level != "W"]
     return tuple({text: cited._replace(rule="", text=text, block=(), category=category) for said, cited in told
                   for text, category in guesses_of(said)[1].items()}.values())
