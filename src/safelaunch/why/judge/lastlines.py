@@ -94,8 +94,9 @@ def messages_of(episode: Episode, log: Log) -> Iterator[Line]:
     return (line for line, _, _ in _ends(log) if line.offset > reached.get(line.file, -1))
 
 
-def cite_guesses(groups: Sequence[FindingGroup], episode: Episode, log: Log, cause: Cited | None) -> tuple[Cited, ...]:
-    """The causes that messages only list, each as a candidate; those of a symptom only where no line tells the cause."""
+def cite_guesses(groups: Sequence[FindingGroup], episode: Episode, log: Log,
+                 cause: Cited | None) -> tuple[Cited, ...]:
+    """The causes that messages only list, each as a candidate; a symptom's only where no line tells the cause."""
     is_known = cause is not None and cause.role == "cause"
     speaking = ("cause", "teardown") if is_known else ("cause", "symptom", "teardown")
     told = [(f"{group.first.text} {group.first.groups.get(MORE, '')}", cite(group, log, "context"))
