@@ -50,7 +50,7 @@ test-frameworks: $(FRAMEWORKS_VENV)/installed  ## trainings with real frameworks
 unit: $(UNIT_VENV)/installed  ## the quick tests: no root, no Slurm, no PyTorch
 	$(UNIT_VENV)/bin/python -m pytest -n logical -m 'not slurm and not root and not torch' $(UNIT_WITHOUT) $(UNIT)
 
-lint: $(LINT_VENV)/installed  ## style, types and the contracts between the layers
+lint: $(LINT_VENV)/installed  ## style, types and the contracts between the rooms
 	$(LINT_VENV)/bin/ruff check .
 	$(LINT_VENV)/bin/mypy
 	$(LINT_VENV)/bin/lint-imports --no-timings 2>/dev/null || $(LINT_VENV)/bin/lint-imports

@@ -1,4 +1,4 @@
-"""The screen of `safelaunch top`: a table of runs, and panes on the chosen one. Textual draws; views and verbs know.
+"""The screen of `safelaunch top`: a table of runs, and panes on the chosen one. Textual draws; other verbs know.
 
 All that reads files or asks Slurm runs in threads with the deadlines of the verbs, so that no frozen folder freezes the
 screen. Foreign text reaches it cleaned, and as text that is not marked up.
