@@ -19,10 +19,10 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (326, 40),
-    "safelaunch.verbs.submit.submit": (103, 1),
-    "safelaunch.verbs.status.status": (100, 7),
-    "safelaunch.verbs.logs.logs": (101, 13),
+    "safelaunch.loop": (327, 40),
+    "safelaunch.verbs.submit.submit": (104, 1),
+    "safelaunch.verbs.status.status": (101, 7),
+    "safelaunch.verbs.logs.logs": (102, 13),
     "safelaunch.verbs.why.why": (114, 14),
 }
 COUNT = """

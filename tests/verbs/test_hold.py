@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.base.io.owners import name_of
 from safelaunch.cli import run
-from safelaunch.run.io.runfolder import name_of
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import AHEAD, FLAGS, finish, tell_last
 from tests.handmade import YAML, Made, fake_command, make_run

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from safelaunch.base.io.owners import name_of
 from safelaunch.cli import run
 from safelaunch.nodehealth.io import ledger
 from safelaunch.nodehealth.ledger import NodeEvidence
 from safelaunch.nodehealth.nodeuse import NodeUse
-from safelaunch.run.io.runfolder import name_of
 from safelaunch.verbs.common import runs, talk
 from tests.frozen import FuseMount
 from tests.handmade import fake_command

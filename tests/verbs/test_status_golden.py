@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from safelaunch.base.io import owners
 from safelaunch.run.io import runfolder
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status.speech import SchedulerAnswer
@@ -171,7 +172,7 @@ def test_the_pages_of_recorded_runs_stay_as_they_are(tmp_path: Path, monkeypatch
     try:
         told = "\n".join(pages(tmp_path)).replace(str(tmp_path), "/here") + "\n"
         for words in ('{} touched', '{} wants', '"who": "{}"'):   # whoever runs the tests
-            told = told.replace(words.format(runfolder.name_of(os.geteuid())), words.format("somebody"))
+            told = told.replace(words.format(owners.name_of(os.geteuid())), words.format("somebody"))
     finally:
         monkeypatch.undo()
         time.tzset()

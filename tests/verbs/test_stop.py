@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.base.io.owners import name_of
 from safelaunch.cli import run
 from safelaunch.run.fold.state import State
-from safelaunch.run.io.runfolder import Run, name_of
+from safelaunch.run.io.runfolder import Run
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.verbs.common import confirmation, stopping, talk
 from tests.handmade import YAML, Made, fake_command, make_run

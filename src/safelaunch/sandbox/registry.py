@@ -15,9 +15,8 @@ from pathlib import Path
 
 import filelock
 
-from safelaunch.base.io import durable, modes
+from safelaunch.base.io import durable, modes, owners
 from safelaunch.errors import SandboxError
-from safelaunch.run.io import ownership
 from safelaunch.sandbox import ports
 
 ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use
@@ -58,7 +57,7 @@ def locked(name: str = "lock", timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[No
 
 def _trust(folder: Path) -> None:
     """Raise SandboxError for a folder that another user than root may have filled: root would obey what lies in it."""
-    if (reason := ownership.why_not_own(folder, is_folder=True, or_roots=True)) is not None:
+    if (reason := owners.why_not_own(folder, is_folder=True, or_roots=True)) is not None:
         raise SandboxError(f"{reason}: nothing in it is believed", hint=f"look who made it: ls -la {folder}; then "
                            f"remove it, or name another folder")
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.base.io import modes, sharedfile
+from safelaunch.base.io.owners import name_of
 from safelaunch.node.host import short_host
 from safelaunch.nodehealth.ledger import NodeEvidence, of_cluster
 from safelaunch.nodehealth.ledgerlines import is_node_name, parse_line, render_line
 from safelaunch.run.io.ledgerfolder import folder_of as folder_of
-from safelaunch.run.io.runfolder import name_of
 
 if TYPE_CHECKING:
     from safelaunch.nodehealth.nodeuse import NodeUse  # submit has no time for it

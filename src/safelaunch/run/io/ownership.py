@@ -12,30 +12,12 @@ import stat
 from pathlib import Path
 
 from safelaunch.base.io import openfolder
+from safelaunch.base.io.owners import OTHERS_WRITE, why_not_own
 from safelaunch.base.io.sharedfile import OddFile
 from safelaunch.errors import RunFolderError
-from safelaunch.run.io.runfolder import OWN_FOLDER, name_of
+from safelaunch.run.io.runfolder import OWN_FOLDER
 
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 RUN_FOLDERS, RUN_FILES = ("journal", "claims"), ("run.json", "job.sbatch", "submit.env")
-
-
-def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str | None:
-    """Why a path is not this user's alone; None = it is one's own folder or file, and nobody else may write it.
-
-    `or_roots`: one of root's counts, too. Raises OSError where nobody can say: FileNotFoundError, or a closed parent
-    folder.
-    """
-    status = path.lstat()
-    if is_folder and stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid():
-        status = path.stat()   # follows links: one's own may lead elsewhere
-    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
-        return f"{path} is no {'folder' if is_folder else 'regular file'}"
-    if status.st_uid != os.geteuid() and not (or_roots and status.st_uid == 0):
-        return f"{path} belongs to {name_of(status.st_uid)}"
-    if status.st_mode & OTHERS_WRITE:
-        return f"others may write {path}"
-    return None
 
 
 def why_not_own_run(run_dir: Path) -> str | None:

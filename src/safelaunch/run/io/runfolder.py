@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import json
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safelaunch.base.io import modes, openfolder, sharedfile
+from safelaunch.base.io import modes, openfolder, owners, sharedfile
 from safelaunch.base.model import RESTARTS, STOPS, Request
 from safelaunch.errors import RunFolderError
 from safelaunch.run import plan as plans
@@ -139,7 +137,7 @@ def _look(path: str) -> _Touched | None:
         return None
     except OSError:   # sick or hidden, in a folder that answers: something is there
         return _Touched("somebody", os.lstat(f"{os.path.dirname(path)}/.").st_mtime, is_plain=False)   # noqa: PTH120
-    return _Touched(name_of(status.st_uid), status.st_mtime, stat.S_ISREG(status.st_mode))
+    return _Touched(owners.name_of(status.st_uid), status.st_mtime, stat.S_ISREG(status.st_mode))
 
 
 def is_orphaned(run_dir: Path, job: str) -> bool:
@@ -179,22 +177,6 @@ def requests_of(listed: list[Any]) -> tuple[Request, ...]:
     return tuple(Request(str(name), str(who), float(t)) for name, who, t in listed)
 
 
-def name_of(uid: int) -> str:
-    """A user's name; the number where the node does not know the name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def group_of(gid: int) -> str:
-    """A group's name; the number where the node does not know the name."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
-
-
 def closed_to(gid: int, folders: Iterable[Path]) -> list[Path]:
     """Those of the folders that do not let members of a group pass."""
     return [path for path in folders if not _can_pass(path, gid)]
@@ -228,6 +210,6 @@ def attempt_folder(number: int) -> str:
 def _owner(path: Path) -> str:
     """A folder's owner, as far as its parents show it."""
     try:
-        return name_of(path.stat().st_uid)
+        return owners.name_of(path.stat().st_uid)
     except OSError:
         return "somebody else"

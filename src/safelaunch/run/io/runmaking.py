@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.base.io import durable, modes, openfolder, sharedfile
+from safelaunch.base.io.owners import name_of
 from safelaunch.errors import RunFolderError
-from safelaunch.run.io.runfolder import FOLDERS, FOLLOWED, OWN_FOLDER, Run, closed_to, name_of
+from safelaunch.run.io.runfolder import FOLDERS, FOLLOWED, OWN_FOLDER, Run, closed_to
 from safelaunch.run.plan import Plan
 
 DRAFT = ".run.json"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safelaunch.base.io import durable, sharedfile
-from safelaunch.run.io.ownership import OTHERS_WRITE
+from safelaunch.base.io.owners import OTHERS_WRITE
 from safelaunch.script import laterjobs
 
 FILE = "later-jobs.json"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.errors import ParseError
 from safelaunch.node.site.sitelook import texts
@@ -57,7 +58,7 @@ def questions(user: str, partition: str | None, options: Sequence[str]) -> dict[
 
 def ask_slurm(partition: str | None, options: Sequence[str], env: Mapping[str, str]) -> SiteAnswers:
     """All that Slurm says from here; the questions run beside each other."""
-    asked = questions(runfolder.name_of(os.getuid()), partition, options)
+    asked = questions(owners.name_of(os.getuid()), partition, options)
     begun = {name: Command(argv, env, ASK_S) for name, argv in asked.items()}
     told = {name: command.wait() for name, command in begun.items()}
     text = {name: result.stdout if result.is_ok else None for name, result in told.items()}
@@ -116,7 +117,7 @@ def small_job(options: Sequence[str], env: Mapping[str, str], say: Callable[[str
             nodes = ()
         yield SmallJob(granted[1], nodes, "" if nodes else "squeue does not name its nodes")
     finally:
-        ended = slurm.run(slurm.scancel_named(runfolder.name_of(os.getuid()), name), env, ASK_S)
+        ended = slurm.run(slurm.scancel_named(owners.name_of(os.getuid()), name), env, ASK_S)
         if not ended.is_ok:
             say(f"the small job could not be cancelled ({slurm.said(ended)}): it can last for {JOB_LIMIT_S / 60:.0f} "
                 f"minutes more; to end it: scancel --name={name}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.base.endings import AttemptEnd, JobEnd
-from safelaunch.base.io import sharedfile
+from safelaunch.base.io import owners, sharedfile
 from safelaunch.base.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.jobs import cancel
@@ -124,7 +124,7 @@ def _note_taken(here: Here, journal: LeaderJournal) -> None:
     """
     with contextlib.suppress(OSError):   # no note of it: the usual case
         path = Path((here.local / "taken").read_text().rstrip("\n"))
-        owner = runfolder.name_of(path.lstat().st_uid)
+        owner = owners.name_of(path.lstat().st_uid)
         journal.record(journal.event("local_folder_taken", node=here.job.host, path=str(path), owner=owner))
 
 

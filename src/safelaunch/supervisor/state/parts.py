@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from safelaunch.base.io import owners
 from safelaunch.decide.facts.phase import phase_of
 from safelaunch.decide.facts.seen import Live, Observation
 from safelaunch.guard.io.control import ControlServer
 from safelaunch.guard.io.job import Allocation
 from safelaunch.run.fold.state import State
-from safelaunch.run.io import runfolder
 from safelaunch.run.plan import Plan
 from safelaunch.script.laterjobs import in_partition
 from safelaunch.slurm.via import HERE
@@ -64,7 +64,7 @@ class LeaderParts:
 
     def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
                  took_over: TookOver | None = None) -> None:
-        self.here = Here(run_dir, local, job, world, took_over, runfolder.name_of(os.geteuid()))
+        self.here = Here(run_dir, local, job, world, took_over, owners.name_of(os.geteuid()))
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
         self.course = Course()

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.base.io import modes, openfolder
+from safelaunch.base.io import modes, openfolder, owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.errors import RunFolderError
-from safelaunch.run.io import runfolder
 from safelaunch.run.io.loginactor import LoginActor
 from safelaunch.run.io.runfolder import Run
 from safelaunch.verbs.common import runs
@@ -64,7 +63,7 @@ def login_actor(run: Run) -> LoginActor:
 
 def is_mine(run: Run) -> bool:
     """Whether I own the run: only its owner can write its journal and change its jobs."""
-    return runfolder.name_of(os.getuid()) == runs.owner_of(run.dir)
+    return owners.name_of(os.getuid()) == runs.owner_of(run.dir)
 
 
 def _in_child(act: Callable[[int], Any], path: Path, is_elsewhere: bool = False) -> Any:
@@ -121,7 +120,7 @@ def _look(folder: int, name: str) -> tuple[str, float, bool] | None:
 
 def _facts(folder: int, name: str, is_new: bool) -> tuple[str, float, bool]:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return runfolder.name_of(status.st_uid), status.st_mtime, is_new
+    return owners.name_of(status.st_uid), status.st_mtime, is_new
 
 
 def _remove(folder: int, name: str) -> tuple[str, float, bool] | None:
@@ -146,19 +145,19 @@ def _who_may(path: Path) -> str:
         status = path.parent.stat()
     except OSError:
         return f"only {_owner_above(path.parent)}, and the group of kill_switch.group where one is set, may"
-    owner = runfolder.name_of(status.st_uid)
+    owner = owners.name_of(status.st_uid)
     if status.st_mode & stat.S_ISVTX and os.path.lexists(path):
-        maker = runfolder.name_of(path.lstat().st_uid)
+        maker = owners.name_of(path.lstat().st_uid)
         return f"only {owner if maker == owner else f'{maker}, who made it, and {owner}'} may change it"
     if status.st_mode & stat.S_IWGRP:
-        return f"only {owner} and the members of the group {runfolder.group_of(status.st_gid)} may"
+        return f"only {owner} and the members of the group {owners.group_of(status.st_gid)} may"
     return f"only {owner} may"
 
 
 def _owner_above(folder: Path) -> str:
     for parent in folder.parents:
         try:
-            return runfolder.name_of(parent.stat().st_uid)
+            return owners.name_of(parent.stat().st_uid)
         except OSError:
             continue
     return "its owner"

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.model import DONE, UNREACHABLE
 from safelaunch.errors import RunFolderError
-from safelaunch.run.io import registry, runfolder, runpath
+from safelaunch.run.io import registry, runpath
 from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.slurm import jobstates
 from safelaunch.slurm.io import slurm
@@ -48,7 +49,7 @@ def stop(lost: LostFolderError, say: Say) -> int:
         return UNREACHABLE
     if not jobs:
         return DONE
-    me = runfolder.name_of(os.getuid())
+    me = owners.name_of(os.getuid())
     result = slurm.run(slurm.scancel_named(me, _job_name(entry)), slurm.outside_job(os.environ))
     result.check()
     say(f"cancelled: {', '.join(job.id for job in jobs)} (scancel: its kill switch went with its folder)")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from safelaunch.base.io import modes
+from safelaunch.base.io import modes, owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.model import Request
 from safelaunch.errors import ParseError, RunFolderError, UsageError
@@ -119,9 +119,9 @@ def _private(folder: Path) -> RunFolderError:
     except OSError:
         return RunFolderError(f"you may not look into {folder}: a folder above it is closed to you",
                               hint=f"see which one: namei -l {folder}")
-    owner = runfolder.name_of(status.st_uid)
+    owner = owners.name_of(status.st_uid)
     is_shared = modes.is_shared(folder)
-    whose = f"{owner} and the group {runfolder.group_of(status.st_gid)}" if is_shared else f"{owner} alone"
+    whose = f"{owner} and the group {owners.group_of(status.st_gid)}" if is_shared else f"{owner} alone"
     return RunFolderError(
         f"the run in {folder} is private: {whose} may read it",
         hint=f"ask {owner} to add you to the group" if is_shared else
@@ -132,7 +132,7 @@ def _private(folder: Path) -> RunFolderError:
 def check_mine(run: Run, what: str, verb: str) -> None:
     """Raise UsageError for the run of another person: Slurm lets nobody else into a job (srun(1), --jobid)."""
     owner = owner_of(run.dir)
-    if owner != runfolder.name_of(os.getuid()) and os.getuid() != 0:
+    if owner != owners.name_of(os.getuid()) and os.getuid() != 0:
         raise UsageError(f"only {owner} may {what} of {run.plan.name}: Slurm lets nobody else into the job",
                          hint=f"ask {owner} to type: safelaunch {verb} {run.dir}")
 
@@ -246,7 +246,7 @@ def ask_scheduler(run: Run, with_times: bool = False,
         return known
     owner = owner_of(run.dir)
     format = STATUS_FORMAT if with_times else SQUEUE_FORMAT
-    is_own = owner == runfolder.name_of(os.getuid())
+    is_own = owner == owners.name_of(os.getuid())
     word = mine() if mine is not None and is_own else ask_squeue(
         (f"--user={owner}", f"--name={run.plan.job_name}"), format)
     if word.jobs is None:
@@ -280,7 +280,7 @@ def known_without_slurm(run: Run) -> SchedulerAnswer | None:
 
 def owner_of(run_dir: Path) -> str:
     """The user who submitted the run."""
-    return runfolder.name_of(run_dir.stat().st_uid)
+    return owners.name_of(run_dir.stat().st_uid)
 
 
 def requests(run: Run) -> tuple[Request, ...]:

@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.model import STOPPED, TIMED_OUT, UNREACHABLE
 from safelaunch.decide.facts.patience import DEAF_S
@@ -139,7 +140,7 @@ def _cancel_queued(run: Run, state: State, name: str, say: Say) -> int:
     job has ended and the next one waits, perhaps held. The kill switch is touched already, so a job that starts right
     now ends by itself.
     """
-    me, word = runfolder.name_of(os.getuid()), runs.ask_scheduler(run)
+    me, word = owners.name_of(os.getuid()), runs.ask_scheduler(run)
     lives = state.attempt is not None and state.attempt.ended is None   # for the journal: its supervisor does the rest
     if lives and (word.jobs is None or len(word.pending) < len(word.jobs)):
         return 0

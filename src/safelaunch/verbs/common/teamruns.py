@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.probe import run_in_child
-from safelaunch.run.io import clustername, registry, runfolder
+from safelaunch.run.io import clustername, registry
 from safelaunch.slurm import jobstates
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.slurmtext import FINDING_FORMAT, FoundJob, QueuedJob, found_among, parse_ended, parse_finding
@@ -61,7 +62,7 @@ def owned(jobs: Iterable[FoundJob]) -> list[str]:
 def _owner(folder: str) -> str | None:
     """None = unknown; "" = there is no such folder."""
     try:
-        return runfolder.name_of(Path(folder).stat().st_uid)
+        return owners.name_of(Path(folder).stat().st_uid)
     except FileNotFoundError:
         return ""
     except OSError:
@@ -90,4 +91,4 @@ def _names(one: FoundJob) -> tuple[str, str]:
 
 
 def _me() -> str:
-    return runfolder.name_of(os.getuid())
+    return owners.name_of(os.getuid())

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from safelaunch.base.io import owners
 from safelaunch.base.model import DONE, REFUSED, UNREACHABLE
 from safelaunch.errors import UsageError
 from safelaunch.run import acts
@@ -51,7 +52,7 @@ def change(run: Run, words: tuple[str, ...]) -> ChangeAnswer:
     writer = controls.login_actor(run).writer
     told = later.tell(changes) or "as they were submitted"
     writer.write(writer.event("decision", row="change", action="change",
-                              why=f"{runfolder.name_of(os.getuid())} changed the run's later jobs: {told}"))
+                              why=f"{owners.name_of(os.getuid())} changed the run's later jobs: {told}"))
     word = runs.ask_scheduler(run)
     fields = later.fields(changes, before, dict(run.plan.sbatch))
     jobs = tuple((job.id, _tell_job(run, job.id, fields)) for job in word.pending) if fields else ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from safelaunch.base.io import owners
 from safelaunch.base.model import DONE, REFUSED, UNREACHABLE
 from safelaunch.errors import UsageError
 from safelaunch.run.fold.state import State
-from safelaunch.run.io import runfolder
 from safelaunch.run.io.runfolder import Run
 from safelaunch.slurm import via
 from safelaunch.verbs.common import controls, runs, talk
@@ -59,7 +59,7 @@ def resume(run: Run) -> HoldAnswer:
     removed = controls.remove(run.dir / "control" / "hold")
     if removed is not None and controls.is_mine(run):
         writer = controls.login_actor(run).writer
-        me = runfolder.name_of(os.getuid())
+        me = owners.name_of(os.getuid())
         writer.write(writer.event("decision", row="resume", action="resume", lives=len(state.lives),
                                   why=f"{me} lets the run go on, which {removed.who} had put on hold"))
     turned = Turned() if run.plan.cluster == "local" else queuehold.release_jobs(run)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from safelaunch.base.io import owners
 from safelaunch.errors import ParseError, UsageError
-from safelaunch.run.io import runfolder
 from safelaunch.slurm import jobstates, nodeset
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.noderound import Target
@@ -28,7 +28,7 @@ def find(job: str, verb: str, env: Mapping[str, str]) -> QueuedJob:
     if not jobs:
         raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
     found = next((one for one in jobs if one.state in jobstates.ON_NODES), jobs[0])
-    if found.user != runfolder.name_of(os.getuid()):
+    if found.user != owners.name_of(os.getuid()):
         raise UsageError(f"job {job} belongs to {found.user}, and Slurm lets nobody else into it",
                          hint=f"ask {found.user} to type: safelaunch {verb} {job}")
     return found

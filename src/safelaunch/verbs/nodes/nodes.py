@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.config import resolve as config
 from safelaunch.config.io import configfiles
@@ -20,7 +21,7 @@ from safelaunch.nodehealth.io import ledger
 from safelaunch.nodehealth.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.nodehealth.ledgerlines import is_node_name
 from safelaunch.nodehealth.nodeuse import NodeRate, judge_fleet, rate_evidence
-from safelaunch.run.io import clustername, runfolder
+from safelaunch.run.io import clustername
 from safelaunch.run.plan import Suspects
 from safelaunch.slurm import nodefold, nodeset, slurmtext
 from safelaunch.slurm.io import slurm
@@ -133,7 +134,7 @@ def suspect(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     names, reason, here, now = _nodes(nodes), _reason(why), _ledger(folder or outer), time.time()
     _check_known(names)
     before = {one.node: one for one in here.standings(now)}
-    me = runfolder.name_of(os.getuid())
+    me = owners.name_of(os.getuid())
     here.append([NodeEvidence(name, "person", now, reason, me, cluster=here.cluster) for name in names])
     after = {one.node: one for one in here.standings(now)}
     for name in names:
@@ -150,7 +151,7 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     """Take back what is known against NODES so far; what comes later counts."""
     names, reason, here, now = _nodes(nodes), _reason(why), _ledger(folder or outer), time.time()
     known = {one.node: one for one in here.standings(now)}
-    me = runfolder.name_of(os.getuid())
+    me = owners.name_of(os.getuid())
     # Not before the newest evidence: the node that wrote it may have a clock that is ahead of this one.
     here.append([NodeEvidence(name, CLEARED, max(now, known[name].known[0].t), reason, me, cluster=here.cluster)
                  for name in names if name in known])

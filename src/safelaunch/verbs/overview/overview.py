@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from safelaunch.base.io import owners
 from safelaunch.base.model import Event
 from safelaunch.base.secretmask import mask
 from safelaunch.decide.facts import advance
 from safelaunch.run.fold.folding import HANDED_OVER, fold
 from safelaunch.run.fold.state import NAMING, Attempt, State
-from safelaunch.run.io import journal, runfolder
+from safelaunch.run.io import journal
 from safelaunch.run.io.runfolder import Run
 from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold
@@ -125,7 +126,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     alarm = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
-        "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
+        "owner": owners.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
         "state": judged.name, "sentence": alarm + silence.with_sentence(judged.sentence, quiet, now, talk.span),
         "silence": silence.public(quiet),
         "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safelaunch.base.io import owners
 from safelaunch.base.model import Event
 from safelaunch.base.secretmask import mask_all
 from safelaunch.errors import RunFolderError
@@ -93,7 +94,7 @@ def read_run(run: runfolder.Run, since_t: float, now: float) -> dict[str, Any]:
     starts = [span.seconds for span in all_spans if span.kind in (shares.START, shares.DOWN)]
     return {
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.cluster,
-        "owner": runfolder.name_of(run.dir.stat().st_uid),
+        "owner": owners.name_of(run.dir.stat().st_uid),
         "since_t": max(since_t, spans[0].start_t if spans else until),
         "until_t": until,
         "ended": state.ended.how if state.ended else None, "nodes": run.plan.nodes,

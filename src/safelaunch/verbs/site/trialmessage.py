@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Sequence
 
+from safelaunch.base.io import owners
 from safelaunch.config.io.configfiles import read_config
 from safelaunch.errors import UsageError
 from safelaunch.notify.io.notify import Delivery
 from safelaunch.notify.message import Message, trial
 from safelaunch.notify.targets import NotifyTarget, targets
 from safelaunch.run import plan as plans
-from safelaunch.run.io import runfolder
 from safelaunch.run.plan import Plan
 from safelaunch.verbs.common import runs
 
@@ -24,7 +24,7 @@ def find_plan(what: str | None) -> Plan:
     if what is not None and os.path.isfile(what):   # noqa: PTH113 - False also for a name that no file can have
         return plans.make(read_config(what).config, "")
     run = runs.load(what)
-    if runs.owner_of(run.dir) != runfolder.name_of(os.geteuid()):
+    if runs.owner_of(run.dir) != owners.name_of(os.geteuid()):
         raise UsageError(f"{run.dir} is another user's run: only its owner can send its messages")
     return run.plan
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safelaunch.base.io import durable
+from safelaunch.base.io import durable, owners
 from safelaunch.errors import RunFolderError
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.io import registry, runfolder
@@ -58,7 +58,7 @@ def _look(dir: str, now: float, is_named: bool) -> dict[str, Any] | None:
 
 def store(folder: str, text: str) -> Path:
     """Replace this user's file in a folder of node_exporter's textfile collector; raises RunFolderError."""
-    path = Path(folder) / f"safelaunch-{runfolder.name_of(os.getuid())}.prom"
+    path = Path(folder) / f"safelaunch-{owners.name_of(os.getuid())}.prom"
     try:
         durable.put(path, text.encode(), FILE_MODE, for_all=True)
     except OSError as error:
