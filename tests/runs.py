@@ -213,7 +213,7 @@ class Drill:
         """All that the run says of itself, for a failed test."""
         parts = [path.read_text(errors="replace") for path in sorted(self.run_dir.glob("slurm-*.out"))]
         parts += [f"{e.t:.2f} {e.host} {e.event} {json.dumps(dict(e.data))[:300]}" for e in self.events()[-40:]]
-        parts += [path.read_text(errors="replace")[-2000:] for path in self.local_dirs_files("leader.out")]
+        parts += [last_words(path) for path in self.local_dirs_files("leader.out")]
         logs = sorted((self.run_dir / "attempts").glob("0*/main.log"))
         parts += [f"--- {path.parent.name}\n{path.read_text(errors='replace')[-2000:]}" for path in logs[-2:]]
         try:
@@ -273,6 +273,14 @@ class Drill:
         """`safelaunch WORDS` typed by a user in the run's folder."""
         return self.sandbox.run([*self.installation.argv, *words], user=user, cwd=self.folder, timeout_s=timeout_s,
                                 env=self.env if user == ALICE else self.installation.env)
+
+
+def last_words(path: Path) -> str:
+    """The end of a file that its owner may remove at any moment; "" where that has happened."""
+    try:
+        return path.read_text(errors="replace")[-2000:]
+    except FileNotFoundError:
+        return ""
 
 
 def has_each_rank(log: str, count: int) -> bool:

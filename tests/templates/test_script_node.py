@@ -58,7 +58,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     begun: list[subprocess.Popen[bytes]] = []
 
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "safelaunch").symlink_to(Path(guardcode.__file__).parents[1])   # as beside a supervisor
+    (tmp_path / "lib" / "safelaunch").symlink_to(Path(guardcode.__file__).parents[2])   # as beside a supervisor
 
     def start(command: str, *resume: str, environ: dict[str, str] = PLAIN, nodelist: str = "local0",
               first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None, groups: str = "",
@@ -460,7 +460,7 @@ def test_direct_ranks_start_without_torchrun_beside_a_guard_and_by_torchrun_else
 
 def test_without_the_guards_first_file_the_training_runs_without_a_guard(run: Run, tmp_path: Path) -> None:
     """A node whose /tmp was cleaned has a part of the library."""
-    whole, part = Path(guardcode.__file__).parents[1], tmp_path / "lib" / "safelaunch"
+    whole, part = Path(guardcode.__file__).parents[2], tmp_path / "lib" / "safelaunch"
     part.unlink()
     (part / "node").mkdir(parents=True)
     for name in ("command.sh", "guarded.sh"):

@@ -915,7 +915,7 @@ main(["watch"])
 
 def test_a_ctrl_c_that_python_forgets_ends_the_watch_all_the_same(cluster: Cluster) -> None:
     process = subprocess.Popen([sys.executable, "-c", FORGETTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
+                               text=True, env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[3])})
     try:
         said, complaints = process.communicate(timeout=60)
     finally:
@@ -938,7 +938,7 @@ def test_a_ctrl_c_that_python_has_not_handled_yet_wakes_who_waits() -> None:
 
 def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom: Made) -> None:
     process = subprocess.Popen([sys.executable, "-m", "safelaunch", "watch"], stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
+                               env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[3])})
     try:
         assert process.stdout is not None and "is running for" in process.stdout.readline()
         process.send_signal(2)
