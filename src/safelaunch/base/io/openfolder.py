@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from safelaunch.base.io.owners import name_of
 from safelaunch.base.io.sharedfile import OddFile
 
 MOST_LINKS = 40   # of one path, as the kernel's: path_resolution(7)
@@ -41,10 +41,11 @@ def inside(run_dir: Path, name: str) -> Iterator[int]:
         try:
             status, of_run = os.fstat(folder), os.fstat(run)
             if not stat.S_ISDIR(status.st_mode):
-                raise OddFile(errno.ELOOP, f"{_whose(status)} has put something in place of the folder",
+                raise OddFile(errno.ELOOP, f"{name_of(status.st_uid)} has put something in place of the folder",
                               str(run_dir / name))
             if status.st_uid != of_run.st_uid:
-                raise OddFile(errno.ELOOP, f"it belongs to {_whose(status)}, and the run to {_whose(of_run)}",
+                raise OddFile(errno.ELOOP, f"it belongs to {name_of(status.st_uid)}, and the run to "
+                                           f"{name_of(of_run.st_uid)}",
                               str(run_dir / name))
             yield folder
         finally:
@@ -83,12 +84,5 @@ def _check(folder: int, links: list[tuple[str, os.stat_result]], path: Path) -> 
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     for part, status in links:
         if status.st_uid not in (0, os.geteuid(), end.st_uid):
-            raise OddFile(errno.ELOOP, f"{part} is a link of {_whose(status)}'s that leads into a folder of "
-                                       f"{_whose(end)}'s", str(path))
-
-
-def _whose(status: os.stat_result) -> str:
-    try:
-        return pwd.getpwuid(status.st_uid).pw_name
-    except KeyError:
-        return str(status.st_uid)
+            raise OddFile(errno.ELOOP, f"{part} is a link of {name_of(status.st_uid)}'s that leads into a folder of "
+                                       f"{name_of(end.st_uid)}'s", str(path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ class ScriptJob:
         self.patterns = [self.options.get("output") or own.output or default_pattern(bool(task)),
                          self.options.get("error") or own.error or ""]
         self.aliases = {name: lead.job.id for name in (own.array, array) if name}
-        names = JobNames(lead.job.id, self.name, _user(), nodes[0] if nodes else lead.job.host, array, task)
+        names = JobNames(lead.job.id, self.name, lead.here.user, nodes[0] if nodes else lead.job.host, array, task)
         self.output, self.error = (pattern and os.path.normpath(Path(self.cwd) / expand(pattern, names))
                                    for pattern in self.patterns)
 
@@ -88,10 +87,3 @@ class ScriptJob:
             "takes": {name: option.takes for name, option in OPTIONS.items()}, "letters": LETTERS,
             "pending": jobstates.PENDING,
         }
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
