@@ -63,9 +63,10 @@ async def lists(pilot: Pilot[None], count: int) -> DataTable[object]:
 
 
 async def asks(pilot: Pilot[None], wanted: bool) -> None:
-    """Returns once a question is on the screen, or gone."""
+    """Returns once a question is on the screen, with its words, or gone."""
     for _ in range(2400):
-        if isinstance(pilot.app.screen, Question) == wanted:
+        screen = pilot.app.screen
+        if (isinstance(screen, Question) and bool(screen.query(Static))) == wanted:
             return
         await pilot.pause(0.05)
     raise AssertionError("it asks nothing" if wanted else "it still asks")
@@ -173,8 +174,7 @@ def test_log_and_events_stay_at_the_newest_line_unless_a_person_scrolls_up(made:
             await pilot.pause(0.05)
         else:
             raise AssertionError("the oldest lines are on the screen")
-        scroll.scroll_home(animate=False)
-        await pilot.pause()
+        scroll.scroll_home(animate=False, immediate=True)
         made.log(1, b"".join(b"[n0:0]:step %d loss 0.5\n" % step for step in range(300)))
         pilot.app.look_at_pane()
         await shows(pilot, "log", "step 299")

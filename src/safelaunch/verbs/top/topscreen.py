@@ -123,6 +123,7 @@ class TopScreen(App[None]):
         """Begin to look."""
         self.query_one(DataTable).add_columns(*HEAD)
         self.query_one(DataTable).focus()
+        self._show_newest()
         self.set_interval(LIST_S, self.look_at_runs)
         self.set_interval(PANE_S, self.look_at_pane)
         self.look_at_runs()
@@ -180,11 +181,13 @@ class TopScreen(App[None]):
 
     def _fill(self, pane: str, text: str) -> None:
         for one in self.query(f"#text-{pane}").results(Static):   # none, where the screen is being closed
-            scroll = one.parent
-            at_end = pane in NEWEST_LAST and isinstance(scroll, VerticalScroll) and scroll.is_vertical_scroll_end
             one.update(Text(text))
-            if at_end and isinstance(scroll, VerticalScroll):
-                self.call_after_refresh(scroll.scroll_end, animate=False)
+
+    def _show_newest(self) -> None:
+        """Empty the panes that stay at their end, and go there."""
+        for pane in NEWEST_LAST:
+            self._fill(pane, "…")
+            self.query_one(f"#{pane} VerticalScroll", VerticalScroll).anchor()
 
     def _note(self, text: str) -> None:
         for one in self.query("#note").results(Static):
@@ -198,8 +201,7 @@ class TopScreen(App[None]):
         if chosen is None or chosen == self._marked:
             return
         self._marked = chosen
-        for pane in NEWEST_LAST:
-            self._fill(pane, "…")   # short: it is at its end
+        self._show_newest()
         for pane in VERBS:
             self._fill(pane, "r: look")
         self.look_at_pane()
