@@ -68,6 +68,15 @@ def trees() -> dict[str, ast.Module]:
     return {module.name: module.tree for module in modules()}
 
 
+def imported(tree: ast.AST) -> Iterator[str]:
+    """What a module imports, also inside of functions and for types only: dotted names, of `from a import b` a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def text_of(node: ast.AST | None) -> str:
     """The value of a constant that is a string; else ""."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

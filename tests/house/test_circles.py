@@ -6,19 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from tests.house.source import trees
+from tests.house.source import imported, trees
 
 
 def imports_of(tree: ast.AST, names: frozenset[str]) -> Iterator[str]:
-    """Which of the names a module imports, also inside of functions, and for types only."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                if full in names or node.module in names:
-                    yield full if full in names else node.module
+    """Which of the names a module imports, or imports from."""
+    for name in imported(tree):
+        module = name if name in names else name.rpartition(".")[0]
+        if module in names:
+            yield module
 
 
 def find_cycle(trees: Mapping[str, ast.Module]) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
-from collections.abc import Iterator
 
-from tests.house.source import Module, modules
+from tests.house.source import Module, imported, modules
 
 WORLD = {"os", "time", "subprocess", "pathlib", "socket", "random", "logging", "threading", "signal", "shutil"}
 # Rooms that act, what other people's processes import, and names that earlier job scripts import (adapters).
@@ -18,13 +16,6 @@ MOST_OF_ALL = 0.15       # of all lines in one room
 def room_of(module: Module) -> str:
     """The first folder, "" for a file on top."""
     return module.path.partition("/")[0] if "/" in module.path else ""
-
-
-def imports(module: Module) -> Iterator[str]:
-    for node in module.all(ast.Import):
-        yield from (alias.name for alias in node.names)
-    for taken in module.all(ast.ImportFrom):
-        yield from (f"{taken.module}.{alias.name}" for alias in taken.names)
 
 
 def is_pure(module: Module) -> bool:
@@ -39,7 +30,7 @@ def touches(name: str) -> bool:
 def test_what_lies_outside_of_io_touches_no_world() -> None:
     pure = [module for module in modules() if is_pure(module)]
     assert len(pure) > 200
-    assert {(module.path, name) for module in pure for name in imports(module) if touches(name)} == set()
+    assert {(module.path, name) for module in pure for name in imported(module.tree) if touches(name)} == set()
 
 
 def test_no_folder_is_a_heap_and_no_room_is_half_of_the_house() -> None:

@@ -41,6 +41,8 @@ from tests.frozen import FuseMount
 from tests.node.names import JOB, OTHER_JOB
 from tests.sandboxes import wait_until
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 NODE = Path(children.__file__).parent
 SLEEPER = """import time
 def inner():

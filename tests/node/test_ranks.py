@@ -22,6 +22,8 @@ from tests.ports import free_ports
 from tests.pure.why.judged import judge_text
 from tests.torchbin import needs_torch
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 TEXT = Path(ranks.__file__).read_text()
 BEGIN = "import os; exec(os.environ.pop('SAFELAUNCH_RANKS'))"
 WORLD = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SAFELAUNCH_NPROC_PER_NODE": "2", "SAFELAUNCH_NODE": "n7",

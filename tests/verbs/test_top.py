@@ -23,6 +23,8 @@ from safelaunch.verbs.top.topscreen import TABS, KeyList, Question, TopScreen
 from tests.handmade import Made, make_running
 from tests.localruns import SubmitLocal
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 HOSTILE = b"[n0:0]: \x1b]52;c;cm0=\x07\x1b[2J[bold red]mark[/] \xff step 12 loss 0.5\n"
 
 

@@ -11,6 +11,8 @@ import pytest
 from safelaunch.node.checks.isolate import ISOLATE, bad_gpus
 from tests.torchbin import needs_torch
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 FAULTS = """
 import os
 import torch, torch.distributed

@@ -14,6 +14,8 @@ from safelaunch.node.checks import disk, memory, network, processes, witnesses
 from tests.node.checks.nodes import H100, KERNEL, NAMES, PROCESS, SAID, XID, MadeNode
 from tests.ports import free_ports
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 Words = dict[str, Any]
 Furnish = Callable[[MadeNode], Words]
 _LISTED = '{"python": "3.11.7", "executable": "/opt/env/bin/python", "modules": {"torch": "2.5.1", "numpy": "2.1.0"}}'

@@ -15,6 +15,8 @@ from tests.node.checks.nodes import H100, KERNEL, PROCESS, SAID, XID, MadeNode
 from tests.pure.why.judged import judge_text
 from tests.tables import each
 
+pytestmark = pytest.mark.timed   # real programs and screens, within real deadlines
+
 V100 = (SAID / "smi-v100.xml").read_text()
 ROCM = (SAID / "rocm.json").read_text()
 LOST = "Unable to determine the device handle for GPU 0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU"

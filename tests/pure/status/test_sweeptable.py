@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.status import sweeptable
-from safelaunch.verbs.overview.overview import SPEECH
+from safelaunch.verbs.common.speech import SPEECH
 
 STATES = ("running", "queued", "completed", "gave_up", "stopped", "waiting")
 ROW = {"values": {}, "now_t": 9.0, "since_t": 1.0, "step": None, "step_total": None, "loss": None, "category": None,

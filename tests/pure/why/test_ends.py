@@ -25,7 +25,7 @@ from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.status.states import judge
 from safelaunch.supervisor.attempt.diagnosing import end_of
 from safelaunch.verbs.common.eventwords import describe
-from safelaunch.verbs.overview.overview import SPEECH
+from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.why.whyevidence import by_journal
 from safelaunch.why.evidence import Stacks, know
 from safelaunch.why.findings import EndFacts, Log, OutsideEvidence, TaskExit

@@ -96,7 +96,7 @@ class RunWatcher(core.InfoWatcher):
     def _judge(self, job_id: str, run: Run, slurm_answer: SchedulerAnswer) -> None:
         from safelaunch.status.states import describe_alone, judge
         from safelaunch.verbs.common import runs
-        from safelaunch.verbs.overview.overview import SPEECH
+        from safelaunch.verbs.common.speech import SPEECH
 
         state: State = run.state()
         self._absent[job_id] = self._absent.get(job_id, 0) + 1 if slurm_answer.jobs == () else 0

@@ -7,10 +7,10 @@ import time
 from safelaunch.errors import UsageError
 from safelaunch.run.fold.state import State
 from safelaunch.run.io.runfolder import Run
-from safelaunch.slurm import nodefold, via
-from safelaunch.status.speech import Speech
+from safelaunch.slurm import via
 from safelaunch.status.states import WAITING, judge
-from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.common import runs
+from safelaunch.verbs.common.speech import SPEECH
 
 
 def why_lost(run: Run, state: State) -> str:
@@ -19,7 +19,7 @@ def why_lost(run: Run, state: State) -> str:
     """
     if state.ended is not None:
         return ""
-    told = judge(state, runs.ask_scheduler(run), Speech(talk.moment, talk.span, nodefold.fold), time.time(),
+    told = judge(state, runs.ask_scheduler(run), SPEECH, time.time(),
                  is_local=run.plan.cluster == "local")
     if told.name == "unknown":
         return told.sentence + ("; to queue one: safelaunch watch --once" if via.has_next_job(run.plan.cluster) else "")

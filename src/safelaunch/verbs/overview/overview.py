@@ -17,31 +17,24 @@ from safelaunch.run.fold.state import NAMING, Attempt, State
 from safelaunch.run.io import journal
 from safelaunch.run.io.runfolder import Run
 from safelaunch.run.plan import Plan
-from safelaunch.slurm import nodefold
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.slurm.slurmwords import is_known
 from safelaunch.status import costs, shares, silence
 from safelaunch.status.costs import Costs, Track
-from safelaunch.status.speech import SchedulerAnswer, Speech
+from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.status.states import judge
 from safelaunch.trainlog.figures import Metrics
 from safelaunch.trainlog.lines import MOST_UNREAD, Unread, leave_unread, place_in
 from safelaunch.trainlog.steps import AUTO
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.livepulse import read_figures, read_heartbeat, read_log, read_log_briefly, usual_s
+from safelaunch.verbs.common.speech import SPEECH, speech_at
 from safelaunch.verbs.overview import livecheckpoint
 
 VERSION = 1
 LAST_STEPS = costs.PACE_POINTS + costs.TREND_POINTS + 1   # that pace and trend look at
 SHOWN_DECISIONS = 3
 STANDS_STILL = {"eta_t": None, "pace_trend": None}   # while it is silent nobody can say when it is done
-
-SPEECH = Speech(talk.moment, talk.span, nodefold.fold)
-
-
-def _speech(now: float) -> Speech:
-    """Times of today without the date."""
-    return SPEECH._replace(clock=lambda t: talk.moment(t, now))
 
 
 def overview(
@@ -55,7 +48,8 @@ def overview(
     state, since_t = _fold_since(read.events)
     pulse = read_heartbeat(run.dir, state, now)
     requests = runs.requests(run)
-    judged = judge(state, word, _speech(now), now, requests, run.plan.kill_switch.grace_s, run.plan.cluster == "local")
+    judged = judge(state, word, speech_at(now), now, requests, run.plan.kill_switch.grace_s,
+                   run.plan.cluster == "local")
     step, total, tail, grew_t = read_log(run, state, pulse)
     account = shares.settle(read.events, state, now, step, silence.step_t(pulse, step, grew_t))
     figures = read_figures(run, tail)
@@ -115,7 +109,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     events = journal.read(run.dir, LAST_STEPS, partly=True).events
     state, since_t = _fold_since(events)
     pulse, job = read_heartbeat(run.dir, state, now), _job(state, word, now)
-    judged = judge(state, word, _speech(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
+    judged = judge(state, word, speech_at(now), now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail, grew_t = read_log_briefly(run, state, pulse, now)
     tracks = costs.follow(events, now, step, silence.step_t(pulse, step, grew_t))

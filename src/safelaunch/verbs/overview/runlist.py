@@ -15,7 +15,8 @@ from safelaunch.slurm.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.status import table
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import runs, talk
-from safelaunch.verbs.overview.overview import SPEECH, brief
+from safelaunch.verbs.common.speech import SPEECH
+from safelaunch.verbs.overview.overview import brief
 
 VERSION = 1
 RECENT_S = 86400.0      # what ended in the last night is news

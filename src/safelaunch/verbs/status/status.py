@@ -12,8 +12,9 @@ from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.run.io.runfolder import Run
 from safelaunch.status.rows import LEAST_WANTED, Row, rows, without
 from safelaunch.verbs.common import runs, talk, terminal
+from safelaunch.verbs.common.speech import speech_at
 from safelaunch.verbs.overview import livecheckpoint, runlist
-from safelaunch.verbs.overview.overview import SPEECH, overview
+from safelaunch.verbs.overview.overview import overview
 from safelaunch.verbs.overview.runlist import Listing
 
 P = ParamSpec("P")
@@ -106,7 +107,7 @@ def plain(status: dict[str, Any]) -> str:
 
 
 def _rows(status: dict[str, Any]) -> Iterator[Row]:
-    return rows(status, SPEECH._replace(clock=lambda t: talk.moment(t, status["now_t"])))
+    return rows(status, speech_at(status["now_t"]))
 
 
 def _for_person(status: dict[str, Any], most_lines: int | None = None) -> str:

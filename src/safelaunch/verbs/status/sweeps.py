@@ -13,7 +13,7 @@ from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.status import sweeptable
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import talk, terminal
-from safelaunch.verbs.overview.overview import SPEECH
+from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.status import sweepruns as sweeps
 
 

@@ -30,13 +30,14 @@ from safelaunch.status.rows import style_of, tell_loss
 from safelaunch.status.table import HEAD, cells_of, names_of
 from safelaunch.verbs.common import runs, stopping, talk
 from safelaunch.verbs.common.eventwords import describe
+from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.control import holding
 from safelaunch.verbs.control.release import release
 from safelaunch.verbs.logs.attemptlogs import LogChoice
 from safelaunch.verbs.logs.eventstream import stream
 from safelaunch.verbs.logs.logparts import read_logs
 from safelaunch.verbs.overview import runlist, sharedqueue
-from safelaunch.verbs.overview.overview import SPEECH, overview
+from safelaunch.verbs.overview.overview import overview
 from safelaunch.verbs.overview.runlist import Listing
 from safelaunch.verbs.status.status import every, plain
 
