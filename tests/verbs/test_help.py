@@ -55,6 +55,10 @@ ASKED = [
     ("uninstall", "page howto"), ("delete old runs", "verb clean"), ("phone home", "page howto"),
     ("upgrade", "page howto"),
     ("resume from a given step", "key resume.step"), ("bound of hours", "page howto"), ("restart now", "verb restart"),
+    ("my job keeps restarting", "page howto"), ("run on a different partition", "verb change"),
+    ("how do I disable automatic restarts", "key restart.max_restarts"), ("skip broken node", "page howto"),
+    ("attach debugger to rank", "verb stacks"), ("multiple runs share same checkpoint directory", "key resume.shared"),
+    ("keep the node for debugging after crash", "key preserve_site.for"), ("resume after time limit", "page howto"),
     ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "key notify.to"),
 ]
 
@@ -63,6 +67,17 @@ ASKED = [
 def test_what_people_ask_is_found_in_their_own_words(asked: str, place: str) -> None:
     found = helpsearch.search(pages.entries(VERBS), asked.split())
     assert place in [f"{one.kind} {one.name}" for one in found[:5]]
+
+
+@each(("asked", "answer"), [
+    ("how to see gpu memory usage", "stacks RUN --gpus"), ("train without internet", "no telemetry"),
+    ("change learning rate between restarts", "safelaunch restart RUN"), ("job stuck in queue", "why a job waits"),
+    ("start from scratch ignore checkpoints", "resume.dir=ckpt2"), ("which checkpoint will be loaded", "checkpoints RUN"),
+    ("slow network between nodes", "nodes bench"),
+], called=lambda row: row[0])
+def test_the_first_place_of_a_question_shows_its_answer_not_its_heading_alone(asked: str, answer: str) -> None:
+    first = helpsearch.search(pages.entries(VERBS), asked.split())[0]
+    assert answer in helpsearch.shown(first, asked.split())
 
 
 def test_places_are_shown_with_their_heading_and_line(capsys: pytest.CaptureFixture[str]) -> None:
