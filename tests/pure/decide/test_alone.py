@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from safelaunch.base.model import Event, Exit
 from safelaunch.decide.budget import alone
 from safelaunch.decide.budget.blame import Failure, blame, culprits_of
+from safelaunch.decide.ends.advice import what_follows
 from safelaunch.decide.facts.actions import Finish, HandOver, Launch, Wait
 from safelaunch.decide.facts.seen import Live, Observation
 from safelaunch.decide.turn import rows
@@ -232,6 +233,7 @@ def test_what_one_node_alone_shows_ends_no_run_beside_a_spare(fault: Fault) -> N
     assert played.jobs == 1 and played.used == (("n0", "n1"), ("n0", "n2")), played.used
     assert {one.category for one in played.verdicts} == {fault.category}, played.verdicts[0].summary
     assert all(one.blamed == ("n1",) for one in failures(played)), [one.blamed for one in failures(played)]
+    assert ", without n1 (attempt 2)" in what_follows(played.state, played.state.attempts[0], PLAN)
     assert played.state.excluded == (), "a guess about one node is no evidence for other runs"
 
 
