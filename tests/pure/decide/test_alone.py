@@ -167,8 +167,10 @@ OF_A_NODE = [
     Fault("remote I/O error late", raised("OSError: [Errno 121] Remote I/O error: '/scratch/x'"), "storage", late=True),
     Fault("I/O error of a loader late", raised("OSError: Caught OSError in DataLoader worker process 0.\nOriginal "
           "Traceback (most recent call last):\n  File \"/opt/torch/utils/data/_utils/worker.py\", line 351, in "
-          "_worker_loop\n    data = fetcher.fetch(index)\nOSError: [Errno 5] Input/output error"), "storage", late=True),
-    Fault("I/O error of a command", "cat: /local/list.txt: Input/output error", "storage", echoes=False, place="node"),
+          "_worker_loop\n    data = fetcher.fetch(index)\nOSError: [Errno 5] Input/output error"), "storage",
+          late=True),
+    Fault("I/O error of a command", "cat: /local/list.txt: Input/output error", "storage", echoes=False,
+          place="node"),
     Fault("I/O error of a command late", "cp: error reading '/local/shard.tar': Input/output error", "storage",
           late=True),
     Fault("bus error late", "Fatal Python error: Bus error\n\nCurrent thread 0x00007f2c (most recent call first):\n"

@@ -4,8 +4,8 @@ A missing module, an I/O error, a name that does not resolve: on one node of sev
 program's, and one attempt without that node tells which. What several nodes show at once, first, is the program's.
 
 Laws:
-- A node that is idle in this job takes its place at the first failure, which costs nothing: of two nodes that have shown
-  one, that of the later failure is left idle. A kill that nobody explains is no node's.
+- A node that is idle in this job takes its place at the first failure, which costs nothing: of two nodes that have
+  shown one, that of the later failure is left idle. A kill that nobody explains is no node's.
 - Elsewhere one failure is enough before the first step. Later it takes the same one twice, on that node alone: a
   restart is cheaper than a wrong suspicion. The next job then does without the node, too.
 - Where this job has no spare, the run goes on as ever, and leaves the job for it only where it would be given up
@@ -67,8 +67,8 @@ def shown_alone(state: State) -> tuple[LeftOut, ...]:
         shown[one.fingerprint] = node if shown.get(one.fingerprint, node) == node else SEVERAL
         alike[one.fingerprint] = (*alike.get(one.fingerprint, ()), one)
     found = (LeftOut(node, alike[mark]) for mark, node in shown.items() if node != SEVERAL)
-    return tuple(sorted((one for one in found if one.is_proven or one.failures[0].fingerprint not in UNEXPLAINED_SIGNALS),
-                        key=lambda one: one.failures[-1].number))
+    counted = (one for one in found if one.is_proven or one.failures[0].fingerprint not in UNEXPLAINED_SIGNALS)
+    return tuple(sorted(counted, key=lambda one: one.failures[-1].number))
 
 
 def left_out(state: State) -> tuple[LeftOut, ...]:
