@@ -28,7 +28,7 @@ EXPECTED = {
     "the job is preempted": ("completed", 2, 3, 15.0),
     "the leader dies": ("completed", 1, 2, None),
     "a node on which the program fails at its start, with a spare": ("completed", 2, 2, None),
-    "a node on which the program fails later, with a spare": ("completed", 3, 2, None),
+    "a node on which the program fails later, with a spare": ("completed", 2, 2, None),
     "a teammate wants it to stop at its next checkpoint": ("stopped", 1, 2, None),
 }
 

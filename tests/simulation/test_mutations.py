@@ -237,7 +237,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "the first failure ends the run": (
         _golden("a rank dies"), [(between, "why_give_up", _give_up_at_once)], "though nothing stood in its way"),
     "what one node alone shows is not tried without it": (
-        _golden("a node on which the program fails later, with a spare"), [(alone, "left_out", lambda state: ())],
+        _golden("a node on which the program fails later, with a spare"), [(alone, "shown_alone", lambda state: ())],
         "though nothing stood in its way"),
     "an attempt that was told to end counts as complete": (
         _golden("the time limit comes"), [(ended, "how_it_ended", lambda live, seen: "completed")], "complete"),

@@ -55,6 +55,10 @@ ASKED = [
     ("uninstall", "page howto"), ("delete old runs", "verb clean"), ("phone home", "page howto"),
     ("upgrade", "page howto"),
     ("resume from a given step", "key resume.step"), ("bound of hours", "page howto"), ("restart now", "verb restart"),
+    ("my job keeps restarting", "page howto"), ("run on a different partition", "verb change"),
+    ("how do I disable automatic restarts", "key restart.max_restarts"), ("skip broken node", "page howto"),
+    ("attach debugger to rank", "verb stacks"), ("multiple runs share same checkpoint directory", "key resume.shared"),
+    ("keep the node for debugging after crash", "key preserve_site.for"), ("resume after time limit", "page howto"),
     ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "key notify.to"),
 ]
 
@@ -63,6 +67,17 @@ ASKED = [
 def test_what_people_ask_is_found_in_their_own_words(asked: str, place: str) -> None:
     found = helpsearch.search(pages.entries(VERBS), asked.split())
     assert place in [f"{one.kind} {one.name}" for one in found[:5]]
+
+
+@each(("asked", "answer"), [
+    ("how to see gpu memory usage", "stacks RUN --gpus"), ("train without internet", "no telemetry"),
+    ("change learning rate between restarts", "safelaunch restart RUN"), ("job stuck in queue", "why a job waits"),
+    ("start from scratch ignore checkpoints", "resume.dir=ckpt2"), ("slow network between nodes", "nodes bench"),
+    ("which checkpoint will be loaded", "checkpoints RUN"),
+], called=lambda row: row[0])
+def test_the_first_place_of_a_question_shows_its_answer_not_its_heading_alone(asked: str, answer: str) -> None:
+    first = helpsearch.search(pages.entries(VERBS), asked.split())[0]
+    assert answer in helpsearch.shown(first, asked.split())
 
 
 def test_places_are_shown_with_their_heading_and_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,5 +130,7 @@ def test_every_verb_has_a_man_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {"safelaunch.1", *(f"safelaunch-{verb}.1" for verb in VERBS)} <= written
     page = (folder / "safelaunch-logs.1").read_text()
     assert "--first\\-error" in page.replace("\\-\\-", "--") and ".SH NAME" in page
+    assert run(["help", "--man", str(tmp_path / "man")]) == 0 and (tmp_path / "man/man1/safelaunch.1").exists()
+    assert f"MANPATH has {tmp_path / 'man'}\n" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert run(["help", "--man", str(tmp_path / "file")]) == 2

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from safelaunch.base.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.decide.budget import endless
 from safelaunch.decide.ends import passing
+from safelaunch.decide.ends.advice import what_follows
 from safelaunch.decide.ends.passing import Secure
 from safelaunch.decide.facts.actions import Finish, HandOver, Hold, Launch
 from safelaunch.run.fold.folding import fold
-from safelaunch.run.fold.state import State
+from safelaunch.run.fold.state import Ended, State
 from safelaunch.run.plan import Plan
 from tests.pure.decide import situations
 from tests.pure.decide.situations import PLAN, seen
@@ -151,3 +153,10 @@ def test_a_job_that_died_without_a_word_is_counted_to_its_supervisors_last_event
     assert (state.used_s, state.life_t) == (300.0, 9001.0)
     again = fold(events, state)
     assert (again.used_s, again.life_t, again.idle_from) == (state.used_s, state.life_t, state.idle_from)
+
+
+def test_the_end_of_a_run_whose_time_limits_bring_nothing_says_what_would() -> None:
+    state = replace(run_of(STEPS, STEPS), ended=Ended("gave_up", FAILED_FOR_GOOD, "two jobs without progress", 0.0))
+    assert what_follows(state, state.attempts[-1], PLAN) == (
+        "not restarted; to do: let it save before its job ends, and load what it saved; or ask for more time "
+        "(slurm.time)")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from safelaunch.base.endings import AttemptEnd
 from safelaunch.decide.facts.actions import (
     HandOver,
     Launch,
 )
 from safelaunch.decide.nodes.nodes import kept_out, preserved
-from safelaunch.run.fold.state import Exclusion, State
+from safelaunch.run.fold.state import Attempt, Exclusion, State
+from safelaunch.why.fingerprint import UNEXPLAINED_KILL
 from tests.pure.decide.situations import (
     LOST,
     PLAN,
@@ -42,6 +44,28 @@ def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
     got = action(state, seen(lost=lost))
     assert isinstance(got, Launch)
     assert got.nodes == expected
+
+
+def failing(*failures: tuple[str, str]) -> State:
+    """Attempts that made steps, and failed of such a cause on that node alone."""
+    return replace(history("failed"), attempts=tuple(
+        Attempt(number, "11", ("n0", "n1"), 0.0, ended=AttemptEnd.FAILED, category="storage", step=9,
+                fingerprint=mark, blamed=(node,)) for number, (mark, node) in enumerate(failures, start=1)))
+
+
+@each(("state", "expected"), [
+    (failing(("a", "n1")), ("n0", "n2")), (failing((UNEXPLAINED_KILL, "n1")), ("n0", "n1")),
+    (failing(("a", "n1"), ("b", "n2")), ("n0", "n1")), (failing(("a", "n1"), ("b", "n2"), ("a", "n1")), ("n0", "n2")),
+    (failing(("a", "n1"), ("a", "n1"), ("b", "n2")), ("n0", "n2")),
+], ids=["a spare at the first failure", "a kill that nobody explains is no node's", "the later failure of two nodes",
+        "the later failure, of the first again", "one that has shown it twice never before one that has shown it once"])
+def test_a_spare_takes_the_place_of_a_node_that_alone_has_shown_a_failure(
+        state: State, expected: tuple[str, ...]) -> None:
+    got = action(state, seen(), PLAN._replace(restart=PLAN.restart._replace(max_without_progress=9)))
+    assert isinstance(got, Launch)
+    assert got.nodes == expected
+    idle = "n1" if "n2" in expected else "n2"
+    assert (f"without {idle}, as attempt" in got.why) == (state.attempts[-1].fingerprint != UNEXPLAINED_KILL), got.why
 
 
 @each(("state", "lost", "expected"), [

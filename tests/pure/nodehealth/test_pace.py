@@ -8,8 +8,18 @@ import random
 import pytest
 
 from safelaunch.base.model import Event
-from safelaunch.nodehealth.slow.changepoint import PaceChange
-from safelaunch.nodehealth.slow.pace import BY_CLOCK, BY_LOG, WINDOW_S, LogPace, go_on, level_of, of_attempt, take_in
+from safelaunch.nodehealth.slow.changepoint import PaceChange, PaceWatch
+from safelaunch.nodehealth.slow.pace import (
+    BY_CLOCK,
+    BY_LOG,
+    WINDOW_S,
+    LogPace,
+    go_on,
+    level_of,
+    most_lines,
+    of_attempt,
+    take_in,
+)
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import Slower, State
 from safelaunch.run.steppace import StepPace, to_event
@@ -170,3 +180,19 @@ def test_a_level_that_is_none_is_no_level(level: object) -> None:
 def test_the_level_that_is_passed_on_is_the_one_that_was_passed_on() -> None:
     assert level_of(of_attempt(go_on(KNOWN, 0.05), 1)) == KNOWN
     assert level_of(go_on(None, 0.05)) is None
+
+
+def test_a_node_that_is_slow_early_in_a_run_of_quick_steps_is_told_within_two_looks() -> None:
+    """Steps of 0.2 s, and a look each 5 s; from step 60 on a step takes 0.5 s."""
+    rng, known, told = random.Random(3), LogPace(PaceWatch(0.05)), []
+    piece, t = list[str](), 0.0
+    for step in range(1, 120):
+        took = (0.2 if step < 60 else 0.5) * (1 + abs(rng.gauss(0, 0.01)))
+        piece.append(f"step {step}/400 | loss 2.5 | {took * 1000:.0f} ms/step\n")
+        if (t := t + took) >= 5.0:
+            lines, phase = step_lines("".join(piece).encode(), Patterns(), most=most_lines(known))
+            known, changes = take_in(known, lines, phase, 0.0)
+            told += [(step, change) for change in changes]
+            piece, t = [], 0.0
+    (seen, change), = told
+    assert seen < 90 and 60 <= change.step < 70 and abs(change.from_s - 0.2) < 0.01, told

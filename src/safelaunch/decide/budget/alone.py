@@ -4,17 +4,20 @@ A missing module, an I/O error, a name that does not resolve: on one node of sev
 program's, and one attempt without that node tells which. What several nodes show at once, first, is the program's.
 
 Laws:
-- Before the first step one failure is enough. Later it takes the same one twice, on that node alone: a restart is
-  cheaper than a wrong suspicion.
-- The next attempts do without the node: a spare takes its place, in this job or in the next one. Where this job has no
-  spare, the run goes on as ever, and leaves the job for it only where it would be given up otherwise, and once. A queue
-  is long: before that the node shows it twice. (The first rank to fail often ends the others before they say the same.)
+- A node that is idle in this job takes its place at the first failure, which costs nothing: of two nodes that have
+  shown one, that of the later failure is left idle. A kill that nobody explains is no node's.
+- Elsewhere one failure is enough before the first step. Later it takes the same one twice, on that node alone: a
+  restart is cheaper than a wrong suspicion. The next job then does without the node, too.
+- Where this job has no spare, the run goes on as ever, and leaves the job for it only where it would be given up
+  otherwise, and once. A queue is long: before that the node shows it twice. (The first rank to fail often ends the
+  others before they say the same.)
 - The same failure on another node acquits it: from then on that cause is the program's, and no node is left out.
 - This is of this run only. The ledger, which other runs read, hears of it once the run has gone on without the node.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -22,7 +25,7 @@ from safelaunch.base.endings import AttemptEnd
 from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.plan import Plan
 from safelaunch.why.categories import ENDS_OF_JOBS
-from safelaunch.why.fingerprint import UNEXPLAINED_KILL
+from safelaunch.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_SIGNALS
 
 # The same text runs on every node: with nobody to compare with, an error in it is what it says.
 OF_THE_TEXT = ("user_code", "config", "version_mismatch")
@@ -30,7 +33,7 @@ SEVERAL = ""   # instead of the one node: others have shown the same
 
 
 class LeftOut(NamedTuple):
-    """A node that the next attempts do without, and the failures that it alone has shown."""
+    """A node that the next attempts do without, and the failures that it alone has shown, all alike."""
 
     node: str
     failures: tuple[Attempt, ...]
@@ -41,15 +44,20 @@ class LeftOut(NamedTuple):
         return self.failures[0] if _is_enough(self.failures[0]) else self.failures[1]
 
     @property
+    def is_proven(self) -> bool:
+        """Whether the next job does without it, too."""
+        return len(self.failures) > 1 or _is_enough(self.failures[0])
+
+    @property
     def why(self) -> str:
         numbers = " and ".join(str(one.number) for one in self.failures[-2:])
-        many = len(self.failures) > 1
+        many, is_early = len(self.failures) > 1, self.failures[-1].step is None
         return (f"{'attempts' if many else 'attempt'} {numbers} failed{' alike' if many else ''} on {self.node} alone"
-                f"{'' if many else ', before the first step'}")
+                f"{', before the first step' if is_early and not many else ''}")
 
 
-def left_out(state: State) -> tuple[LeftOut, ...]:
-    """The nodes that the run does without for what they alone have shown."""
+def shown_alone(state: State) -> tuple[LeftOut, ...]:
+    """The nodes that alone have shown a failure, that of the latest one last."""
     shown: dict[str, str] = {}                  # fingerprint → the one node, or SEVERAL
     alike: dict[str, tuple[Attempt, ...]] = {}
     for one in state.attempts:
@@ -58,9 +66,20 @@ def left_out(state: State) -> tuple[LeftOut, ...]:
         node = one.blamed[0] if len(one.blamed) == 1 else SEVERAL
         shown[one.fingerprint] = node if shown.get(one.fingerprint, node) == node else SEVERAL
         alike[one.fingerprint] = (*alike.get(one.fingerprint, ()), one)
-    found = {node: LeftOut(node, alike[mark]) for mark, node in shown.items()
-             if node != SEVERAL and (len(alike[mark]) > 1 or _is_enough(alike[mark][0]))}
-    return tuple(found.values())
+    found = (LeftOut(node, alike[mark]) for mark, node in shown.items() if node != SEVERAL)
+    counted = (one for one in found if one.is_proven or one.failures[0].fingerprint not in UNEXPLAINED_SIGNALS)
+    return tuple(sorted(counted, key=lambda one: one.failures[-1].number))
+
+
+def left_out(state: State) -> tuple[LeftOut, ...]:
+    """The nodes that the run does without, in the next job, too, for what they alone have shown."""
+    return tuple({one.node: one for one in shown_alone(state) if one.is_proven}.values())
+
+
+def doubts(state: State) -> dict[str, float]:
+    """Nodes whose place another one takes where this job has one that is idle; that of the highest number first."""
+    return {one.node: math.inf if one.is_proven else one.failures[-1].number
+            for one in sorted(shown_alone(state), key=lambda one: one.is_proven)}
 
 
 def names(state: State) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from safelaunch.decide.budget.giveup import why_give_up
 from safelaunch.decide.facts import advance
 from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.plan import Plan
-from safelaunch.why.categories import TABLE
+from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_TERM
 
+SAVE_SOONER = "let it save before its job ends, and load what it saved; or ask for more time (slurm.time)"
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
 
 
@@ -33,7 +34,9 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
         job = f", job {following.job}" if following.job != attempt.job else ""
         by = "restarted" if attempt.has_failed else "went on"
         earlier = [one for one in state.attempts if one.number < following.number]
-        return f"{by} by itself{_from(following, earlier)} (attempt {following.number}{job}){if_again}"
+        out = ", ".join(node for node in attempt.blamed if attempt.has_failed and node not in following.nodes)
+        return (f"{by} by itself{_from(following, earlier)}{f', without {out}' if out else ''} "
+                f"(attempt {following.number}{job}){if_again}")
     is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == RunEnd.STOPPED
     if attempt.ended == AttemptEnd.STOPPED or (is_person and attempt.ended != AttemptEnd.FAILED):
         return "not restarted: a person's request is final"
@@ -51,6 +54,8 @@ def _to_do(attempt: Attempt) -> str:
         return OF_A_KILL
     if attempt.fingerprint == UNEXPLAINED_TERM:
         return "find out who sent it that signal: safelaunch and Slurm have not"
+    if attempt.category in ENDS_OF_JOBS:
+        return SAVE_SOONER
     row = TABLE.get(attempt.category or "")
     return row.to_do if row is not None and row.to_do else TABLE["unknown"].to_do
 

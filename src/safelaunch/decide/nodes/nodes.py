@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from safelaunch.decide.budget import alone
@@ -60,5 +61,5 @@ def good_nodes(state: State, facts: Observation) -> tuple[str, ...]:
     do without come last, so that a spare takes their place, and so do nodes that have shown a failure alone.
     """
     bad = set(_unusable(state, (node for node, _ in facts.lost)))
-    doubted = {*dict(state.left_out), *alone.names(state)}
-    return tuple(sorted((node for node in facts.nodes if node not in bad), key=lambda node: node in doubted))
+    doubts = {**alone.doubts(state), **dict.fromkeys(dict(state.left_out), math.inf)}
+    return tuple(sorted((node for node in facts.nodes if node not in bad), key=lambda node: doubts.get(node, 0)))

@@ -291,8 +291,8 @@ def _launch(state: State, facts: Observation, plan: Plan) -> Action | None:
 
 def _without(state: State, facts: Observation, nodes: tuple[str, ...]) -> str:
     """Which nodes of this job are left idle for what they alone have shown."""
-    idle = [one for one in alone.left_out(state) if one.node in facts.nodes and one.node not in nodes]
-    return "".join(f"; without {one.node}, as {one.why}" for one in idle)
+    idle = {one.node: one.why for one in alone.shown_alone(state) if one.node in facts.nodes and one.node not in nodes}
+    return "".join(f"; without {node}, as {why}" for node, why in idle.items())
 
 
 def _from_where(state: State, plan: Plan) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from safelaunch.nodehealth.slow.changepoint import LEARN, SETTLE, PaceChange, PaceWatch, StepTime, follow, restart
 from safelaunch.run.steppace import StepPace
 from safelaunch.trainlog.figures import median
-from safelaunch.trainlog.steplines import StepLine
+from safelaunch.trainlog.steplines import MOST_LINES, StepLine
 
 BY_LOG, BY_CLOCK = "log", "clock"
 NEWEST = 32
@@ -50,6 +50,13 @@ def of_attempt(pace: LogPace, attempt: int) -> LogPace:
         return pace
     return pace._replace(watch=restart(pace.watch), attempt=attempt, step=None, phase="", since=None,
                          values=0)
+
+
+def most_lines(pace: LogPace) -> int:
+    """How many lines of a piece of the log to read: the newest ones, and until there is a level all that make it.
+    (A node that was slow from step 60 on was told at step 206, as the first 42 of 8 values a look were mixed.)
+    """
+    return SETTLE + LEARN if pace.watch.level is None else MOST_LINES
 
 
 def take_in(

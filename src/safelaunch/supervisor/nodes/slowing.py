@@ -36,7 +36,8 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
         lead.running.note_pace(known._replace(phase=known.phase or "".join(talk.signs[-1:])))
         return
     nothing: tuple[list[StepLine], str] = ([], "")
-    lines, phase = listening.read_figures(lead, text, partial(step_lines, since=since), nothing)
+    lines, phase = listening.read_figures(
+        lead, text, partial(step_lines, since=since, most=pace.most_lines(known)), nothing)
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
     lead.running.note_pace(known)
     for change in changes:

@@ -85,18 +85,19 @@ def entries(verbs: Mapping[str, tuple[str, str]]) -> Iterator[Entry]:
 
 
 def write_man_pages(verbs: Mapping[str, tuple[str, str]], folder: str) -> None:
-    """Write safelaunch.1 and a page for each verb there; raises UsageError."""
+    """Write safelaunch.1 and a page for each verb there, or into its man1, where man looks; raises UsageError."""
+    target = Path(folder) if Path(folder).name == "man1" else Path(folder) / "man1"
     try:
         from click_man.core import write_man_pages as write
     except ImportError as error:
         raise UsageError("--man needs click-man: pip install 'safelaunch[man]'") from error
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
         group = Verbs(verbs)
         for verb in verbs:   # all of them, for once: click-man reads a group's own list
             group.add_command(group.load(verb), verb)
-        write("safelaunch", group, version=__version__, target_dir=folder)
+        write("safelaunch", group, version=__version__, target_dir=str(target))
     except OSError as error:
         raise UsageError(f"--man {folder}: {error.strerror}") from error
-    written = len(list(Path(folder).glob("safelaunch*.1")))
-    talk.say(f"wrote {written} pages; man finds them if MANPATH has {Path(folder).parent}")
+    written = len(list(target.glob("safelaunch*.1")))
+    talk.say(f"wrote {written} pages into {target}; man finds them if MANPATH has {target.parent}")

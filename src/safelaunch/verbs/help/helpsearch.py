@@ -21,22 +21,26 @@ _FOR_DEVELOPERS = frozenset({"benchmarks", "drills", "simulation", "developing",
                              "comparison", "protocol", "slurm-releases"})
 _FOR_HELP = frozenset({"howto"})
 _STOP = frozenset((
-    "a", "about", "again", "an", "and", "are", "at", "be", "by", "can", "do", "does", "for", "from", "get", "given",
-    "how", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not", "of", "on", "only", "or", "possible",
-    "should", "the", "there", "this", "time's", "times", "to", "up", "use", "want", "what", "when", "where",
-    "which", "who", "with", "without", "you", "your",
+    "a", "about", "again", "all", "already", "an", "and", "any", "are", "as", "at", "be", "between", "by", "can",
+    "different", "do", "does", "for", "from", "get", "given", "has", "have", "how", "i", "if", "in", "is", "it",
+    "its", "job", "make", "many", "me", "mean", "much", "my", "need", "no", "not", "of", "on", "only", "or", "possible",
+    "run", "same", "see", "should", "so", "some", "that", "the", "them", "there", "they", "this", "time's", "times",
+    "to", "two", "up", "use", "want", "was", "what", "when", "where", "which", "who", "why", "will", "with", "without",
+    "would", "you", "your",
 ))
 # What people call it → the words of these pages; a name of another program → the verb.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "abort": ("stop",), "apptainer": ("container",), "array": ("sweep", "array"), "blacklist": ("exclude",),
-    "bound": ("max_", "at most"), "budget": ("restarts", "max_restarts"), "cancel": ("stop", "scancel"),
-    "checkpoint": ("resume",), "ckpt": ("checkpoint",), "clean": ("remove", "delete"),
-    "conda": ("setup", "venv", "modules"), "continue": ("resume",), "cost": ("node-hours", "gpu-hours"),
-    "crash": ("fail",), "dashboard": ("top", "report"), "deadlock": ("hang",), "delete": ("remove", "clean"),
+    "bound": ("max_", "at most"), "broken": ("bad", "died"), "budget": ("restarts", "max_restarts"),
+    "cancel": ("stop", "scancel"), "checkpoint": ("resume",), "ckpt": ("checkpoint",), "clean": ("remove", "delete"),
+    "conda": ("setup", "venv", "modules"), "continue": ("resume",), "convert": ("init",),
+    "cost": ("node-hours", "gpu-hours"), "crash": ("fail",), "dashboard": ("top", "report"), "deadlock": ("hang",),
+    "debugger": ("shell", "stacks"), "delete": ("remove", "clean"), "disable": ("max_restarts",),
     "disk": ("storage", "full", "no space"), "docker": ("container",), "drain": ("exclude",),
     "e-mail": ("notify", "mail"), "elastic": ("smaller", "min_nodes", "before_resize"), "email": ("notify", "mail"),
     "env": ("environment", "variable"), "eta": ("done in",), "exit": ("exit code",), "follow": ("logs",),
-    "freeze": ("hang", "frozen"), "frozen": ("hang",), "goodput": ("useful",), "grafana": ("prometheus",),
+    "freeze": ("hang", "frozen"), "frozen": ("hang",), "gave": ("given up", "gives up"), "gdb": ("shell", "stacks"),
+    "goodput": ("useful",), "grafana": ("prometheus",), "hugging": ("transformers",), "ignore": ("exclude",),
     "interactive": ("salloc", "shell", "--here"), "kill": ("stop",), "limit": ("time limit", "max_"),
     "list": ("status",), "log": ("logs",), "ls": ("status",), "mail": ("notify",), "memory": ("oom", "memory"),
     "module": ("setup", "modules"), "monitor": ("watch", "status", "metrics"), "notification": ("notify",),
@@ -47,11 +51,12 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "rm": ("remove", "clean"), "salloc": ("salloc", "allocation", "--here"), "sbatch": ("submit",),
     "scancel": ("stop",), "signal": ("sigterm", "sigusr"), "singularity": ("container",),
     "slack": ("notify", "webhook"), "space": ("full", "storage"), "squeue": ("status",), "ssh": ("shell",),
-    "stall": ("hang",), "straggler": ("slow",), "stuck": ("hang",), "tail": ("logs",),
+    "stall": ("hang",), "straggler": ("slow",), "stuck": ("hang",), "tail": ("logs",), "teams": ("webhook",),
     "telemetry": ("network", "metrics", "sends"), "tensorboard": ("tracker",), "timeout": ("time limit",),
-    "troubleshoot": ("howto", "why"), "troubleshooting": ("howto", "why"), "uninstall": ("remove", "pip"),
-    "update": ("upgrading",), "upgrade": ("upgrading", "another version"), "venv": ("setup", "venv"),
-    "walltime": ("time limit", "slurm.time"), "wandb": ("tracker", "w&b"), "yaml": ("train-yaml",),
+    "troubleshoot": ("howto", "why"), "troubleshooting": ("howto", "why"), "undo": ("clear",),
+    "uninstall": ("remove", "pip"), "update": ("upgrading",), "upgrade": ("upgrading", "another version"),
+    "validate": ("check",), "venv": ("setup", "venv"), "walltime": ("time limit", "slurm.time"),
+    "wandb": ("tracker", "w&b"), "yaml": ("train-yaml",),
 }
 
 
@@ -83,7 +88,6 @@ def read_page(name: str, text: str) -> Iterator[Entry]:
         is_code ^= is_fence
         if line.startswith("#") and not is_code:
             heading = line.lstrip("# ").replace("`", "")
-            yield Entry(PAGE, name, heading, heading)
         elif line.strip() and not is_fence and not re.fullmatch(r"[|\s:-]+", line):
             block.append(line.strip())
 
