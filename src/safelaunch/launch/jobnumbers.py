@@ -79,7 +79,8 @@ def own_numbers(slurm: Mapping[str, Any], tasks_per_node: int, has_even: bool) -
         variables.append("SAFELAUNCH_OVERLAP=no")
     if "ntasks-per-node" in turned and "ntasks-per-node" not in slurm:
         variables.append("SLURM_NTASKS_PER_NODE")
-    return OwnNumbers(tasks, layout(tasks, nodes), tuple(variables))
+    each = _whole(slurm.get("ntasks-per-node"))   # sbatch gives it of each node, also where there are fewer tasks
+    return OwnNumbers(tasks, layout(each * nodes or tasks, nodes), tuple(variables))
 
 
 def layout(tasks: int, nodes: int) -> str:
