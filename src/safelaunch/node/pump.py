@@ -159,9 +159,8 @@ class Pump:
             self._open_target()
         size = os.fstat(self._spool).st_size
         if size < self._position:
-            # `echo … > /dev/stderr` in a script cuts it to nothing first: what stands there by now is new.
             _say(f"{self._spool_path} was cut from {self._position} bytes; going on with the {size} that it has now")
-            self._shift += self._position
+            self._shift += self._position   # by `echo … > /dev/stderr`: what stands there now is new
             self._position = self._synced = self._punched = 0
         if self._position < size:
             self._copy_up_to(min(size, self._synced + SYNC_BYTES))

@@ -30,7 +30,7 @@ srun_option() {   # $1: a word such as --nodes=2; SL_NAME: its long name, abbrev
 }
 
 script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each task, or as it is
-  local words=() excluded=${SAFELAUNCH_EXCLUDE:-} is_alone='' is_named='' bare='' pwd='' stem word srun=${SAFELAUNCH_SRUN:-srun}
+  local words=() excluded=${SAFELAUNCH_EXCLUDE:-} is_alone='' bare='' pwd='' stem word srun=${SAFELAUNCH_SRUN:-srun}
   local ours="SAFELAUNCH_MARK,SAFELAUNCH_GUARD,SAFELAUNCH_GUARD_CODE,SAFELAUNCH_BOOT,SAFELAUNCH_TOKEN"
   ours+=",SAFELAUNCH_CONTROL,SAFELAUNCH_ADDRESSES,SAFELAUNCH_RECORD,SAFELAUNCH_ATTEMPT,SAFELAUNCH_LEASE_S"
   ours+=",SAFELAUNCH_PYTHON,SAFELAUNCH_STEP,SAFELAUNCH_BARE,SAFELAUNCH_SIGNAL_TO,SAFELAUNCH_RESUME_PATH"
@@ -60,7 +60,6 @@ script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each
   [[ $SAFELAUNCH_ATTEMPT == 1 || ${SAFELAUNCH_OVERLAP:-} == no || $is_alone ]] || words=(--overlap "${words[@]}")
   # What the script reads itself ($(srun hostname), 2>errors) must stay as it is; prefixed lines are of both streams.
   [[ /dev/fd/1 -ef $stem.log && /dev/fd/2 -ef $stem.log ]] || bare=yes
-  [[ $is_named ]] || words=("--job-name=${SL_PROGRAM[0]##*/}" "${words[@]}")   # the step's, by its program
   export SAFELAUNCH_STEP=yes SAFELAUNCH_BARE=$bare SAFELAUNCH_PWD=$pwd
   note_srun guarded
   prepare_on_node
@@ -141,7 +140,6 @@ take_option() {   # `word` of `name` with `value`, for the guarded srun
     ;;
   --exact | --exclusive | --overlap) is_alone=yes ;;
   --label | --output) bare=yes ;;
-  --job-name | -J) is_named=yes ;;
   --jobid) [[ $value == "${SLURM_JOB_ID:-0}" ]] || plain_srun ;;
   --pty | --multi-prog | --het-group | --no-allocate | --help | --usage | --version | --test-only)
     plain_srun
