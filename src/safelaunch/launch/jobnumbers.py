@@ -147,7 +147,8 @@ def settle_numbers(config: Mapping[str, Any], origins: Mapping[str, Origin]) -> 
     """Bring the number of nodes to what sbatch would make of it; what is to be said of numbers that are turned."""
     slurm, nodes, spares = config["slurm"], _nodes_of(config), config.get("spare_nodes") or 0
     ntasks, notes = slurm.get("ntasks"), []
-    if origins["slurm.nodes"].layer == "default" and _is_script(config) and _gpus_each(slurm.get("gpus"), 2) is not None:
+    place = origins.get("slurm.nodes")
+    if place and place.layer == "default" and _is_script(config) and _whole(str(slurm.get("gpus")).split(":")[-1]) > 1:
         notes.append(("gpus", f"--gpus={slurm['gpus']} without --nodes: one node is asked for, where Slurm might take "
                       "several; write --nodes, too"))
     if nodes and nodes != slurm["nodes"]:

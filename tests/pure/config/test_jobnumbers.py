@@ -49,7 +49,8 @@ def asked(found: Resolved) -> str:
     ("-N 1 --gpus=4", 0, "nodes=1 gpus=4", 1, "1", ()),
     ("-N 4 -n 2", 0, "nodes=2 ntasks=2", 2, "1(x2)", ()),
 ], ids=["tasks that do not divide", "8 on 3", "tasks that divide", "both", "both, uneven", "one node", "GPUs", "a type",
-        "both of GPUs", "tasks by GPU", "nodes by GPUs", "gres", "GPUs that do not divide", "no spare", "GPUs of one node", "fewer"])
+        "both of GPUs", "tasks by GPU", "nodes by GPUs", "gres",
+        "GPUs that do not divide", "no spare", "GPUs of one node", "fewer"])
 def test_a_script_has_its_own_numbers_on_any_nodes_of_the_job(
     lines: str, spares: int, expected: str, tasks: int, places: str, variables: tuple[str, ...]
 ) -> None:
