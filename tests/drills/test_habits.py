@@ -30,6 +30,9 @@ class Habit(NamedTuple):
     proof: Callable[[Drill], object]
     options: str = ""
     tasks: int = 1   # a node
+    first: int = 1   # the attempt that trains
+    words: tuple[str, ...] = ()   # behind the script's file
+    is_of_limit: bool = False   # the proof is of a time limit only
 
 
 def _file(name: str, text: str | None = None) -> Callable[[Drill], object]:
@@ -61,6 +64,17 @@ HABITS = {
         lambda drill: list((drill.folder / "results").glob("*.log")) or pytest.fail(drill.story())),
     "three tasks on two nodes": Habit(
         f'echo "tasks $SLURM_NTASKS"\n{TRAIN}', lambda drill: _says(drill, "tasks 3"), "-n 3", tasks=2),
+    "the training is done, and what follows fails once": Habit(
+        f'{TRAIN} || exit $?\n[ -e late ] || {{ touch late; exit 9; }}', _file("late")),
+    "it looks for its data first": Habit(
+        f'[ -e data ] || {{ touch data; exit 3; }}\n{TRAIN}', lambda drill: _blames_no_node_at_first(drill), first=2),
+    "options in other words, and arguments": Habit(
+        f'#PBS -l walltime=0:29:00\n[ "$*" = "cfg.yaml a b=c" ] || exit 7\n'
+        f'squeue -h -j $SLURM_JOB_ID -o "limit %l"\n{TRAIN}', lambda drill: _says(drill, "limit 29:00"),
+        '--comment="a b" --tasks-per-node=1 --gres-fl=disable-binding', words=("cfg.yaml", "a b=c")),
+    "its own shell is warned": Habit(
+        f'trap "touch warned" USR1\n{TRAIN} & pid=$!\nwhile kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done\n'
+        'exit $code', _file("warned"), "--signal=B:USR1@60", is_of_limit=True),
     "another job on its nodes": Habit(
         f'[ -e child ] || {{ touch child; sbatch -N1 -w n0 -o child.out --wrap "srun sleep 5; echo child done"; }}\n'
         f'{TRAIN}', lambda drill: drill.wait_for(
@@ -72,21 +86,28 @@ def _says(drill: Drill, words: str) -> None:
     assert words in drill.log(len(drill.state().attempts)), drill.story()
 
 
+def _blames_no_node_at_first(drill: Drill) -> None:
+    """A script's own exit code before its sruns is no node's."""
+    second = drill.wait_event("attempt_started", 2)
+    blamed = [one for one in drill.events() if one.t < second.t and one.data.get("suspects")]
+    assert blamed == [], drill.story()
+
+
 def kill_rank(drill: Drill, sandbox: Sandbox) -> None:
     drill.kill(drill.ranks()[-1])
 
 
 def kill_worker(drill: Drill, sandbox: Sandbox) -> None:
-    crash(sandbox, drill.state().attempts[0].nodes[1])
+    crash(sandbox, drill.state().attempts[-1].nodes[1])
 
 
 def silence_worker(drill: Drill, sandbox: Sandbox) -> None:
-    crash(sandbox, drill.state().attempts[0].nodes[1], silent=True)
+    crash(sandbox, drill.state().attempts[-1].nodes[1], silent=True)
 
 
 def kill_batch_host(drill: Drill, sandbox: Sandbox) -> None:
     wait_standby(drill)
-    crash(sandbox, drill.state().attempts[0].nodes[0])
+    crash(sandbox, drill.state().attempts[-1].nodes[0])
 
 
 def kill_supervisor(drill: Drill, sandbox: Sandbox) -> None:
@@ -115,14 +136,15 @@ def test_a_habit_survives_a_fault(
     habit = HABITS[name]
     options = f"#SBATCH {habit.options}\n" if habit.options else ""
     drill = script(f"{options}{habit.body}\n", 2, "spare_nodes=1", "resume.dir=ckpt", "resume.format=torch",
-                   "restart.backoff=0s", "kill_switch.grace=5s", tasks=habit.tasks, shell="/bin/bash")
+                   "restart.backoff=0s", "kill_switch.grace=5s", *habit.words, tasks=habit.tasks, shell="/bin/bash")
     drill.wait_event("submitted", 2)
-    drill.wait_step(25)
+    drill.wait_step(25, habit.first)
 
     fault(drill, sandbox)
 
-    second = drill.wait_event("attempt_started", 2, timeout_s=120)
+    second = drill.wait_event("attempt_started", habit.first + 1, timeout_s=120)
     assert second.data["resume_step"] >= 20, drill.story()
-    drill.wait_step(second.data["resume_step"] + 5, 2)
+    drill.wait_step(second.data["resume_step"] + 5, habit.first + 1)
     check_completes(drill, 90, has_lost_log_end=True)
-    habit.proof(drill)
+    if fault is come_to_the_limit or not habit.is_of_limit:
+        habit.proof(drill)

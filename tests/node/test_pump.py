@@ -330,6 +330,19 @@ def test_a_target_longer_than_the_spool_is_said_and_kept(bench: Bench) -> None:
     assert bench.target.read_bytes() == lines(6)
 
 
+def test_what_stands_in_a_spool_that_was_cut_is_copied_behind_what_was_before(bench: Bench) -> None:
+    """`echo … > /dev/stderr` in a script: the line must not be lost with the cut."""
+    bench.start()
+    append(bench.spool, lines(5))
+    wait_for(lambda: bench.target.exists() and bench.target.stat().st_size == 5 * LINE_BYTES, "the first lines")
+    bench.spool.write_bytes(line(5))
+    wait_for(lambda: bench.target.stat().st_size == 6 * LINE_BYTES, "the line behind the cut")
+    append(bench.spool, line(6))
+    wait_for(lambda: bench.target.stat().st_size == 7 * LINE_BYTES, "the next line")
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(7)
+
+
 def test_a_log_that_somebody_deleted_comes_back_whole(bench: Bench) -> None:
     bench.start()
     append(bench.spool, lines(10))

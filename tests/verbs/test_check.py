@@ -169,8 +169,9 @@ def test_flags_of_sbatch_stand_before_the_file_behind_it_or_in_the_environment(
 
 @pytest.mark.parametrize(("words", "said"), [
     (["job.slurm", "-N", "2"], "FILE -- --qos=high"), (["--wrap", "hostname"], "safelaunch submit -"),
-    (["--wrap=hostname"], "safelaunch submit -"), (["--frob", "job.slurm"], "No such option")],
-    ids=["behind", "wrap", "wrap=", "unknown"])
+    (["--wrap=hostname"], "safelaunch submit -"), (["--frob", "job.slurm"], "No such option"),
+    (["-n", "job.slurm"], "no FILE is named behind -n job.slurm")],
+    ids=["behind", "wrap", "wrap=", "unknown", "no file"])
 def test_words_that_sbatch_would_take_and_check_does_not_are_answered(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     write("job.slurm", "#!/bin/bash\n#SBATCH -N 1\ntrue\n")

@@ -156,16 +156,23 @@ def _list_folders(
 ) -> Iterator[Candidate]:
     """A candidate for each step's folder; those of one pattern are held against each other and against the tracker."""
     series: dict[tuple[str, str], dict[tuple[int, ...], set[str]]] = {}
+    ranks: dict[tuple[str, str], dict[tuple[int, ...], set[str]]] = {}
     for one, parts in held.items():
-        top = len(join(path, one.name)) + 1
-        files = {_DIGITS.sub("#", part[top:]) for part in parts}
-        series.setdefault((one.unit, one.series), {}).setdefault(one.order, set()).update(files)
+        files = {part[len(join(path, one.name)) + 1 :] for part in parts}
+        series.setdefault((one.unit, one.series), {}).setdefault(one.order, set()).update(
+            _DIGITS.sub("#", file) for file in files)
+        ranks.setdefault((one.unit, one.series), {}).setdefault(one.order, set()).update(
+            file for file in files if names.rank_in(file.rpartition("/")[2]) is not None)
     lost = {(*key, order): file for key, sets in series.items() for order, file in _torn(sets).items()}
+    ranks_lost = {(*key, order): file for key, sets in ranks.items() for order, file in _torn_ranks(sets).items()}
     for one, parts in held.items():
-        missing = lost.get((one.unit, one.series, one.order))
+        key = one.unit, one.series, one.order
+        missing = lost.get(key)
         refused = names.UNFINISHED if names.is_temporary(one.name) else missing and lacks(missing)
         if tracked and (one.step or 0) > tracked[1] and any(other.step == tracked[1] for other in held):
             refused = refused or f"newer than {tracked[1]} in {tracked[0]}: its save has not finished"
+        if missing := ranks_lost.get(key) if not names.missing_ranks(parts) else None:
+            refused = refused or lacks(missing)
         yield Candidate(join(path, one.name), one.step, kind.format, parts, refused, counts(path, one), one.order)
 
 
@@ -178,7 +185,9 @@ def list_files(path: str, claimed: Iterable[str], kind: FileForm) -> Iterator[Ca
     for unit, held in sets:
         # Two models that are trained in one folder: the same word counts for each its own steps.
         apart = "" if units.count(unit) == 1 else next(iter(held.values()))[0].series
-        lost = _torn({order: {one.series for one in files} for order, files in held.items()}) | _torn_ranks(held)
+        lost = _torn({order: {one.series for one in files} for order, files in held.items()}) | _torn_ranks(
+            {order: {f"{one.series} of rank {rank}" for one in files if (rank := names.rank_in(one.name)) is not None}
+             for order, files in held.items()})
         for order, files in held.items():
             missing = lost.get(order)
             refused = lacks(missing.replace("#", _as_written(files[0]), 1)) if missing else None
@@ -258,10 +267,8 @@ def _torn(sets: Mapping[tuple[int, ...], Collection[str]]) -> dict[tuple[int, ..
     return lost
 
 
-def _torn_ranks(held: Mapping[tuple[int, ...], Sequence[NumberedName]]) -> dict[tuple[int, ...], str]:
+def _torn_ranks(sets: Mapping[tuple[int, ...], Collection[str]]) -> dict[tuple[int, ...], str]:
     """The same of the ranks; where the set beside it lacks that rank, too, the job is smaller since then."""
-    sets = {order: {f"{one.series} of rank {rank}" for one in files
-                    if (rank := names.rank_in(one.name)) is not None} for order, files in held.items()}
     sets = {order: ranks for order, ranks in sets.items() if ranks}
     following = dict(pairwise(sorted(sets)))
     before = {later: order for order, later in following.items()}

@@ -220,6 +220,8 @@ def _kind_of(parts: Sequence[str], at: int, before_it: str) -> str:
         return "checkpoint" if gap or _is_padded(digits) or (not is_letter and word not in ("net", "unet")) else ""
     if _is_padded(digits):
         return "plain"
+    if not word:   # behind a number that is none: exp3_100, net_v2.1-100
+        return "plain" if parts[at - 1].endswith(("_", "-", ".")) else ""
     is_tail = found is not None and at > 1 and not found.start()   # unet3d_100
     return "plain" if gap and (len(word) != 1 or is_tail) else ""   # resnet50, vit_b_16
 

@@ -79,7 +79,8 @@ def own_numbers(slurm: Mapping[str, Any], tasks_per_node: int, has_even: bool) -
         variables.append("SAFELAUNCH_OVERLAP=no")
     if "ntasks-per-node" in turned and "ntasks-per-node" not in slurm:
         variables.append("SLURM_NTASKS_PER_NODE")
-    return OwnNumbers(tasks, layout(tasks, nodes), tuple(variables))
+    each = _whole(slurm.get("ntasks-per-node"))   # sbatch gives it of each node, also where there are fewer tasks
+    return OwnNumbers(tasks, layout(each * nodes or tasks, nodes), tuple(variables))
 
 
 def layout(tasks: int, nodes: int) -> str:
@@ -146,6 +147,10 @@ def settle_numbers(config: Mapping[str, Any], origins: Mapping[str, Origin]) -> 
     """Bring the number of nodes to what sbatch would make of it; what is to be said of numbers that are turned."""
     slurm, nodes, spares = config["slurm"], _nodes_of(config), config.get("spare_nodes") or 0
     ntasks, notes = slurm.get("ntasks"), []
+    place = origins.get("slurm.nodes")
+    if place and place.layer == "default" and _is_script(config) and _whole(str(slurm.get("gpus")).split(":")[-1]) > 1:
+        notes.append(("gpus", f"--gpus={slurm['gpus']} without --nodes: one node is asked for, where Slurm might take "
+                      "several; write --nodes, too"))
     if nodes and nodes != slurm["nodes"]:
         notes.append(("ntasks", f"{slurm['nodes']} nodes for {ntasks} tasks are {nodes}, as under sbatch"))
         slurm["nodes"] = nodes

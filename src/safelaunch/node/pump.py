@@ -159,9 +159,9 @@ class Pump:
             self._open_target()
         size = os.fstat(self._spool).st_size
         if size < self._position:
-            _say(f"{self._spool_path} was cut from {self._position} to {size} bytes; going on from its end")
-            self._shift += self._position - size
-            self._position = self._synced = self._punched = size
+            _say(f"{self._spool_path} was cut from {self._position} bytes; going on with the {size} that it has now")
+            self._shift += self._position   # by `echo … > /dev/stderr`: what stands there now is new
+            self._position = self._synced = self._punched = 0
         if self._position < size:
             self._copy_up_to(min(size, self._synced + SYNC_BYTES))
             self._recover()

@@ -47,7 +47,7 @@ script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each
   # What srun reads as options from the environment (srun(1)); those of the command line stand behind, and win.
   word=${SRUN_EXPORT_ENV-${SLURM_EXPORT_ENV-}}
   [[ ! $word ]] || set -- "--export=$word" "$@"
-  [[ ! ${SLURM_LABELIO:-}${SLURM_STDOUTMODE:-} ]] || bare=yes
+  [[ ! ${SLURM_LABELIO:-}${SLURM_STDOUTMODE:-}${SRUN_OUTPUT:-} ]] || bare=yes
   [[ ! ${SLURM_EXACT:-}${SLURM_EXCLUSIVE:-}${SLURM_OVERLAP:-} ]] || is_alone=yes
   read_environ "$$"
   for word in "${SL_ENVIRON[@]}"; do

@@ -63,6 +63,9 @@ _PART = re.compile(
     rb"(?i)\b(?:fold|phase|stage|round|epoch|member|trial|seed|tokeni[sz]er|warm-?up|pre)[ -]?\w{0,8}\W{0,4}$")
 
 
+_RANK = re.compile(rb"^\[[\w.-]{1,60}:\d{1,9}\]:")   # [n0:3]:
+
+
 class _Pair(NamedTuple):
     start: int
     number: float
@@ -117,8 +120,7 @@ def _of_epochs(text: bytes) -> list[_Pair]:
 def _of_steps(text: bytes, pattern: str) -> list[_Pair]:
     """Steps with a total beside them, of lines or else of bars."""
     if pattern != AUTO:
-        own = [(one, total_behind(text, one)) for one in named_steps(text, pattern)]
-        return [_Pair(one.start, one.step, total) for one, total in own if total is not None]
+        return _of_named(text, pattern)
     lines = [_Pair(match.start(), *_numbers(match)) for match in _STEPS.finditer(text)
              if not NO_TRAINING.search(_before(text, match.start()))
              and not NO_TRAINING.search(text[match.end():match.end() + 16].partition(b"\n")[0])]
@@ -126,8 +128,16 @@ def _of_steps(text: bytes, pattern: str) -> list[_Pair]:
     if lines:
         return lines
     bars = [match for match in BAR_LINE.finditer(text) if is_training(match["what"])]
+    if not bars and not BAR_LINE.search(text):   # 8/400 [00:08<06:32, 1.0s/it]; a word in front counts what it names
+        return [one for one in _of_named(text, pattern) if not re.search(
+            rb"[A-Za-z]", _RANK.sub(b"", _before(text, one.start + 1)))]
     longest = max((int(match["of"]) for match in bars), default=0)
     return [_Pair(match.start(), int(match["step"]), longest) for match in bars if int(match["of"]) == longest]
+
+
+def _of_named(text: bytes, pattern: str) -> list[_Pair]:
+    own = [(one, total_behind(text, one)) for one in named_steps(text, pattern)]
+    return [_Pair(one.start, one.step, total) for one, total in own if total is not None]
 
 
 def _of_fractions(text: bytes) -> TrainingReach | None:

@@ -189,6 +189,13 @@ ROWS = (
     Row("folders named after a model", "resnet50_epoch_{3,4}/{model,optimizer}.pt", "resnet50_epoch_4", 4),
     Row("VGG with its layers in the name", "vgg16_bn_{8,9,10}.pth vgg16_bn_best.pth", "vgg16_bn_10.pth", 10),
     Row("3D U-Net", "unet3d_{100,200}.pt", "unet3d_200.pt", 200),
+    Row("a run's own number in front", "exp3_{3000,1500}.pt", "exp3_3000.pt", 3000),
+    Row("a version in front", "model-v2.1-{3000,1500}.pt", "model-v2.1-3000.pt", 3000),
+    Row("a folder of ranks, killed while it saved", "step_{100,200}/{model,optim}_rank_{0,1}.pt "
+        "step_300/{model,optim}_rank_0.pt", "step_200", 200,
+        {"step_300": "no model_rank_1.pt, which the checkpoints beside it have"}),
+    Row("a folder of ranks, fewer of them since a restart", "step_100/rank_{0,1}.pt step_{200,300}/rank_0.pt",
+        "step_300", 300),
     Row("hashes behind the step", "ckpt_{100_8f3a9c1e,200_0676ba61}.pt", "ckpt_200_0676ba61.pt", 200),
     Row("data beside the checkpoints", "epoch_{9,10}.pt data_{0,1,2,9}.pt", "epoch_10.pt", 10),
     Row("milestones that count saves", "model-1.pt?step=1000 model-2.pt?step=2000", "model-2.pt", 2000),

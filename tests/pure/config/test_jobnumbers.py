@@ -35,20 +35,22 @@ def asked(found: Resolved) -> str:
     ("-N 3 -n 8", 2, "nodes=5 ntasks-per-node=3", 8, "3(x2),2", ("SLURM_NTASKS_PER_NODE",)),
     ("-N 2 -n 4", 1, "nodes=3 ntasks-per-node=2", 4, "2(x2)", ("SLURM_NTASKS_PER_NODE",)),
     ("-N 2 -n 4 --ntasks-per-node=2", 1, "nodes=3 ntasks-per-node=2", 4, "2(x2)", ()),
-    ("-N 2 -n 3 --ntasks-per-node=2", 1, "nodes=3 ntasks-per-node=2", 3, "2,1", ()),
+    ("-N 2 -n 3 --ntasks-per-node=2", 1, "nodes=3 ntasks-per-node=2", 3, "2(x2)", ()),
     ("-N 1 -n 4", 1, "nodes=2 ntasks-per-node=4", 4, "4", ("SLURM_NTASKS_PER_NODE",)),
     ("-N 2 --gpus=4", 1, "nodes=3 gpus-per-node=2", 2, "1(x2)", ("SLURM_GPUS=4",)),
     ("-N 2 --gpus=a100:4", 1, "nodes=3 gpus-per-node=a100:2", 2, "1(x2)", ("SLURM_GPUS=a100:4",)),
     ("-N 2 --gpus=4 --gpus-per-node=2", 1, "nodes=3 gpus-per-node=2", 2, "1(x2)", ("SLURM_GPUS=4",)),
     ("-N 2 --gpus=4 --ntasks-per-gpu=1", 1, "nodes=3 gpus-per-node=2 ntasks-per-gpu=1", 4, "2(x2)",
      ("SLURM_GPUS=4",)),
+    ("--gpus=a100:8 --gpus-per-node=a100:4", 1, "nodes=3 gpus-per-node=a100:4", 2, "1(x2)", ("SLURM_GPUS=a100:8",)),
     ("-N 2 --gres=gpu:2", 1, "nodes=3 gres=gpu:2", 2, "1(x2)", ()),
     ("-N 2 -n 3 --gpus=5", 0, "nodes=2 ntasks=3 gpus=5", 3, "2,1", ("SAFELAUNCH_OVERLAP=no",)),
     ("-N 2 -n 3 --gpus=4", 0, "nodes=2 ntasks=3 gpus-per-node=2", 3, "2,1", ("SLURM_GPUS=4",)),
     ("-N 1 --gpus=4", 0, "nodes=1 gpus=4", 1, "1", ()),
     ("-N 4 -n 2", 0, "nodes=2 ntasks=2", 2, "1(x2)", ()),
 ], ids=["tasks that do not divide", "8 on 3", "tasks that divide", "both", "both, uneven", "one node", "GPUs", "a type",
-        "both of GPUs", "tasks by GPU", "gres", "GPUs that do not divide", "no spare", "GPUs of one node", "fewer"])
+        "both of GPUs", "tasks by GPU", "nodes by GPUs", "gres",
+        "GPUs that do not divide", "no spare", "GPUs of one node", "fewer"])
 def test_a_script_has_its_own_numbers_on_any_nodes_of_the_job(
     lines: str, spares: int, expected: str, tasks: int, places: str, variables: tuple[str, ...]
 ) -> None:

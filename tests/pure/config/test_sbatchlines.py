@@ -23,6 +23,7 @@ REFUSED = [
     ("#!/bin/bash\nagain() {\n  scontrol -v requeuehold \"$SLURM_JOB_ID\"\n}\n", [3]),
     ("#!/bin/bash\nsrun -n3 --multi-prog a.conf\n", [2]),
     ("#!/bin/bash\nx=$(/opt/slurm/bin/srun hostname)\n", [2]),
+    ("#!/bin/bash\nSRUN=/usr/bin/srun\nexport RUN=\"$SLURM_HOME/bin/srun\"\n$SRUN hostname\n", [2, 3]),
     ("#!/bin/bash\n\"$SLURM_HOME/bin/srun\" hostname\n${SLURM_HOME}/bin/srun hostname\n", [2, 3]),
     ('#!/bin/bash\nsrun --comment="a;b|c" --het-group=0 a\n', [2]),
     (f"#!/bin/bash\n{'export A=b; ' * 9000}srun --het-group=0 a\n", [2]),   # behind 100,000 characters
@@ -35,6 +36,11 @@ SUBMITS = [
     ("exec sbatch ${BASH_SOURCE[0]}\n", "job.slurm:2: submits itself"),
     ("ssh login01 sbatch job.slurm\n", "job.slurm:2: sbatch on another host"),
     ("/usr/bin/sbatch \"$ME\"\n", "job.slurm:2: sbatch by its path"),
+    ("SB=/usr/bin/sbatch\n$SB $0\n", "job.slurm:2: sbatch by its path"),
+    ("qsub job.slurm\n", "job.slurm:2: qsub goes past"),
+    ("R=$(/usr/bin/scontrol show job $SLURM_JOB_ID)\n", "job.slurm:2: a command of Slurm by its path"),
+    ("SCONTROL=/opt/slurm/bin/scontrol\n$SCONTROL requeue $SLURM_JOB_ID\n", "job.slurm:2: a command of Slurm by its"),
+    ("srun a || $SLURM/bin/scontrol requeue $SLURM_JOB_ID\n", "job.slurm:2: a command of Slurm by its path"),
     ("srun -n1 bash -c 'train; sbatch job.slurm'\n", "job.slurm:2: sbatch in a task is Slurm's own"),
     ("ssh login01 'cd /w; sbatch job.slurm'\n", "job.slurm:2: sbatch on another host"),
     (f"{'a=b; ' * 9000}sbatch \"$0\"\n", "job.slurm:2: submits itself"),
@@ -43,6 +49,7 @@ LEFT = [
     "#!/bin/bash\n##SBATCH hetjob\n #SBATCH hetjob\nsrun a\n#SBATCH hetjob\n",
     "#!/bin/bash\n# scontrol requeue $SLURM_JOB_ID would do it\nsrun a  # or sbatch $0\n",
     "#!/bin/bash\nscontrol show hostnames $SLURM_JOB_NODELIST\nsbatch evaluate.slurm\nsrun python requeue.py\n",
+    "#!/bin/bash\nH=$(/usr/bin/scontrol show hostnames $SLURM_JOB_NODELIST)\nls /opt/srun/x /etc/scontrol.d\n",
     "#!/bin/bash\nsrun a; python b --multi-prog\nsrun a --my-multi-prog | b --het-group\n",
 ]
 

@@ -56,6 +56,9 @@ EARLY = {
     "the word behind": (lines("done 47/400 steps, loss 2", 1) + "trained 48/400 steps\n", ("step", 48, 400)),
     "JSON with its total": (lines('{{"step": {n}, "lr": 0.001, "loss": 2.0, "total_steps": 400}}', 46, 47),
                             ("step", 47, 400)),
+    "a bar without its percent": (
+        "".join(f"[n0:0]:\r {n}/400 [00:0{n}<06:32, 1.0s/it, loss=2.1]\n" for n in (7, 8)), ("step", 8, 400)),
+    "a bare pair": (lines("[n0:0]:[{n}/400] loss 2.1", 7, 8), ("step", 8, 400)),
     "one line only": ("step 12 of 400\n", ("step", 12, 400)),
     "it says done": (PLAIN + "training done\n", ("step", 47, 400)),
     "the time of a shell loop is over": (PLAIN + "srun: forcing job termination\ntime is over, again\n",
@@ -105,6 +108,7 @@ NOT_EARLY = {
     "a warm-up": lines("warmup step {n}/500", 1, 2),
     "stages of a start": "step 2/5: building the model\n",
     "a batch": lines("batch {n}/400 loss 2", 46, 47),
+    "a batch of a rank": lines("[n0:0]:batch {n}/400 loss 2", 46, 47),
     "files and steps": lines("read 37/1000 files in 3 steps", 1),
     "a plan of what comes later": lines("step {n} loss 2", 10, 20) + "total_steps: 400\n",
     "Transformers whose max_steps end it within an epoch": HF_HEAD.format("80,000", 1) + HF_LINES,

@@ -9,7 +9,7 @@ from safelaunch.config.sweeps import ARRAY_JOB, ARRAY_TASK, MOST_POINTS
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")   # sbatch(1), --array
 _CHAIN = ("--array is left out: a chain of jobs is one run, which goes on in its next job by itself, until the "
-          "training has ended")
+          "training has ended (if a program reads " + ARRAY_TASK + ", name it in the script: that is a sweep)")
 _SWEEP = ("--array is a sweep of {} runs, one for each " + ARRAY_TASK + " (docs/sweeps.md); " + ARRAY_JOB + " is the "
           "same number for all; one run alone: sweep=null{}")
 

@@ -28,6 +28,7 @@ _COPIES = re.compile(r"(?:trap\s.*)?\b(?:cp|rsync|mv|tar|srun\s.*\b(?:cp|rsync|t
 _KEEPS = re.compile(r"(?i)ckpt|checkpoint|save|result|(?<![a-z])out(?:put)?(?![a-z])")   # wherever they are
 _OPTION = re.compile(r"(?:(?<![\w.-])--?[\w.-]+[= ]|(?<![\w.])[\w.]+=)[\"']?[^\s-]\S*")
 _CALL = re.compile(r"\$\([^)]*\)")
+_ASKS = re.compile(r"\b(?:scontrol|squeue|sacct)\s[^|)`]*")   # of the job, by its id: that is in no name
 _STARTS = re.compile(r"(?:\A|\s|/)(?:srun|torchrun|accelerate|deepspeed|python[\d.]*|mpirun)\s")
 _NEW = ("{} is in the name of a folder or run: after {} it is a new one, where no checkpoint is found; write "
         "${{SAFELAUNCH_RUN_ID:-…}}, which stays the same")
@@ -71,6 +72,7 @@ def _source(text: str, made: dict[str, tuple[int, str]], number: int) -> tuple[i
     for name, source in made.items():
         if re.search(rf"\$\{{?{name}\b", text):
             return source
+    text = _ASKS.sub("", text)
     what = next((what for pattern, what in _FRESH if pattern.search(text)), None)
     return None if what is None or "SAFELAUNCH_RUN_ID" in text else (number, what)
 

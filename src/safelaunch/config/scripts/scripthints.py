@@ -47,11 +47,13 @@ HINTS: tuple[Hint, ...] = (
          "mpirun and its like start the ranks themselves: no node guard ends each of them, and a dead one has no name; "
          "write srun --mpi=pmix (or pmi2)"),
     Hint(rf"\A{_BEFORE}{_START} (?=.*\b(?:python|torchrun|accelerate|deepspeed|bash|sh)\b|"
-         rf".*\.(?:py|sh)\b).{{0,4000}} [&1]?>{{1,2}} ?(?!&|/dev/)[^ >]*(?:log|out|err|txt)", _STARTERS,
+         rf".*\.(?:py|sh)\b).{{0,4000}} [&12]?>{{1,2}} ?(?!&|/dev/)[^ >]*(?:log|out|err|txt)", _STARTERS,
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
     Hint(rf"\A{_BEFORE}srun\s+(?:-[^\s=]+=\S*\s+|"
          r"-[^\s=]+\s+(?:(?!(?:\S*/)?(?:bash|sh|zsh|env|perl|python[\d.]*)\s)[^-\s]\S*\s+)?)*"
          r"(?:--(?:out|err)\w*[= ]|-[oe] ?)(?!/dev/)\S", ("--out", "-o", "--err", "-e"),
+         f"the tasks' lines {_BLIND}{_KEEP.format('--output')} (so with --error)"),
+    Hint(r"\A(?:export\s+)?(?:SLURM_STD(?:OUT|ERR)MODE|SRUN_(?:OUTPUT|ERROR))=(?!/dev/)\S", ("SLURM_STD", "SRUN_"),
          f"the tasks' lines {_BLIND}{_KEEP.format('--output')} (so with --error)"),
     Hint(rf"\A(?:(?:then|do|else)\s+)?exec\s+{_FILE}", ("exec",),
          f"from here on all lines {_BLIND}leave it out, or write exec > >(tee FILE) 2>&1"),
@@ -69,9 +71,10 @@ HINTS: tuple[Hint, ...] = (
          "checkpoint; leave -i out, or pass SAFELAUNCH_RESUME_PATH on"),
 )
 _TRAINING = re.compile(rf"(?:\A|\s){_START}\s")
-_GROUP = re.compile(r"(?:(?:\S+\s*\(\)|function\s+\S+)?\s*\{|for|while|until)(?:\s|\Z)")
+_GROUP = re.compile(r"(?:(?:(\S+)\s*\(\)|function\s+(\S+))?\s*\{|for|while|until)(?:\s|\Z)")
 _GROUP_END = re.compile(r"(?:\}|done)(?=\s|>|\Z)")
 _TO_FILE = re.compile(rf"(?:\}}|done)\s*{_FILE}")
+_TO_LOG = re.compile(rf"\s{_FILE}[^ >]*(?:log|out|err|txt)")
 _SHELL_FILE = re.compile(
     rf"{_BEFORE}srun\s.{{0,400}}?\b(?:ba)?sh\s+-\w*c\s+(['\"]).{{0,4000}}?\b(?:python|torchrun|accelerate|deepspeed)"
     r".{0,4000}?"
@@ -109,14 +112,17 @@ def find_hints(statements: Iterable[Statement], file: str, tasks: int = 1) -> li
 
 def _hidden_inside(statements: list[Statement]) -> list[tuple[int, str]]:
     """Output that goes to a file within `srun bash -c '…'`, or behind the end of a group or loop that starts ranks."""
-    found, opened = [], list[bool]()   # of each group that is open: whether it starts a training
+    found, opened = [], list[tuple[str, bool]]()   # of each group that is open: its function, whether it trains
     text = f"its lines {_BLIND}{_KEEP.format('the redirection')}"
+    training: set[str] = set()   # functions that start one
     for one in statements:
-        opened += [False] * bool(_GROUP.match(one.text))
+        group = _GROUP.match(one.text)
+        opened += [(group[1] or group[2] or "", False)] if group else []
         starts = _TRAINING.search(one.text) is not None
-        opened = [is_met or starts for is_met in opened]
-        is_end = bool(opened) and _GROUP_END.match(one.text) is not None
-        is_group_of_ranks = is_end and opened.pop()
-        if _SHELL_FILE.match(one.text) or (is_group_of_ranks and _TO_FILE.match(one.text)):
+        opened = [(name, is_met or starts) for name, is_met in opened]
+        name, is_of_ranks = opened.pop() if opened and _GROUP_END.match(one.text) else ("", False)
+        training |= {name} if is_of_ranks else set()
+        is_call = one.text.split(None, 1)[0] in training and _TO_LOG.search(one.text)
+        if _SHELL_FILE.match(one.text) or (is_of_ranks and _TO_FILE.match(one.text)) or is_call:
             found.append((one.number, text))
     return found

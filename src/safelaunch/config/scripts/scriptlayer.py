@@ -215,10 +215,13 @@ def _options(text: str, layer: str, file: str) -> Iterator[GivenOption]:
 
 
 def _with_nodes(slurm: Mapping[str, Node]) -> Mapping[str, Node]:
-    """With the number of nodes where the tasks give it (one task has one node, and tasks a node divide them), or a list
-    of nodes, as under sbatch (opt.c of Slurm 22.05).
+    """With the number of nodes where the tasks give it (one task has one node, and tasks a node divide them), the GPUs,
+    or a list of nodes, as under sbatch (opt.c of Slurm 22.05).
     """
-    ntasks, per_node = (_number(slurm.get(name)) for name in ("ntasks", "ntasks-per-node"))
+    ntasks, per_node, gpus, gpus_each = (_number(slurm.get(name)) for name in (
+        "ntasks", "ntasks-per-node", "gpus", "gpus-per-node"))
+    if "nodes" not in slurm and gpus and gpus_each and gpus % gpus_each == 0:
+        return {**slurm, "nodes": quoted(str(gpus // gpus_each), slurm["gpus"].origin)}
     if "nodes" not in slurm and ntasks and (per_node or ntasks == 1):
         return {**slurm, "nodes": quoted(str(-(-ntasks // (per_node or 1))), slurm["ntasks"].origin)}
     if "nodes" not in slurm and isinstance(listed := slurm.get("nodelist"), Scalar):
@@ -231,7 +234,8 @@ def _with_nodes(slurm: Mapping[str, Node]) -> Mapping[str, Node]:
 
 
 def _number(node: Node | None) -> int:
-    return int(node.text) if isinstance(node, Scalar) and node.text.isdigit() else 0
+    count = node.text.rpartition(":")[2] if isinstance(node, Scalar) else ""   # a100:4
+    return int(count) if count.isdigit() else 0
 
 
 def _name(text: str) -> str:

@@ -27,7 +27,9 @@ _HET = ("a heterogeneous job is not built: its parts are jobs of their own, and 
         "submit it with sbatch")
 _CALL = r"(?:^|[\s({`!'\"])"   # what a command may stand behind, beside the ends of parts
 _OPTIONS = r"(?:-[^\s({`!'\"]+\s+)*"
-_PATH = r"(?:\$\{?\w+\}?)?(?:/[^\s/;&|({`!'\"]*)*/"   # also below a variable
+# By its path, also below a variable, and where a variable is set to it.
+_PATH = r"(?:^|[\s({`!'\"=])(?:\$\{?\w+\}?)?(?:/[^\s/;&|({`!'\"]*)*/"
+_END = r"(?=[\s\"']|\Z)"
 
 REFUSALS: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}scontrol\s+{_OPTIONS}requeuehold\b",
@@ -36,16 +38,21 @@ REFUSALS: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}srun\s",
              "srun --multi-prog names its programs in a file, where no node guard can stand before them; start each "
              "program by a srun of its own", r"\s--multi-prog\b"),
-    LineRule(rf"{_CALL}{_PATH}srun[\"']?\s",
+    LineRule(rf"{_PATH}srun{_END}",
              "srun by its path goes past safelaunch, which could then not end its ranks before the next attempt; "
              "write srun alone"),
 )
 _PAST = ("goes past safelaunch: if it submits this script, two jobs train at once; write sbatch alone, which is taken "
          "as the next link of this run")
+_ITSELF = ("a command of Slurm by its path tells of the run's job, whose name, Command, StdOut and Restarts are not "
+           "the script's, and which Slurm does not requeue; write the command alone")
 # No problems: what the stand-ins of Slurm's commands do with it (node/standin).
 NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}ssh\s", f"sbatch on another host {_PAST}", r"\b(?:sbatch|scontrol\s+requeue)\b"),
-    LineRule(rf"{_CALL}{_PATH}sbatch[\"']?\s", f"sbatch by its path {_PAST}"),
+    LineRule(rf"{_PATH}sbatch{_END}", f"sbatch by its path {_PAST}"),
+    LineRule(rf"{_CALL}(?:\S*/)?qsub\s", f"qsub {_PAST}"),
+    LineRule(rf"{_PATH}scontrol{_END}", _ITSELF, r"\b(?:jobs?|requeue|update|write)\b"),
+    LineRule(rf"{_PATH}s(?:queue|acct|cancel){_END}|=[\"']?(?:/[^\s/]*)*/scontrol{_END}", _ITSELF),
     LineRule(rf"{_CALL}srun\s", "sbatch in a task is Slurm's own on all nodes but the script's: if it submits this "
              "script, two jobs train at once; call sbatch in the script itself, where it is taken as the next link of "
              "this run", rf"{_CALL}sbatch\s"),
@@ -54,7 +61,8 @@ NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}sbatch\s", "submits itself: taken as the next link of this run, not as another job",
              r"\$\{?0\b|\$\{?BASH_SOURCE\b|\$\{?SLURM_JOB_NAME\b|{name}"),
 )
-_NAMED = re.compile("requeue|sbatch|-group|multi-prog|/srun")   # in each of them; quickly said of a line
+_NAMED = re.compile(   # in each of them; quickly said of a line
+    "requeue|sbatch|-group|multi-prog|qsub|/s(?:run|control|queue|acct|cancel)")
 # A quoted text, whatever stands in it, is one step; so are runs that mean nothing.
 _STEP = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^'"\\|;&]+|[|;&]""", re.DOTALL)
 

@@ -95,6 +95,8 @@ def _in_order(args: Sequence[str], own: Mapping[str, click.Option], is_waiting: 
     if not rest and is_waiting and "--help" not in mine and "-h" not in mine:
         rest = ["-"]
     border = rest.index("--") if "--" in rest else len(rest)
+    if flags and not border and not {"--help", "-h"} & set(mine):
+        raise click.UsageError(f"no FILE is named behind {' '.join(flags)}")
     behind = [*flags, *rest[border + 1:]]
     return [*mine, *rest[:border], *(["--", "--", *behind] if behind or border < len(rest) else [])]
 
