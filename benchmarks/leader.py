@@ -104,7 +104,7 @@ def _find(stage: Stage, run_dir: Path) -> dict[str, list[int]]:
     if leader is None or pump is None or srun is None:
         raise SandboxError(f"no supervisor was found among {list(on_batch_host.values())}")
     guards = [pid for node in stage.sandbox.nodes for pid in stage.sandbox.machine(node).pids()
-              if any('main = guard["main"]' in word for word in _words(pid)) and _program(pid).startswith("python")]
+              if any("What starts a node guard" in word for word in _words(pid)) and _program(pid).startswith("python")]
     courier = [pid for pid in leaders if _parent(pid) == leader][:1]
     return {"leader": [leader], "courier": courier, "pump": [pump], "srun": [srun],
             f"a guard (mean of {len(guards)})": guards}

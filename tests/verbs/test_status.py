@@ -15,13 +15,14 @@ import pytest
 from safelaunch.base.model import Event
 from safelaunch.checkpoints.io import checkpoints
 from safelaunch.cli import run
+from safelaunch.run.fold.folding import fold
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import runs, terminal
 from safelaunch.verbs.common.resumepoints import BEHIND_NAN
 from safelaunch.verbs.overview import livecheckpoint
-from safelaunch.verbs.overview.overview import node_hours, overview
+from safelaunch.verbs.overview.overview import _fold_since, node_hours, overview
 from safelaunch.verbs.status.status import every, plain
 from tests.effort import at_rest_s
 from tests.frozen import MAX_FROZEN_S, FuseMount
@@ -53,6 +54,14 @@ def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJ
 
 def told(made: Made, *jobs: QueuedJob) -> str:
     return plain(overview(made.run, SchedulerAnswer(jobs), made.now))
+
+
+def test_the_page_folds_a_series_of_steps_to_the_state_that_a_leader_has(bloom: Made) -> None:
+    bloom.running()
+    for step in range(1, 5):
+        bloom.event("progress", attempt=1, step=step, ago_s=60.0 - step)
+    events = bloom.run.journal().events
+    assert _fold_since(events)[0] == fold(events), "when the first step was made is what a restart is priced by"
 
 
 def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) -> None:

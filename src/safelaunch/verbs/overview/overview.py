@@ -300,8 +300,8 @@ def _fold_since(events: Iterable[Event]) -> tuple[State, float | None]:
     state, name, since_t = State(), "", None
     before: list[Event] = []   # of those that change no name: one fold takes them all
     for event in events:
-        if event.event == "progress" and before and before[-1].event == "progress":
-            before.pop()   # only the last of consecutive progress lines matters, and a long journal is mostly these
+        if event.event == "progress" and len(before) > 1 and before[-2].event == before[-1].event == "progress":
+            before.pop()   # of consecutive ones the first and the last matter, and a long journal is mostly these
         before.append(event)
         if event.event in NAMING:
             state = fold(before, state)
