@@ -46,6 +46,8 @@ def _who_else_writes(folder: Path) -> str:
     """Who else can write a folder, by its owner and mode; "" = nobody. A user's private group is that user."""
     from safelaunch.base.io import owners
 
+    if not folder.exists():   # it is made for this submission
+        return ""
     status, me = folder.stat(), os.geteuid()
     if status.st_uid not in (me, 0):
         return owners.name_of(status.st_uid)
