@@ -36,7 +36,7 @@ from safelaunch.verbs.overview import livecheckpoint
 from safelaunch.verbs.report import reportcurves
 from safelaunch.verbs.submit import submitplan
 from safelaunch.why import rulepacks as packs
-from safelaunch.why.io import logbounds
+from safelaunch.why.io import limited, logbounds
 from safelaunch.why.read.scan import MAX_LINE
 from tests.io.nodehealth.test_ledger import evidence
 from tests.pure.run.test_journal import line
@@ -74,7 +74,9 @@ BOUNDS: dict[str, tuple[str, ...]] = {
     "logs, for people": (
         f"{size(MAX_LINE)} of a line", size(reportcurves.MOST_LOG_BYTES), f"{logbounds.MOST_EXTENTS:,} parts",
         f"{reportcurves.MOST_KEPT:,} points"),
-    "rule packs": (size(TEXT_MAX_BYTES), f"{rulepacks.MOST_PACKS} packs", f"{packs.MOST_RULES} rules"),
+    "rule packs": (size(TEXT_MAX_BYTES), f"{rulepacks.MOST_PACKS} packs", f"{packs.MOST_RULES} rules",
+                   f"{rulepacks.LOAD_S:g} s of processor time", f"{limited.SEARCH_S:g} s of a rule",
+                   f"{limited.MOST_SLOW} slow"),
     "answers of squeue and other programs": (size(program.MOST_BYTES), f"{slurm.DEADLINE_S:.0f} s"),
     "replies to notify": ("0 bytes", f"{notify.DEADLINE_S:.0f} s"),
     "the supervisor's endpoint": (

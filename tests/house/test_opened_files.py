@@ -10,9 +10,8 @@ from tests.house.source import modules
 # Which functions open files to read them beside sharedfile, and what those are.
 OTHERS = {
     "this user's own, and the site's": (
-        "config/io/configfiles.py:read_text", "run/io/registry.py:_compact", "run/io/registry.py:with_resume",
+        "config/io/configfiles.py:read_text",
         "script/io/sitefiles.py:read_template", "script/io/sitefiles.py:umask",
-        "watch/io/memory.py:load",
     ),
     "this node's own disk": (
         "supervisor/io/attempt.py:AttemptProcess._pump_pid", "supervisor/io/attempt.py:AttemptProcess.adopt",

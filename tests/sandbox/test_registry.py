@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from safelaunch.cli import run
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import ports, registry
+from safelaunch.sandbox import conf, daemons, ports, registry, users
 from safelaunch.sandbox.cluster import Sandbox
 
 
@@ -52,6 +53,40 @@ def test_no_sandbox_is_made_in_anothers_folder(tmp_path: Path, monkeypatch: pyte
     os.chown(tmp_path / "box", 60002, 60002)
     with pytest.raises(SandboxError, match="belongs to"):
         registry.claim(registry.RegisteredSandbox("box", str(tmp_path / "box"), 0, 1, 1, 0, 100))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders away: needs root")
+@pytest.mark.parametrize(("owner", "mode", "said"), [
+    (60002, 0o755, "belongs to"), (0, 0o777, "others may write"), (0, 0o775, "others may write")])
+def test_no_sandbox_is_made_where_another_user_could_put_another_folder_in_its_place(
+    owner: int, mode: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's `down` would remove that one."""
+    monkeypatch.setattr(registry, "ROOT", tmp_path / "registry")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs").chmod(mode)
+    os.chown(tmp_path / "theirs", owner, owner)
+    with pytest.raises(SandboxError, match=said):
+        registry.claim(registry.RegisteredSandbox("box", str(tmp_path / "theirs" / "box"), 0, 1, 1, 0, 100))
+    assert not list((tmp_path / "theirs").iterdir())
+
+
+def test_a_sandbox_behind_a_link_is_known_by_its_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made the link could aim it at another folder before `down`, which also left a mount that it did not find.
+    """
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    def claim(wanted: registry.RegisteredSandbox) -> NoReturn:
+        raise SandboxError(wanted.dir)
+
+    monkeypatch.setattr(registry, "claim", claim)
+    monkeypatch.setattr(daemons, "check_able", lambda **_: None)
+    monkeypatch.setattr(users, "ensure_users", lambda: None)
+    monkeypatch.setattr(conf, "check_dir", lambda folder: None)   # of a length that pytest exceeds
+    with pytest.raises(SandboxError) as refused:
+        Sandbox.up(tmp_path / "link" / "box")
+    assert refused.value.message == str(tmp_path / "real" / "box")
 
 
 def free_of_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[range, ports.PortHold]:

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
+from safelaunch.decide.facts.patience import DEAF_S
 from safelaunch.guard.io.control import STANDBY_TASK
 from tests.simulation import folder, process
 from tests.simulation.golden import GOLDEN
@@ -738,3 +739,14 @@ def test_a_worker_that_falls_silent_is_fenced_within_18_seconds(kind: str) -> No
     outcome = run(replace(_SPARE, faults=(Fault(kind, 20.0, 600.0),)))
     assert (outcome.how, outcome.violations) == ("completed", [])
     assert outcome.launched_t[1] - 20.0 <= 18.0
+
+
+@pytest.mark.parametrize("x", [0, 4], ids=["back by two hours", "ahead by one"])
+def test_a_wall_clock_that_steps_makes_no_grace_longer_or_shorter(x: int) -> None:
+    """It stepped back in the grace of a kill switch: the training went on to its end, 49 minutes later."""
+    outcome = run(Scenario(seed=1, steps=3000, limit_min=60, save_every=100_000, handles_signal=False,
+                           faults=(Fault("kill", 60.0), Fault("wall_jump", 68.0, 0.0, x))), is_verbose=True)
+    asked_s, over_s = (next(float(line[:9]) for line in outcome.timeline if words in line)
+                       for words in ("asking the training to end", "still running"))
+    assert (outcome.how, outcome.violations) == ("stopped", [])
+    assert over_s - asked_s == pytest.approx(DEAF_S, abs=2.0)

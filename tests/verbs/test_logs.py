@@ -125,6 +125,18 @@ def test_the_tail_begins_at_a_line(tmp_path: Path, data: bytes, lines: int, tail
     assert count == min(lines, data.count(b"\n") + (not data.endswith(b"\n") and bool(data)))
 
 
+@pytest.mark.parametrize("words", [("-n", "3"), (), ("--grep", "last"), ("--fold",), ("--first-error",),
+                                   ("--rank", "0", "--first-error"), ("--json", "-n", "3")], ids=" ".join)
+def test_a_log_of_a_terabyte_of_nothing_ends_the_verb_in_time(words: tuple[str, ...], bloom: Made, logs: Said) -> None:
+    for number in (1, 2):
+        path = bloom.log(number, b"")
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+            file.seek(0, 2)
+            file.write(b"[n0:0]:last\n")
+    assert at_rest_s(lambda: logs(*words), 2.0) < 2.0
+
+
 def test_the_tail_of_a_large_log_takes_no_time(bloom: Made, logs: Said) -> None:
     path = bloom.log(1, b"")
     with path.open("wb") as file:

@@ -53,7 +53,7 @@ class Sandbox:
         With `cgroup`, the kernel holds each job to its memory and its devices, and keeps its processes together (cgroup
         v1). SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
         """
-        folder = dir.absolute()
+        folder = dir.resolve()   # a link could be aimed elsewhere before `down`
         slurm_conf.check_dir(folder)
         sites.check(folder, site, has_netns=netns)
         daemons.check_able(with_accounting=accounting, with_netns=netns, with_cgroup=cgroup)
@@ -95,7 +95,7 @@ class Sandbox:
     @classmethod
     def load(cls, dir: Path) -> Sandbox:
         """The sandbox that is up in `dir`; SandboxError if there is none."""
-        return cls._of(registry.find(str(dir.absolute())))
+        return cls._of(registry.find(str(dir)))
 
     @classmethod
     def find(cls, which: str | None = None) -> Sandbox:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -122,7 +123,7 @@ def find(which: str | None) -> RegisteredSandbox:
 
 def lookup(which: str) -> RegisteredSandbox | None:
     """The sandbox of this name or folder, None if there is none."""
-    folder = Path(which).absolute()
+    folder = Path(which).resolve()
     return next((entry for entry in entries() if entry.name == which or Path(entry.dir) == folder), None)
 
 
@@ -146,6 +147,16 @@ def _publish(path: Path, text: str) -> None:
 
 
 def _make_folder(folder: Path) -> None:
+    for parent in folder.parents:   # as munged asks for
+        if not parent.exists():
+            continue
+        status = parent.stat()
+        if status.st_uid not in (0, os.geteuid()):
+            raise SandboxError(f"{parent} belongs to {owners.name_of(status.st_uid)}, who could put another folder in "
+                               f"place of {folder}", hint="name a folder below one of root's, such as /tmp")
+        if status.st_mode & owners.OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+            raise SandboxError(f"others may write {parent}, and put another folder in place of {folder}",
+                               hint="name a folder below one that nobody else may write, or a sticky one such as /tmp")
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     _trust(folder)
     modes.set_mode(folder, 0o755)

@@ -33,6 +33,7 @@ BUSY_TICK_S = 0.02      # while something is under way that no socket announces
 LISTEN_S = 0.02        # between two looks at a shared folder that takes its time
 NO_TIME_S = 0.001       # a rest of a sleep shorter than this is not slept
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
+STEP_S = 1.0            # of the wall clock; NTP slews by less (adjtimex(2): 0.5 ms a second)
 BUSY_FOR_S = 2.0        # what lasts longer needs no such hurry: a lease, a rank that ignores TERM
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
@@ -100,6 +101,8 @@ class Leader(LeaderParts):
             self.standbys.doubt(self.standbys.is_contested or self.standbys.node is not None)
             self.clock.hurry(Timer.CLAIMS)
             self.clock.take_news()
+        if abs(self.clock.stepped_s) > STEP_S:
+            self.running.note_clock_step(self.clock.stepped_s)
         for key, _ in ready:
             key.data(self.now_s)
 

@@ -12,14 +12,23 @@ A role says what a line means for the run:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 Role = Literal["cause", "symptom", "teardown", "context", "progress", "done", "launch", "noise"]
 Blames = Literal["node", "rank", "job", "nobody"]
 CLOCK_STAMPS, CLOCK_ORDER = "time stamps", "file order"
 RankLayout = tuple[tuple[str, ...], int]   # an attempt's nodes in order, and how many ranks each has
+
+
+class Pattern(Protocol):
+    """A compiled pattern, perhaps with a limit of time."""
+
+    def search(self, text: bytes, /) -> re.Match[bytes] | None:
+        """As that of re.Pattern."""
+        ...
 
 
 @dataclass(frozen=True)

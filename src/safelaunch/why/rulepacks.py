@@ -138,7 +138,7 @@ def _pattern_faults(item: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         return
     try:
         compiled = re.compile(pattern.encode())
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         yield "pattern", f"is no regular expression: {error}"
         return
     if _NESTED.search(pattern) or any(map(_may_match_alike, _BRANCHED.findall(pattern))):

@@ -11,6 +11,7 @@ import pytest
 from safelaunch.errors import ConfigError
 from safelaunch.extensions.io import rulepacks
 from safelaunch.extensions.io.rulepacks import load_packs
+from safelaunch.why.io import limited
 from safelaunch.why.io.logfiles import read_logs
 from safelaunch.why.judge.engine import judge_log
 from safelaunch.why.rulebook import RULES
@@ -52,6 +53,42 @@ def test_mistakes_of_all_packs_are_told_at_once(tmp_path: Path) -> None:
 
 def test_no_pack_is_no_mistake(tmp_path: Path) -> None:
     assert load_packs({"XDG_CONFIG_HOME": str(tmp_path)}) == ()
+
+
+# No look at a pattern tells all that can take for ever: these pass it.
+ENDLESS = [(r"abcd((ab)*)*c", "abcd" + "ab" * 40), (r"abcd((a)+)+c", "abcd" + "a" * 40),
+           (r"abcd(?:a{1,20}){1,20}c", "abcd" + "a" * 90), (r"abcd(?:a?b?)+c", "abcd" + "ab" * 40),
+           (r"abcd.*.*.*.*.*.*=x", "abcd" * 1000)]
+
+
+@pytest.mark.parametrize(("pattern", "bait"), ENDLESS)
+def test_a_pattern_that_takes_for_ever_on_its_own_sample_is_refused_in_time(
+    pattern: str, bait: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rulepacks, "LOAD_S", 0.1)
+    (tmp_path / "site.yaml").write_text(json.dumps({"version": 1, "rules": [
+        {"id": "site.slow", "category": "storage", "anchor": ["abcd"], "pattern": pattern, "sample": bait}]}))
+    with pytest.raises(ConfigError, match="takes more than") as caught:
+        load_packs({"SAFELAUNCH_RULES": str(tmp_path / "site.yaml")})
+    assert Path(caught.value.problems[0].file).name == "site.yaml"
+
+
+@pytest.mark.parametrize(("pattern", "bait"), ENDLESS)
+def test_a_pattern_that_takes_for_ever_on_a_line_keeps_no_other_rule_from_its_finding(
+    pattern: str, bait: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(limited.LimitedPattern, "slow", [])
+    (tmp_path / "job.log").write_text(f"step 1 loss 2.0\n{bait}\n" * 300 + "torch.cuda.OutOfMemoryError: CUDA out of "
+                                      "memory. Tried to allocate 2.00 GiB\nbbd: burst buffer bb3 is full\n")
+    packs = [{"id": f"site.slow{number}", "category": "storage", "anchor": ["abcd"], "pattern": pattern, "weight": 1.0}
+             for number in range(8)]
+    (tmp_path / "site.yaml").write_text(json.dumps({"version": 1, "rules": packs}))
+    rules = load_packs({"SAFELAUNCH_RULES": str(tmp_path / "site.yaml")})
+    verdict = judge_log(read_logs([tmp_path / "job.log"], (*RULES, *rules)))
+    assert verdict.category == "cuda_oom"
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == limited.MOST_SLOW and "all rules of rule packs are left out" in said[-1]
 
 
 COOLING = """version: 1

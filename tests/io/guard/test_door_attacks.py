@@ -232,6 +232,28 @@ def test_a_stranger_may_say_two_kilobytes() -> None:
     assert not end.is_open
 
 
+class Endless(End):
+    """Whoever has a dead leader's port, and sends faster than a guard reads."""
+
+    reads = 0
+
+    def recv(self, size: int) -> bytes:
+        self.reads += 1
+        assert self.reads < 100, "the guard reads for ever, and nobody keeps its lease"
+        return b"x" * size
+
+
+@pytest.mark.parametrize("is_greeted", [False, True], ids=["a stranger", "who has relayed the greeting"])
+def test_a_guard_reads_no_more_in_a_turn_than_a_line_may_have(is_greeted: bool) -> None:
+    line = Line()
+    if is_greeted:
+        greet(Door(), line)
+    else:
+        line.messages(NOW_S)
+    flood = line.sock = Endless()   # type: ignore[assignment]
+    assert line.messages(NOW_S) == [] and line.sock is None and not flood.is_open
+
+
 class Loop:
     """A real door and the loop that serves it."""
 

@@ -45,6 +45,7 @@ def test_a_rule_of_a_pack_is_a_rule() -> None:
         ({"anchor": ["bb"]}, "rules[0].anchor: a literal needs at least 4 bytes"),
         ({"anchor": "burst buffer"}, "rules[0].anchor: expected a list of literals"),
         ({"pattern": "burst ("}, "rules[0].pattern: is no regular expression"),
+        ({"pattern": "(?:" * 3000 + "burst" + ")" * 3000}, "rules[0].pattern: is no regular expression"),
         ({"pattern": "burst buffer (?P<name>(a+)+) is full"}, "rules[0].pattern: repeats a group that repeats inside"),
         ({"pattern": "burst buffer (?P<name>(a|a)+$)"}, "rules[0].pattern: repeats a group that repeats"),
         ({"pattern": r"burst buffer (?P<name>(?:\w|[a-z])* is)"}, "rules[0].pattern: repeats a group"),

@@ -118,6 +118,15 @@ def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     return parse_json(read(path, most_bytes))
 
 
+def first_data(fd: int, offset: int) -> int:
+    """The first byte from the offset on that is no hole; the file's size where all of it is one."""
+    size = os.fstat(fd).st_size
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA) if offset < size else offset
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset   # EINVAL: a file system without holes
+
+
 def read_start(path: Path, most_bytes: int, skips_zeros: bool = False) -> bytes:
     """The first `most_bytes` of a file, or all of it; takes no more memory than that. Raises OSError.
     `skips_zeros`: of a block of zero bytes, which a lost write leaves, only one.

@@ -98,6 +98,15 @@ def mark_asked(live: Live, row: str, now: float) -> Live:
     return replace(live, end_asked_t=now, end_row=row, heard=None)
 
 
+def move_times(live: Live, by_s: float) -> Live:
+    """The same where the wall clock has stepped: no grace gets longer or shorter by that."""
+    def moved(t: float | None) -> float | None:
+        return None if t is None else t + by_s
+
+    return replace(live, failed_t=moved(live.failed_t), end_asked_t=moved(live.end_asked_t),
+                   saved_t=moved(live.saved_t), killed_t=moved(live.killed_t))
+
+
 def mark_killed(live: Live, row: str, now: float) -> Live:
     """The attempt after Kill."""
     return replace(live, killed_t=now, end_row=live.end_row or row)

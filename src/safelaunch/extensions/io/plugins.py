@@ -109,10 +109,14 @@ def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
 
 def load_rules(plugin: FoundPlugin) -> tuple[Rule, ...]:
     """The rules of a package; raises NoPlugin."""
+    from safelaunch.base.io.cputime import TookTooLong, within
     from safelaunch.why.rulepacks import parse_pack
 
     try:
-        return parse_pack(plugin.name, load_data(plugin))
+        raw = load_data(plugin)
+        return within(LOAD_S, lambda: parse_pack(plugin.name, raw))
+    except TookTooLong as error:
+        raise NoPlugin(f"trying its patterns on their samples takes {error}") from error
     except ConfigError as error:
         raise NoPlugin("; ".join(f"{one.key}: {one.text}".removeprefix(": ") for one in error.problems)) from error
 

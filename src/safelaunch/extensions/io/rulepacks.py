@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from safelaunch.why.findings import Rule  # submit has no rules where there are no packs
 
 MOST_PACKS = 100   # files
+LOAD_S = 3.0       # of processor time, for one of 1 MiB
 SITE_FOLDER = "/etc/safelaunch/rules.d"
 
 
@@ -35,12 +36,17 @@ def load_packs(environ: Mapping[str, str] | None = None,
     rules: list[Rule] = []
     problems: list[Problem] = []
     for number, (source, load) in enumerate(_files(known)):
+        from safelaunch.base.io.cputime import TookTooLong, within  # most machines have no packs
+
         if number == MOST_PACKS:
             raise ConfigError([Problem(source, 0, 0, "", f"more than {MOST_PACKS} rule packs; join some of them")])
         try:
-            found = load()
+            found = within(LOAD_S, load)
         except ConfigError as error:
             problems += error.problems
+            continue
+        except TookTooLong as error:   # a pattern on its own sample
+            problems.append(Problem(source, 0, 0, "", f"trying its patterns on their samples takes {error}"))
             continue
         taken = {rule.id for rule in rules}
         problems += [Problem(source, 0, 0, rule.id, "is taken by another pack") for rule in found if rule.id in taken]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import stat
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,27 @@ from submitit.core import job_environment, logger, utils
 _NOT_SUBMITITS = ("MASTER_ADDR", "MASTER_PORT")
 
 
+class OwnPaths(utils.JobPaths):
+    """submitit's files; the pickle of the function is given to be loaded only where it is this user's own."""
+
+    @property
+    def submitted_pickle(self) -> Path:
+        return own_file(super().submitted_pickle)
+
+
+def own_file(path: Path) -> Path:
+    """The path, if nobody else's file is there: loading a pickle runs what it holds. Raises FailedJobError."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return path
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+        return path
+    raise utils.FailedJobError(f"{path} is {'a file' if stat.S_ISREG(status.st_mode) else 'no plain file'} of user "
+                               f"{status.st_uid}'s, and loading a pickle runs what it holds: it is not loaded. See who "
+                               f"may write its folder: ls -la {path.parent}")
+
+
 class SafelaunchJobEnvironment(job_environment.JobEnvironment):
     """A task of an attempt. Its job id is the run's."""
 
@@ -28,6 +50,10 @@ class SafelaunchJobEnvironment(job_environment.JobEnvironment):
         "job_id": "SAFELAUNCH_RUN_ID", "num_tasks": "SLURM_NTASKS", "num_nodes": "SLURM_NNODES",
         "node": "SLURM_NODEID", "global_rank": "SLURM_PROCID", "local_rank": "SLURM_LOCALID",
     }
+
+    @property
+    def paths(self) -> OwnPaths:
+        return OwnPaths(os.environ["SUBMITIT_FOLDER"], job_id=self.job_id, task_id=self.global_rank)
 
     @property
     def hostnames(self) -> Sequence[str]:

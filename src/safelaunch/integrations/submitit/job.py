@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from submitit.core import core, utils
+from submitit.core import core
 from submitit.core.core import R
 
+from safelaunch.integrations.submitit.environment import OwnPaths, own_file
 from safelaunch.integrations.submitit.watcher import RunWatcher
 
 if TYPE_CHECKING:
     from safelaunch.api import RunHandle
 
 
-class RunPaths(utils.JobPaths):
+class RunPaths(OwnPaths):
     """submitit's own files, with the newest attempt's log as both streams."""
+
+    @property
+    def result_pickle(self) -> Path:
+        return own_file(super().result_pickle)
 
     @property
     def stdout(self) -> Path:

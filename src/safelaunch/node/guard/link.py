@@ -147,7 +147,7 @@ class Link:
 
     def _read(self, sock: socket.socket) -> list[dict[str, Any]]:
         try:
-            while True:
+            while len(self.inbox) <= MAX_LINE:   # who sends for ever may have the port of a dead leader
                 data = sock.recv(65536)
                 self.answered = self.clock() if self.greeted or not data else self.answered
                 if not data:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -132,7 +133,7 @@ def with_resume(folder: str) -> list[RegisteredRun]:
     """The runs that write their checkpoints to this folder, newest first. Only their lines are parsed."""
     mark = _RESUME + json.dumps(folder).encode()
     try:
-        content = file().read_bytes()
+        content = _read(file())
     except OSError:
         return []
     lines = content.splitlines() if mark in content else []
@@ -147,14 +148,19 @@ def raw(where: Callable[[], Path] = file) -> str:
     """The list as text that survives JSON (latin-1), for a child's answer: a home may be frozen, too."""
     try:
         path = where()
-        with os.fdopen(sharedfile.open_log(path), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_BYTES))
-            content = file.read(MOST_BYTES)
+        content = _read(path)
     except OSError:
         return ""
     if len(content) > COMPACT_BYTES:
         _compact(path)
     return content.decode("latin-1")
+
+
+def _read(path: Path) -> bytes:
+    """The end of a list, whoever may write its folder. Raises OSError."""
+    with os.fdopen(sharedfile.open_log(path), "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_BYTES))
+        return file.read(MOST_BYTES)
 
 
 def parse(content: str) -> list[RegisteredRun]:
@@ -230,8 +236,13 @@ def _is_there(run_dir: Path) -> bool:
 
 
 def _append(path: Path, line: bytes) -> bool:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    if path.is_symlink() and path.lstat().st_uid == os.geteuid():
+        path = path.resolve()   # another's could lead to any file of ours
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+                         0o600)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise sharedfile.OddFile(errno.EINVAL, "is no regular file", str(path))
         os.write(descriptor, line)
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -286,8 +297,9 @@ def _compact(path: Path) -> None:
 
     with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{path}.lock", timeout=LOCK_S):
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        with path.open("rb") as old, draft.open("wb") as new:
-            content = old.read()
+        with os.fdopen(sharedfile.open_log(path), "rb") as old, draft.open("wb") as new:
+            old.seek(max(0, os.fstat(old.fileno()).st_size - MOST_BYTES))
+            content = old.read(MOST_BYTES)
             if len(content) <= COMPACT_BYTES:
                 draft.unlink()
                 return   # another reader has done it
@@ -296,7 +308,7 @@ def _compact(path: Path) -> None:
             new.flush()
             os.fsync(new.fileno())
             draft.replace(path)
-            new.write(old.read())   # lines appended since; `register` repeats what comes later
+            new.write(old.read(MOST_BYTES))   # lines appended since; `register` repeats what comes later
 
 
 def _line(entry: RegisteredRun) -> bytes:

@@ -43,6 +43,7 @@ from safelaunch.trainlog.lines import Talk
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 TIME_LEFT_S = 5.0         # slurmctld answers within milliseconds
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; pings must not wait for it
+SKEW_S = 60.0             # of the file server's clock; a checkpoint from further ahead would be new for ever
 
 
 def follow(lead: Leader, talk: Talk | None) -> None:
@@ -166,7 +167,7 @@ def _last_checkpoint_s(plan: Plan, job: Allocation, clock: Clock, files: FolderP
         return os.stat(best.path).st_mtime if best else None   # noqa: PTH116 - a text
 
     answer = files.ask(newest, CHECKPOINT_S)
-    if not answer.is_ok or answer.value is None:
+    if not answer.is_ok or answer.value is None or answer.value > clock.now + SKEW_S:
         return 0.0
     return clock.now_s - max(0.0, clock.now - answer.value)
 
@@ -213,11 +214,12 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
 
 def _preserve(lead: Leader, number: int) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
-    until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
+    for_s = lead.plan.preserve.for_s or PRESERVE_S
+    until, until_s = lead.now + for_s, lead.now_s + for_s
     lead.journal.record(lead.journal.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
     lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with "
              f"`safelaunch stacks {lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
-    while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
+    while lead.now_s < until_s and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0
         if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
             break

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from safelaunch.base.model import Exit
-from safelaunch.decide.facts.seen import Live, mark_asked, mark_killed
+from safelaunch.decide.facts.seen import Live, mark_asked, mark_killed, move_times
 from safelaunch.hangs.stepstart import Waiter
 from safelaunch.nodehealth.slow.oddfigures import FigureWatch
 from safelaunch.nodehealth.slow.pace import LogPace
@@ -155,6 +155,11 @@ class RunningAttempt:
         """Every process of the attempt is to end."""
         self._known.set_live(mark_killed(self.now, row, now))
         self.killed_s = now_s
+
+    def note_clock_step(self, by_s: float) -> None:
+        """The wall clock has stepped."""
+        if self.live is not None:
+            self._known.set_live(move_times(self.now, by_s))
 
     def note_heard(self, processes: int | None) -> None:
         """So many processes took the signal; None = nobody knows."""

@@ -37,13 +37,15 @@ class Clock:
         self.world = world
         self.now = world.now()
         self.now_s = self.born_s = world.now_s()
+        self.stepped_s = 0.0            # by how much the wall clock has gone another way in the last sleep
         self.has_news = False           # something other than an answer to a ping has come
         self._due: dict[Timer, float] = {}
 
     def sleep(self, timeout_s: float) -> Sequence[tuple[SelectorKey, int]]:
         """The sockets with something to read; the clocks are read when the sleep ends."""
         ready = self.world.selector.select(timeout_s)
-        self.now, self.now_s = self.world.now(), self.world.now_s()
+        ahead_s, self.now, self.now_s = self.now - self.now_s, self.world.now(), self.world.now_s()
+        self.stepped_s = self.now - self.now_s - ahead_s
         return ready
 
     def forget_news(self) -> None:

@@ -16,6 +16,7 @@ from safelaunch.verbs.logs import loglines
 
 CHUNK_BYTES = 1 << 20
 BLOCK_BYTES = 64 << 10
+MOST_LINE_BYTES = 64 << 20   # of one of the last lines: of a terabyte without a line end, its end
 
 
 class AttemptLog(NamedTuple):
@@ -105,15 +106,15 @@ def _tails(logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, 
 def tail_offset(path: Path, lines: int) -> tuple[int, int]:
     """Where the last `lines` lines begin, and how many there are; reads backwards from the end, never the whole file.
 
-    An unfinished last line counts as one.
+    An unfinished last line counts as one; a line that is too long begins late.
     """
     with sharedfile.stream(path) as file:
         start = file.seek(0, os.SEEK_END)
         if start == 0:
             return 0, 0
         start -= 1   # the last byte ends the last line or is part of it: no line begins behind it
-        count = 1
-        while start > 0:
+        count, floor = 1, start - MOST_LINE_BYTES
+        while start > max(0, floor):
             size = min(BLOCK_BYTES, start)
             file.seek(start - size)
             block = file.read(size)
@@ -121,6 +122,6 @@ def tail_offset(path: Path, lines: int) -> tuple[int, int]:
             while (position := block.rfind(b"\n", 0, position)) >= 0:
                 if count == lines:
                     return start - size + position + 1, lines
-                count += 1
+                count, floor = count + 1, start - size + position - MOST_LINE_BYTES
             start -= size
-    return 0, count
+    return start, count

@@ -29,11 +29,20 @@ def read_logs(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> I
             file.seek(offset)
             while chunk := file.read(CHUNK_BYTES):
                 yield log, chunk
+                _pass_hole(file, chunk)
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """The lines; a very long one in pieces."""
-    return iter(lambda: file.readline(MOST_LINE_BYTES), b"")
+    while line := file.readline(MOST_LINE_BYTES):
+        yield line
+        _pass_hole(file, line)
+
+
+def _pass_hole(file: BinaryIO, data: bytes) -> None:
+    """Go on behind a hole in which the data that was just read lies: it can have terabytes."""
+    if not data[0] and len(data) >= CHUNK_BYTES and data == bytes(len(data)):
+        file.seek(sharedfile.first_data(file.fileno(), file.tell()))
 
 
 def split_lines(parts: Iterable[LogPart]) -> Iterator[LogPart]:

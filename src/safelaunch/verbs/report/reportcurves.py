@@ -12,7 +12,6 @@ from safelaunch.report.curves import Curve, thin
 from safelaunch.run.plan import Plan
 from safelaunch.trainlog.figures import named_losses, named_step_times
 from safelaunch.trainlog.steps import AUTO, MOST_LINE_BYTES, cut_lines, named_steps
-from safelaunch.why.io import logchunks
 
 BLOCK_BYTES = 1 << 20
 MOST_LOG_BYTES = 1 << 30    # of all logs; a run that writes more is drawn up to there, and the report says so
@@ -53,7 +52,7 @@ class LogFigures:
         with sharedfile.stream(log) as file:
             fd = file.fileno()
             # a terabyte of a hole is no text
-            while block := os.pread(fd, min(BLOCK_BYTES, self._left_bytes), at := logchunks.first_data(fd, at)):
+            while block := os.pread(fd, min(BLOCK_BYTES, self._left_bytes), at := sharedfile.first_data(fd, at)):
                 self._left_bytes, at = self._left_bytes - len(block), at + len(block)
                 text = rest + block
                 cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safelaunch.base.io import durable, sharedfile
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.nodehealth.ledgerlines import is_node_name
 from safelaunch.run import heartbeat
@@ -83,7 +84,7 @@ def file(place: str) -> Path:
 
 def load(path: Path) -> Memory:
     """What was saved; after a reboot, on another host or out of a torn file only which runs have ended, or nothing."""
-    content = run_in_child(lambda: path.read_text(errors="replace"), HOME_S)
+    content = run_in_child(lambda: sharedfile.read(path).decode(errors="replace"), HOME_S)
     try:
         raw: Any = json.loads(content.value or "")
         if raw["v"] != VERSION:
@@ -102,10 +103,7 @@ def load(path: Path) -> Memory:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getppid()}")
-    draft.touch(0o600)
-    draft.write_text(text)
-    draft.replace(path)
+    durable.put(path, text.encode(), sync=bool)
 
 
 def _render(known: Known) -> dict[str, Any]:

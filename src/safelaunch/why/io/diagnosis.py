@@ -33,7 +33,7 @@ class Ready(NamedTuple):
 def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
     """Our rules and those of rule packs, compiled."""
     rules = (*rulebook.RULES, *packs)
-    compiled = Compiled(rules)
+    compiled = Compiled(rules, logfiles.compile_rule)
     compiled.words.prepare()
     return Ready(rules, compiled)
 

@@ -43,7 +43,7 @@ def choose_pieces(source: LogSource, compiled: Compiled, *, thorough: bool = Fal
     size = source.size
     fd = sharedfile.open_log(source.path)
     try:
-        start = logchunks.first_data(fd, 0)   # the pump punches holes into the spool behind itself
+        start = sharedfile.first_data(fd, 0)   # the pump punches holes into the spool behind itself
         if thorough or size - start <= SMALL:
             return [(0, size)]
         alive_at = find_last_alive(_prober(fd, source, compiled), size, start)

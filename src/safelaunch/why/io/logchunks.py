@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,18 +116,9 @@ def align(fd: int, offset: int) -> int:
     return offset + found if found >= 0 else offset
 
 
-def first_data(fd: int, offset: int) -> int:
-    """The first byte from the offset on that is no hole; the file's size where all of it is one."""
-    size = os.fstat(fd).st_size
-    try:
-        return os.lseek(fd, offset, os.SEEK_DATA) if offset < size else offset
-    except OSError as error:
-        return size if error.errno == errno.ENXIO else offset   # EINVAL: a file system without holes
-
-
 def extents(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The parts of [start, end) that are no holes: a log cut under a writer that does not append begins with one."""
-    while (low := first_data(fd, start)) < end:
+    while (low := sharedfile.first_data(fd, start)) < end:
         try:
             start = min(end, os.lseek(fd, low, os.SEEK_HOLE))
         except OSError:   # ENXIO: it was cut meanwhile

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 
 from safelaunch.base.io import sharedfile
 from safelaunch.why import loglines
-from safelaunch.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
+from safelaunch.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Pattern, Progress, Rule
 from safelaunch.why.io import logbounds, logchunks
 from safelaunch.why.io.logchunks import LogSource
 from safelaunch.why.order import clocks
@@ -68,7 +68,7 @@ def read_logs(
     work, by default one for each core. `compiled`: these rules.
     """
     rules = tuple(rules)
-    compiled = compiled or Compiled(rules)
+    compiled = compiled or Compiled(rules, compile_rule)
     readings: dict[int, _FileReading] = {}
     plain: list[LogSource] = []
     for index, path in enumerate(paths):
@@ -79,6 +79,16 @@ def read_logs(
     readings.update(_read_plain(plain, compiled, thorough, workers or len(os.sched_getaffinity(0))))
     log = _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
     return replace(log, rules=tuple(rule for rule in rules if rule.id not in BY_ID))
+
+
+def compile_rule(rule: Rule) -> Pattern:
+    """The rule's pattern; one of a rule pack has a limit of time."""
+    pattern = re.compile(rule.pattern)
+    if rule.id in BY_ID:
+        return pattern
+    from safelaunch.why.io.limited import LimitedPattern  # most machines have no packs
+
+    return LimitedPattern(rule.id, pattern)
 
 
 # --- plain files ----------------------------------------------------------------------------------------------------

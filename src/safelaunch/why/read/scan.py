@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from safelaunch.why import loglines
-from safelaunch.why.findings import Finding, Progress, Rule
+from safelaunch.why.findings import Finding, Pattern, Progress, Rule
 from safelaunch.why.loglines import Parsed
 from safelaunch.why.read import messages
 from safelaunch.why.read.literals import LiteralSet
@@ -48,7 +48,9 @@ class Compiled:
     Patterns are compiled when first needed: all of them take a third of a second, a log needs few.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule],
+                 compile_rule: Callable[[Rule], Pattern] = lambda rule: re.compile(rule.pattern)) -> None:
+        self._compile = compile_rule
         self.rules = tuple(sorted(rules, key=lambda rule: (-rule.order, -rule.weight)))
         users: dict[bytes, list[int]] = {TRACEBACK: []}
         for index, rule in enumerate(self.rules):
@@ -60,7 +62,7 @@ class Compiled:
         self.users = tuple(tuple(indices) for indices in users.values())
         self.words = LiteralSet([fold(literal) for literal in self.literals])
         self.chained = frozenset(index for index, literal in enumerate(self.literals) if literal in _CHAINED)
-        self._patterns: dict[int, re.Pattern[bytes]] = {}
+        self._patterns: dict[int, Pattern] = {}
         self._candidates: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def candidates(self, literals: tuple[int, ...]) -> tuple[int, ...]:
@@ -73,11 +75,11 @@ class Compiled:
             self._candidates[literals] = found
         return found
 
-    def pattern(self, index: int) -> re.Pattern[bytes]:
+    def pattern(self, index: int) -> Pattern:
         """The pattern of the rule at `index`."""
         found = self._patterns.get(index)
         if found is None:
-            found = self._patterns[index] = re.compile(self.rules[index].pattern)
+            found = self._patterns[index] = self._compile(self.rules[index])
         return found
 
 
