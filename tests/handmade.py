@@ -90,7 +90,7 @@ def make_run(folder: Path, yaml: str = YAML, run_id: str = "1a2b3c4d", *override
     wanted = [f"run_dir={folder}", f"cluster={cluster}", *overrides]
     config = resolve([ConfigLayer("file", "train.yaml", yaml)], wanted, os.environ, base_dir=str(folder.parent)).config
     meta = {"v": 1, "run_id": run_id, "name": config["name"], "cwd": str(folder.parent), "config": config}
-    run = runmaking.create(folder, meta, plans.make(config, run_id), "#!/bin/bash\n", dict(os.environ)).keep()
+    run = runmaking.create(folder, meta, plans.of_config(config, run_id), "#!/bin/bash\n", dict(os.environ)).keep()
     return Made(run, time.time())
 
 

@@ -14,7 +14,7 @@ import pytest
 from safelaunch.checkpoints.io.checkpoints import find
 from safelaunch.checkpoints.resume import resume_args
 from safelaunch.config.resolve import ConfigLayer, resolve
-from safelaunch.run.plan import make
+from safelaunch.run.plan import of_config
 from tests.torchbin import Ranks, needs_accelerate, needs_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -55,7 +55,7 @@ def test_all_are_there() -> None:
 
 @each
 def test_its_config_passes_the_check(name: str) -> None:
-    plan = make(config_of(name), "example")
+    plan = of_config(config_of(name), "example")
     assert plan.resume.dir == "checkpoints"
 
 
@@ -87,7 +87,7 @@ def test_its_outputs_are_ignored_by_git(name: str) -> None:
 
 def resume_words(name: str, folder: Path) -> tuple[str, ...]:
     """What safelaunch would hand to the next attempt."""
-    plan = make(config_of(name), "example").resume
+    plan = of_config(config_of(name), "example").resume
     best = find(str(folder / "checkpoints"), plan.format, plan.pattern).best
     assert best is not None
     return resume_args(plan.args, best)

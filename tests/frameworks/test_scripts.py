@@ -23,7 +23,7 @@ import pytest
 from safelaunch.checkpoints.io.checkpoints import find
 from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.config.scripts.scriptlayer import read_script
-from safelaunch.run.plan import make
+from safelaunch.run.plan import of_settings
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import IS_LONG, long_only
 from tests.frameworks.trainings import QUIET, make_bin, needs
@@ -87,7 +87,8 @@ def test_script_is_accepted_as_it_is_and_five_lines_say_the_same(name: str) -> N
     problems = read_script(text, "script", "job.slurm").problems
     assert problems == []
     lines = (SCRIPTS / name / "train.yaml").read_text()
-    plan = make(resolve([ConfigLayer("file", "train.yaml", lines)], [], {}, base_dir="/somewhere").config, "example")
+    asked = resolve([ConfigLayer("file", "train.yaml", lines)], [], {}, base_dir="/somewhere").settings
+    plan = of_settings(asked, "example")
     assert len(lines.splitlines()) <= 5 and plan.resume.dir and plan.resume.by == "training"
 
 

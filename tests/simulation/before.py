@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from safelaunch.decide.facts.after import ABSENT_S
+from safelaunch.launch.settings import AfterRun
 from safelaunch.run.fold.state import State
 from safelaunch.run.io import journal
-from safelaunch.run.plan import AfterRun
 from safelaunch.slurm import slurmtext
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, pres
     text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more, via=via, restart=restart)
     config: dict[str, Any] = dict(resolve([ConfigLayer("file", "train.yaml", text)], [], {}, base_dir="/").config)
     meta = {"v": 1, "run_id": RUN_ID, "name": "sim", "cwd": "/", "config": config}
-    plan = plans.make(config, RUN_ID)
+    plan = plans.of_config(config, RUN_ID)
     job = script.render(sitefiles.read_template(None), plan, python="/usr/bin/python3", library=())
     return json.dumps(meta), job[:job.index("# >>> values")]   # the fake sbatch reads its #SBATCH lines only
 
@@ -79,7 +79,7 @@ def make_run(sim: Sim) -> Plan:
     (sim.run_dir / "job.sbatch").write_text(job.replace(PLACE, str(sim.run_dir)))
     (sim.run_dir / "submit.env").write_bytes(b"PATH=/usr/bin")
     raw = json.loads(meta)
-    return plans.make(raw["config"], raw["run_id"])
+    return plans.of_config(raw["config"], raw["run_id"])
 
 
 def write_submitted(sim: Sim, job: str) -> None:

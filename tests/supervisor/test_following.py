@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.decide.facts.after import RunBefore
-from safelaunch.run.plan import AfterRun
+from safelaunch.launch.settings import AfterRun
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.jobs.following import _by_name, _known
 from tests.tables import each

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from safelaunch.base.model import Event
+from safelaunch.launch.settings import SlowPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import SlowPlan
 from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.nodes import slowing
 from safelaunch.supervisor.state.attempt import RunningAttempt

@@ -441,7 +441,7 @@ def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -
 
 def test_direct_ranks_start_without_torchrun_beside_a_guard_and_by_torchrun_else(run: Run, tmp_path: Path) -> None:
     torchrun = with_torchrun(tmp_path)
-    launch = torchrun["launch"]._replace(is_direct=True, nproc_per_node=2)
+    launch = torchrun["launch"]._replace(torchrun="direct", nproc_per_node=2)
     (tmp_path / "bin" / "torchrun").write_text("#!/bin/bash\nexit 77\n")
     command = ('echo "$RANK $WORLD_SIZE $TORCHELASTIC_RUN_ID [$var] $# ${SAFELAUNCH_RANKS-none} '
                '${SAFELAUNCH_TOKEN-none}"')

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import safelaunch
-from safelaunch.run.plan import PreservePlan
+from safelaunch.launch.settings import PreservePlan
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.script.script import render
 from tests.pure.script.test_script import TEMPLATE, plan_of

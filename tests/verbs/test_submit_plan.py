@@ -122,7 +122,7 @@ def test_a_slurm_that_does_not_answer_is_unknown_after_the_deadline(
 ) -> None:
     monkeypatch.setattr(submitplan, "START_S", 0.3)
     fake_command(place / "bin", "sbatch", "exec sleep 60")
-    plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
+    plan, text = submitting.render(read_config("train.yaml", [], []).settings, "1a2b3c4d")
     git = GitFacts(str(place))
     lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ).name())
     git.close()
@@ -135,7 +135,7 @@ def test_the_plan_tries_the_script_itself_and_needs_no_room_in_tmp(
     monkeypatch.setenv("TMPDIR", str(place / "missing"))
     monkeypatch.setattr(tempfile, "tempdir", str(place / "missing"))
     fake_command(place / "bin", "sbatch", f'cat >"$HOME/tried"; {SBATCH}')
-    plan, text = submitting.render(read_config("train.yaml", [], []), "1a2b3c4d")
+    plan, text = submitting.render(read_config("train.yaml", [], []).settings, "1a2b3c4d")
     git = GitFacts(str(place))
     lines = submitplan.lines(plan, text, "2 nodes", str(place), git, ClusterName(os.environ).name())
     git.close()

@@ -84,12 +84,12 @@ def mask_all(value: Any) -> Any:
     return [mask_all(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def hide_values(config: Mapping[str, Any]) -> dict[str, Any]:
+def hide_values(config: Mapping[str, object]) -> dict[str, object]:
     """A resolved config as run.json shows it: no value of `env`, no secret in `command` or `setup`. The values
     themselves are only in job.sbatch, which only the run's owner can read. Applying it twice changes nothing.
     """
     texts = {key: mask(text) for key in ("command", "setup") if isinstance(text := config.get(key), str)}
-    return {**config, **texts, "env": dict.fromkeys(config["env"], HIDDEN)}
+    return {**config, **texts, "env": dict.fromkeys(env if isinstance(env := config["env"], dict) else (), HIDDEN)}
 
 
 def _hide(found: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safelaunch.config.kinds import containerkinds, notifykinds
 from safelaunch.config.kinds.argumentlist import ArgumentList
@@ -30,6 +30,7 @@ from safelaunch.config.kinds.kinds import (
 from safelaunch.config.sweeps import SweepTable
 from safelaunch.extensions.plugins import BUILT_IN_FORMATS
 from safelaunch.launch import containers, launchers
+from safelaunch.launch.settings import FIELDS, OwnScript, Settings
 from safelaunch.nodehealth.checks.names import CHECK_NAMES
 from safelaunch.slurm import via
 
@@ -55,7 +56,9 @@ def _policy_words() -> tuple[str, ...]:
 
 
 class Key(NamedTuple):
-    """One key: what it takes, its default as it would be written (None: nothing), and what it is for."""
+    """One key: what it takes, its default as it would be written (None: nothing), and what it is for. Its field of
+    Settings has its name (settings.FIELDS), and holds what `kind` reads.
+    """
 
     kind: ValueKind
     default: str | tuple[str, ...] | None
@@ -326,3 +329,34 @@ KEYS: dict[str, Key] = {
         "The mail server for mailto:, such as mail.example.org:25; by default the node's own sendmail.",
     ),
 }
+
+
+# path ▸ section ("" = in none), name in it, field of Settings there, and the key.
+ROWS = tuple((path, section, name, FIELDS[section][name], key)
+             for path, key in KEYS.items() for section, _, name in (path.rpartition("."),))
+
+
+def dump(settings: Settings) -> dict[str, Any]:
+    """Settings as run.json and `config --json` show them, which settings.read_settings takes back."""
+    config: dict[str, Any] = {}
+    for _, section, name, field, key in ROWS:
+        subject = getattr(settings, section) if section else settings
+        holder = config.setdefault(section, {}) if section else config
+        holder[name] = _plain(getattr(subject, field), key)
+    config |= {"env": dict(settings.env), "slurm": dict(settings.slurm)}
+    if settings.checks.programs:
+        config["checks"]["programs"] = list(settings.checks.programs)
+    if settings.own is not None:
+        config["own"] = {name: value for name, value in settings.own._asdict().items()
+                         if value != OwnScript._field_defaults[name]}
+    if settings.after:
+        config["after"] = [one._asdict() for one in settings.after]
+    return config
+
+
+def _plain(value: Any, key: Key) -> Any:
+    if value in ("", ()) and key.default is None:
+        return None
+    if isinstance(value, tuple):
+        return dict(value) if isinstance(key.kind, PolicyTable | containerkinds.Variables) else list(value)
+    return "auto" if value is None and key.default == "auto" else value

@@ -1,7 +1,7 @@
 """texts of the layers ▸ the resolved config, or every problem in them at once.
 
     sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR})
-            ▸ kinds (by the table in keys) ▸ rules (keys that depend on keys) ▸ Resolved
+            ▸ kinds (by the table in keys) ▸ rules (keys that depend on keys) ▸ Settings
 
 Not by a library of models: importing one and building the models takes as long as a whole submission.
 """
@@ -16,16 +16,16 @@ from safelaunch.base.nearest import nearest_word
 from safelaunch.base.yaml.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Origin, Scalar
 from safelaunch.base.yaml.yamltext import parse_document, parse_json
 from safelaunch.config.handed import BASHS_OWN
-from safelaunch.config.keys import KEYS, OPEN_SECTIONS, Key
+from safelaunch.config.keys import KEYS, OPEN_SECTIONS, ROWS, Key, dump
 from safelaunch.config.kinds.kinds import WrongValue, expected, handed
 from safelaunch.config.layers import (
-        COMMAND_LINE,
-        default_layer,
-        default_node,
-        merge_layers,
-        name_from_file,
-        parse_overrides,
-        put,
+    COMMAND_LINE,
+    default_layer,
+    default_node,
+    merge_layers,
+    name_from_file,
+    parse_overrides,
+    put,
 )
 from safelaunch.config.rules import complete
 from safelaunch.config.scripts.sbatchvariables import read_environment, told_variables
@@ -36,10 +36,11 @@ from safelaunch.config.values import expand
 from safelaunch.errors import ConfigError, Problem
 from safelaunch.extensions.plugins import no_plugins
 from safelaunch.launch.jobnumbers import settle_numbers
+from safelaunch.launch.settings import Settings, read_settings
 from safelaunch.slurm.sbatchoptions import OPTIONS, GivenOption
 
 if TYPE_CHECKING:
-        from safelaunch.extensions.pluginvalues import FindPlugin
+    from safelaunch.extensions.pluginvalues import FindPlugin
 
 __all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
@@ -54,12 +55,17 @@ class ConfigLayer(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """A complete config: JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
+    """Complete settings; `origins` by dotted key."""
 
-    config: dict[str, Any]
+    settings: Settings
     origins: dict[str, Origin]
     notes: tuple[str, ...] = ()   # what people are to be told of it
     point: SweepPoint | None = None   # which point of a sweep this is
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings under train.yaml's keys, as JSON has them."""
+        return dump(self.settings)
 
 
 def resolve(
@@ -104,41 +110,36 @@ def resolve_each(
         reading = _ConfigReading(known)
         found = _read_point(merged, point, environ, reading)
         faulty = frozenset(problem.key for problem in found)
-        found += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty,
-                          find_plugin=find_plugin)
-        if not found and MAY_LAUNCH.search(f"{reading.config['setup'] or ''}\n{reading.config['command']}"):
+        origins = reading.origins
+        settings, faults = complete(reading.settings(point, own), origins, environ=environ, base_dir=base_dir,
+                                    file=file, faulty=faulty, find_plugin=find_plugin)
+        found += faults
+        if not found and MAY_LAUNCH.search(f"{settings.setup}\n{settings.command}"):
             from safelaunch.config.shell.innerlaunchers import inner_problems  # few commands have one
 
-            texts = {source.name: source.text for source in sources}
-            found += inner_problems(reading.config, reading.origins, texts)
+            found += inner_problems(settings, origins, {source.name: source.text for source in sources})
         if problems or found:
             raise _config_error([*problems, *found], sources)
-        if point is not None:
-            reading.config["sweep"] = point.texts
-        if own:
-            reading.config["own"] = own
-        settled = settle_numbers(reading.config, reading.origins)
-        shell = f"{reading.config['setup']}\n{reading.config['command']}"
-        if reading.config["launch"]["with"] != "script" and re.search(r"\$\{?[a-z]", shell):
+        settings, settled = settle_numbers(settings, origins)
+        if not settings.is_script and re.search(r"\$\{?[a-z]", f"{settings.setup}\n{settings.command}"):
             from safelaunch.config.unexpanded import unexpanded  # most commands have at most ${RESUME_ARGS}
 
-            settled += unexpanded(reading.config, reading.origins, _TOP_KEYS, environ)
-        if reading.config["launch"]["with"] == "script" and (point is None or point.number == 1):
+            settled += unexpanded(settings, origins, _TOP_KEYS, environ)
+        if settings.is_script and (point is None or point.number == 1):
             from safelaunch.config.scripts.scripthints import script_hints  # few configs are scripts
 
-            settled += script_hints(reading.config["command"], reading.origins["command"].file, reading.config["slurm"])
-        yield Resolved(reading.config, reading.origins, (*_no_folder(reading), *settled, *notes), point)
+            settled += script_hints(settings.command, origins["command"].file, settings.slurm)
+        yield Resolved(settings, origins, (*_no_folder(settings, origins), *settled, *notes), point)
 
 
-def _no_folder(reading: _ConfigReading) -> list[str]:
+def _no_folder(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
     """What follows without resume.dir, where the command or script seems to save somewhere."""
-    config, is_script = reading.config, reading.config["launch"]["with"] == "script"
-    if config["resume"]["dir"] is not None or not MAY_SAVE.search(config["command"]):
+    if settings.resume.dir is not None or not MAY_SAVE.search(settings.command):
         return []
     from safelaunch.config.guessfolder import tell_missing  # few commands tell
 
-    told = tell_missing(config["command"], config["restart"]["max_without_progress"],
-                        reading.origins["command"].file or STDIN if is_script else "")
+    told = tell_missing(settings.command, settings.restart.max_without_progress,
+                        origins["command"].file or STDIN if settings.is_script else "")
     return [] if told is None else [told]
 
 
@@ -163,7 +164,7 @@ class _Layers(NamedTuple):
     trees: list[MappingNode]
     problems: list[Problem]
     notes: list[str]
-    own: dict[str, str]          # what a script asks of its own job (run.ownscript)
+    own: dict[str, str]          # what a script asks of its own job (OwnScript)
     own_name: Node | None        # its name, unless a layer above has another one
     is_readable: bool
 
@@ -277,15 +278,22 @@ class _ConfigReading:
 
     def __init__(self, known: dict[str, tuple[Node, Any]]) -> None:
         self._known = known
-        self.config: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
 
+    def settings(self, point: SweepPoint | None, own: Mapping[str, str]) -> Settings:
+        """What was read, as a point of the sweep where it is one; `own`: what a script asks of its job."""
+        launch, sweep = {**self._values["launch"]}, None if point is None else point.texts
+        launch["with"] = launch["with"] or ""   # the rules choose
+        return read_settings({**self._values, "command": self._values["command"] or "", "launch": launch,
+                              "sweep": sweep, "own": own or None})
+
     def read(self, tree: MappingNode) -> None:
-        """Fill config and origins; a value with a problem counts as its default: the rules between keys read it."""
+        """Read values and origins; a value with a problem counts as its default: the rules between keys read it."""
         self._refuse_unknown(tree, "")
-        for path, section, name, key in _TABLE:
-            holder = self.config.setdefault(section, {}) if section else self.config
+        for path, section, name, _, key in ROWS:
+            holder = self._values.setdefault(section, {}) if section else self._values
             inside = tree.entries.get(section) if section else tree
             node = inside.entries.get(name) if isinstance(inside, MappingNode) else None
             self.origins[path] = DEFAULT if node is None else node.origin
@@ -329,12 +337,12 @@ class _ConfigReading:
                 self.origins[f"env.{name}"] = value.origin
             except WrongValue as fault:
                 self._note(value.origin, f"env.{name}", str(fault))
-        self.config["env"] = env
+        self._values["env"] = env
 
     def _read_slurm(self, node: Node | None) -> None:
         section = node if isinstance(node, MappingNode) else MappingNode({}, DEFAULT)
         values, problems = read_slurm(section)
-        self.config["slurm"] = values
+        self._values["slurm"] = values
         self.problems += problems
         for name, value in section.entries.items():
             self.origins[f"slurm.{name.removeprefix('--')}"] = value.origin
@@ -347,8 +355,6 @@ MAY_SAVE = re.compile(r"(?i)save|ckpt|checkpoint|snapshot|out|resume|_?dir")   #
 # A piece of each name in innerlaunchers.INNER.
 MAY_LAUNCH = re.compile(r"run|launch|mpiexec|deepspeed|composer|colossalai|lightning|fabric|axolotl|torchx|\bray\b"
                         r"|swift|megatron|xtuner|llamafactory|accelerate_cli|sbatch|salloc")
-# (path, section or "", name, key)
-_TABLE = tuple((path, path.rpartition(".")[0], path.rpartition(".")[2], key) for path, key in KEYS.items())
 _TOP_KEYS = frozenset(path.partition(".")[0] for path in (*KEYS, *OPEN_SECTIONS))
 _KEYS_OF = {"": _TOP_KEYS} | {section: frozenset(key for before, _, key in (path.partition(".") for path in KEYS)
                                                  if before == section and key) for section in _TOP_KEYS}

@@ -6,24 +6,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from safelaunch.base.yaml.yamlnodes import Origin
+from safelaunch.launch.settings import Settings
 
 _USED = re.compile(r"(?<!\\)\$(?:\{([a-z_]+)((?:\.\w+)*)\}|([a-z_]+)\b)")
 _QUOTED = re.compile(r"'[^']*'")
 
 
-def unexpanded(config: Mapping[str, Any], origins: Mapping[str, Origin], keys: Collection[str],
+def unexpanded(settings: Settings, origins: Mapping[str, Origin], keys: Collection[str],
                environ: Collection[str]) -> list[str]:
     """A sentence for each key that is asked for, is in no environment, and is set by no line of the shell's."""
-    texts = {key: str(config[key] or "") for key in ("setup", "command")}
+    texts = {"setup": settings.setup, "command": settings.command}
     script = "\n".join(texts.values())
     found = []
     for where, text in texts.items():
         for match in dict.fromkeys(map(_words, _USED.finditer(_QUOTED.sub("''", text)))):
             name, inner = match
-            is_set = name in environ or name in config["env"] or _is_set(name, script)
+            is_set = name in environ or name in settings.env or _is_set(name, script)
             if name in keys and (inner or not is_set):
                 found.append((where, name, inner))
     return [_told(where, name + inner, origins.get(where)) for where, name, inner in found]

@@ -50,10 +50,10 @@ RUNTIMES: dict[str, Runtime] = {
 
 
 class ContainerPlan(NamedTuple):
-    """train.yaml's container:"""
+    """train.yaml's container:; without a runtime the command runs in none."""
 
-    runtime: str
-    image: str
+    runtime: str = ""
+    image: str = ""
     mounts: tuple[str, ...] = ()
     workdir: str | None = None
     env: tuple[tuple[str, str], ...] = ()

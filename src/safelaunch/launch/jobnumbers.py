@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from safelaunch.launch.launchers import LAUNCHERS
+from safelaunch.launch.settings import LaunchPlan, SbatchValue, Settings, SlurmOptions
 from safelaunch.slurm.gpus import gpus_per_node
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ class OwnNumbers(NamedTuple):
     variables: tuple[str, ...] = ()    # NAME=value, or a NAME that is to be unset
 
 
-def has_even_tasks(config: Mapping[str, Any]) -> bool:
+def has_even_tasks(settings: Settings) -> bool:
     """Whether each node must have room for as many tasks: always, but for a script that has all nodes of its job."""
-    return not _is_script(config) or bool(config.get("spare_nodes")) or config.get("min_nodes") is not None
+    return not settings.is_script or settings.spare_nodes > 0 or settings.min_nodes is not None
 
 
-def spread(slurm: Mapping[str, Any], has_even: bool) -> dict[str, Any]:
+def spread(slurm: SlurmOptions, has_even: bool) -> dict[str, SbatchValue]:
     """sbatch's options with the GPUs of each node in place of the job's, where that goes; `has_even`: tasks, too."""
     nodes, ntasks = slurm.get("nodes"), slurm.get("ntasks")
-    turned: dict[str, Any] = {}
+    turned: dict[str, SbatchValue] = {}
     for name, value in slurm.items():
         if name == "ntasks" and has_even and isinstance(nodes, int) and isinstance(ntasks, int):
             turned.setdefault("ntasks-per-node", slurm.get("ntasks-per-node") or math.ceil(ntasks / nodes))
@@ -49,9 +50,9 @@ def spread(slurm: Mapping[str, Any], has_even: bool) -> dict[str, Any]:
     return turned
 
 
-def tasks_per_node(slurm: Mapping[str, Any], launch: Mapping[str, Any]) -> int:
+def tasks_per_node(slurm: SlurmOptions, launch: LaunchPlan) -> int:
     """Tasks a node, at most: one launcher, or the user's own number, or what the launcher takes by default."""
-    launcher = LAUNCHERS[launch["with"]]
+    launcher = LAUNCHERS[launch.by]
     if launcher.starts_ranks or launcher.is_one_a_node:
         return 1
     given = _whole(slurm.get("ntasks-per-node"))
@@ -62,15 +63,15 @@ def tasks_per_node(slurm: Mapping[str, Any], launch: Mapping[str, Any]) -> int:
         return -(-ntasks // (_whole(slurm.get("nodes")) or 1))
     if per_gpu:
         return per_gpu * (gpus or 1)
-    return launch["nproc_per_node"] or gpus or 1 if launcher.fills_gpus else 1
+    return launch.nproc_per_node or gpus or 1 if launcher.fills_gpus else 1
 
 
-def own_numbers(slurm: Mapping[str, Any], tasks_per_node: int, has_even: bool) -> OwnNumbers:
+def own_numbers(slurm: SlurmOptions, tasks_per_node: int, has_even: bool) -> OwnNumbers:
     """What a script with these options is to see; `tasks_per_node`: at most, on each node. SLURM_GPUS_PER_NODE stays
     beside SLURM_GPUS: without it a step with --overlap gets fewer.
     """
-    nodes = slurm["nodes"] if isinstance(slurm.get("nodes"), int) else 1
-    ntasks = slurm.get("ntasks")
+    ntasks, nodes = slurm.get("ntasks"), slurm.get("nodes")
+    nodes = nodes if isinstance(nodes, int) else 1
     tasks = ntasks if isinstance(ntasks, int) else nodes * tasks_per_node
     turned, variables = spread(slurm, has_even), []
     if "gpus" in slurm and "gpus" not in turned:
@@ -90,62 +91,63 @@ def layout(tasks: int, nodes: int) -> str:
     return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in parts)
 
 
-def number_faults(config: Mapping[str, Any]) -> list[Fault]:
+def number_faults(settings: Settings) -> list[Fault]:
     """Numbers for the whole job that no node has an even part of."""
-    nodes = _nodes_of(config)
-    return [*_task_faults(config, nodes), *_gpu_faults(config, nodes)] if nodes else []
+    nodes = _nodes_of(settings)
+    return [*_task_faults(settings, nodes), *_gpu_faults(settings, nodes)] if nodes else []
 
 
-def _nodes_of(config: Mapping[str, Any]) -> int:
+def _nodes_of(settings: Settings) -> int:
     """The nodes that sbatch gives, which is no more than tasks (22.05, measured); 0 = not known."""
-    nodes, ntasks = config["slurm"].get("nodes"), config["slurm"].get("ntasks")
+    nodes, ntasks = settings.slurm.get("nodes"), settings.slurm.get("ntasks")
     if not isinstance(nodes, int):
         return 0
-    return min(nodes, ntasks) if isinstance(ntasks, int) and _is_script(config) else nodes
+    return min(nodes, ntasks) if isinstance(ntasks, int) and settings.is_script else nodes
 
 
-def _task_faults(config: Mapping[str, Any], nodes: int) -> list[Fault]:
-    slurm = config["slurm"]
+def _task_faults(settings: Settings, nodes: int) -> list[Fault]:
+    slurm = settings.slurm
     ntasks, each = slurm.get("ntasks"), slurm.get("ntasks-per-node")
-    if not isinstance(ntasks, int) or not has_even_tasks(config):
+    if not isinstance(ntasks, int) or not has_even_tasks(settings):
         return []
-    if isinstance(each, int) and (ntasks > nodes * each or (ntasks != nodes * each and not _is_script(config))):
+    if isinstance(each, int) and (ntasks > nodes * each or (ntasks != nodes * each and not settings.is_script)):
         text = f"{ntasks} tasks are not {_nodes(nodes)} × {each} of ntasks-per-node; leave ntasks out"
         return [("slurm.ntasks", (), text)]
-    if not _is_script(config) and ntasks % nodes:
+    if not settings.is_script and ntasks % nodes:
         return [("slurm.ntasks", (), f"{ntasks} tasks on {_nodes(nodes)} are not the same number on each; write "
                  "slurm.ntasks_per_node instead")]
     if "ntasks-per-gpu" in slurm:
         return [("slurm.ntasks", (), "with ntasks-per-gpu it does not say how many GPUs a node has, and an attempt may "
-                 f"run on any nodes of the job; write {_word(config, 'gpus-per-node')} instead")]
+                 f"run on any nodes of the job; write {_word(settings, 'gpus-per-node')} instead")]
     return []
 
 
-def _gpu_faults(config: Mapping[str, Any], nodes: int) -> list[Fault]:
-    slurm, why = config["slurm"], _why_even(config)
+def _gpu_faults(settings: Settings, nodes: int) -> list[Fault]:
+    slurm, why = settings.slurm, _why_even(settings)
     if "gpus" not in slurm or "gpus-per-node" in slurm or not why or _gpus_each(slurm["gpus"], nodes) is not None:
         return []
     several = ", of several types," if "," in str(slurm["gpus"]) else ""
     return [("slurm.gpus", (), f"{slurm['gpus']}{several} on {_nodes(nodes)} is no even number on each, and {why}; "
-             f"write {_word(config, 'gpus-per-node')} instead")]
+             f"write {_word(settings, 'gpus-per-node')} instead")]
 
 
-def _why_even(config: Mapping[str, Any]) -> str:
+def _why_even(settings: Settings) -> str:
     """Why each node must have as many GPUs as the others; "" = it need not."""
-    if config.get("spare_nodes"):
+    if settings.spare_nodes:
         return "with spare_nodes an attempt may run on any nodes of the job"
-    if config.get("min_nodes") is not None:
+    if settings.min_nodes is not None:
         return "with min_nodes an attempt may run on fewer nodes"
-    launch, slurm = config["launch"], config["slurm"]
-    launcher = LAUNCHERS[launch["with"] or "none"]
-    if launcher.fills_gpus and not {"ntasks", "ntasks-per-node"} & set(slurm):
-        return f"launch.with: {launch['with']} starts as many tasks on each"
+    launcher = settings.launcher
+    if launcher.fills_gpus and not {"ntasks", "ntasks-per-node"} & set(settings.slurm):
+        return f"launch.with: {settings.launch.by} starts as many tasks on each"
     return "the launcher starts as many ranks on each" if launcher.starts_ranks else ""
 
 
-def settle_numbers(config: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
-    """Bring the number of nodes to what sbatch would make of it; what is to be said of numbers that are turned."""
-    slurm, nodes, spares = config["slurm"], _nodes_of(config), config.get("spare_nodes") or 0
+def settle_numbers(settings: Settings, origins: Mapping[str, Origin]) -> tuple[Settings, list[str]]:
+    """The settings with the number of nodes that sbatch would make of it; what is to be said of numbers that are
+    turned.
+    """
+    slurm, nodes, spares = settings.slurm, _nodes_of(settings), settings.spare_nodes
     ntasks, notes = slurm.get("ntasks"), []
     place = origins.get("slurm.nodes")
     if place and place.layer == "default" and _is_script(config) and _whole(str(slurm.get("gpus")).split(":")[-1]) > 1:
@@ -153,17 +155,17 @@ def settle_numbers(config: Mapping[str, Any], origins: Mapping[str, Origin]) -> 
                       "several; write --nodes, too"))
     if nodes and nodes != slurm["nodes"]:
         notes.append(("ntasks", f"{slurm['nodes']} nodes for {ntasks} tasks are {nodes}, as under sbatch"))
-        slurm["nodes"] = nodes
+        slurm = {**slurm, "nodes": nodes}
     if nodes:
         each = None if "gpus-per-node" in slurm else _gpus_each(slurm.get("gpus"), nodes)
         why = (f" on {nodes + spares} nodes: an attempt may run on any of them" if spares else
                ": Slurm may spread GPUs unevenly")
         if each is not None and nodes + spares > 1:
             notes.append(("gpus", f"--gpus={slurm['gpus']} becomes --gpus-per-node={each}{why}"))
-        if isinstance(ntasks, int) and ntasks % nodes and has_even_tasks(config):
+        if isinstance(ntasks, int) and ntasks % nodes and has_even_tasks(settings):
             notes.append(("ntasks", f"{ntasks} tasks on {nodes} nodes: each of {nodes + spares} nodes gets room "
                           f"for {math.ceil(ntasks / nodes)}, because an attempt may run on any of them"))
-    return _placed(notes, origins)
+    return settings.with_(slurm=slurm), _placed(notes, origins)
 
 
 def _placed(notes: list[tuple[str, str]], origins: Mapping[str, Origin]) -> list[str]:
@@ -181,9 +183,9 @@ def _gpus_each(value: object, nodes: object) -> str | int | None:
     return None if rest or not each else f"{head}{colon}{each}" if colon else each
 
 
-def _word(config: Mapping[str, Any], option: str) -> str:
+def _word(settings: Settings, option: str) -> str:
     """An option as it is written where the config stands."""
-    return f"--{option}" if _is_script(config) else f"slurm.{option.replace('-', '_')}"
+    return f"--{option}" if settings.is_script else f"slurm.{option.replace('-', '_')}"
 
 
 def _whole(value: object) -> int:
@@ -193,7 +195,3 @@ def _whole(value: object) -> int:
 
 def _nodes(number: int) -> str:
     return "1 node" if number == 1 else f"{number} nodes"
-
-
-def _is_script(config: Mapping[str, Any]) -> bool:
-    return LAUNCHERS[config["launch"]["with"] or "none"].is_script

@@ -7,8 +7,8 @@ also in node/guard/processes.py and node/proctable.py; tests/pure/launch/test_la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Launcher(NamedTuple):
@@ -25,6 +25,7 @@ class Launcher(NamedTuple):
     valued: frozenset[str] = frozenset()   # its options that take a value, if `init --from` reads its command line
     owned: frozenset[str] = frozenset()    # its options that safelaunch sets, or that would start something else
     is_nameless: bool = False           # it does not print "[host:rank]:" before the lines of its ranks
+    has_direct: bool = False            # a node can start its ranks itself (launch.torchrun: direct)
     notice: str = ""                    # the signal that trainings under it take as the notice to save and end
 
 
@@ -41,7 +42,7 @@ PLACES = (ARGS, "{nnodes}", "{node_rank}", "{nproc_per_node}", "{master_addr}", 
 LAUNCHERS: dict[str, Launcher] = {
     "torchrun": Launcher(
         "one launcher a node", "torchrun", starts_ranks=True, programs=("torchrun",),
-        modules=("torch.distributed.run", "torch.distributed.launch"), owned=_ELASTIC_OWNED,
+        modules=("torch.distributed.run", "torch.distributed.launch"), owned=_ELASTIC_OWNED, has_direct=True,
         valued=frozenset((
             "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
             "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter",
@@ -105,28 +106,6 @@ def owned_flag(launcher: Launcher, argument: str) -> bool:
         name = argument[2:].partition("=")[0].replace("_", "-")
         return any(option.startswith(name) for option in launcher.owned)
     return argument.startswith("-") and argument[1:2] in launcher.owned
-
-
-def is_direct(launch: Mapping[str, Any]) -> bool:
-    """Whether a node starts torchrun's ranks itself (node/ranks.py)."""
-    return launch.get("torchrun") == "direct"
-
-
-def direct_faults(launch: Mapping[str, Any], has_container: bool) -> list[tuple[str, tuple[str, ...], str]]:
-    """What torchrun's agent can do, and a node that starts its ranks itself cannot: key, keys that it needs, text."""
-    if not is_direct(launch):
-        return []
-    if launch["with"] != "torchrun":
-        return [("launch.torchrun", ("launch.with",), "direct needs launch.with: torchrun")]
-    way = "is for torchrun's agent; leave it out, or launch.torchrun: agent"
-    faults: list[tuple[str, tuple[str, ...], str]] = [
-        ("launch.args", ("launch.torchrun",), f"{word}: {way}") for word in (launch["args"] or ())[:1]]
-    if launch["tee"] not in (3, None):
-        faults.append(("launch.tee", ("launch.torchrun",), f"other than 3 {way}"))
-    if has_container:
-        faults.append(("launch.torchrun", ("container.runtime",),
-                       "direct does not start ranks in a container yet; use agent"))
-    return faults
 
 
 def call_fault(call: Iterable[str]) -> str | None:

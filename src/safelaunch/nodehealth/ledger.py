@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from safelaunch.run.plan import Suspects
+from safelaunch.launch.settings import Suspects
 
 # A node is excluded from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
 # (nodes are blamed when seen twice), for a quarter of one when both are fresh. Of WEAK it takes four. The node that

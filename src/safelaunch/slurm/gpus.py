@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class AskedGpus(NamedTuple):
@@ -13,7 +13,7 @@ class AskedGpus(NamedTuple):
     type: str = ""
 
 
-def gpus_per_node(slurm: Mapping[str, Any]) -> int:
+def gpus_per_node(slurm: Mapping[str, object]) -> int:
     """GPUs that each node gives by gpus-per-node, gres, or gpus over the nodes; 0 where none are asked for."""
     name, asked = _asked(slurm)
     total, nodes = sum(one.number for one in asked), slurm.get("nodes", 1)
@@ -22,13 +22,13 @@ def gpus_per_node(slurm: Mapping[str, Any]) -> int:
     return total // nodes if isinstance(nodes, int) and nodes > 0 else 0
 
 
-def gpu_type(slurm: Mapping[str, Any]) -> str:
+def gpu_type(slurm: Mapping[str, object]) -> str:
     """The one type that all of these GPUs are to have, such as a100; "" where none or several are named."""
     types = {one.type for one in _asked(slurm)[1]}
     return types.pop() if len(types) == 1 else ""
 
 
-def _asked(slurm: Mapping[str, Any]) -> tuple[str, list[AskedGpus]]:
+def _asked(slurm: Mapping[str, object]) -> tuple[str, list[AskedGpus]]:
     """The option that asks for GPUs, and its entries."""
     for name in ("gpus-per-node", "gres", "gpus"):
         entries = [_entry(part, is_gres=name == "gres") for part in str(slurm.get(name, "")).split(",")]

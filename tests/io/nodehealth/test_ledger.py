@@ -19,11 +19,11 @@ import pytest
 
 from safelaunch.base.io.owners import name_of
 from safelaunch.base.io.probe import ChildAnswer, run_in_child
+from safelaunch.launch.settings import Suspects
 from safelaunch.nodehealth.io import ledger
 from safelaunch.nodehealth.ledger import CLEARED, NodeEvidence, standings
 from safelaunch.nodehealth.ledgerlines import render_line
 from safelaunch.nodehealth.nodeuse import NodeUse, render_use
-from safelaunch.run.plan import Suspects
 from tests.frozen import FuseMount, LoopMount
 
 T = TypeVar("T")

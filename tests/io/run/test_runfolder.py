@@ -154,7 +154,7 @@ def test_an_environment_and_a_folder_in_another_encoding_are_kept_as_they_are(tm
     assert b"LATIN=caf\xe9" in (tmp_path / "run" / "submit.env").read_bytes()
     loaded = runfolder.load(tmp_path / "run")
     assert loaded.meta["cwd"] == "/home/caf\udce9"
-    assert loaded.plan == plans.make(loaded.meta["config"], loaded.meta["run_id"])
+    assert loaded.plan == plans.of_config(loaded.meta["config"], loaded.meta["run_id"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else: needs root")

@@ -30,7 +30,7 @@ def test_shell_files_that_a_command_calls_are_found(command: str, names: list[st
 
 def hidden(text: str, rest: str, name: str = "run.sh") -> list[str]:
     layer = ConfigLayer("file", "train.yaml", f"command: bash {name}\n{rest}")
-    return hidden_launchers(resolve([layer], ["cluster=slurm"], {"HOME": "/h"}, (), "/w").config, {name: text})
+    return hidden_launchers(resolve([layer], ["cluster=slurm"], {"HOME": "/h"}, (), "/w").settings, {name: text})
 
 
 @each(("text", "rest", "said"), [

@@ -16,7 +16,7 @@ from safelaunch.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.config.schema import train_schema
 from safelaunch.errors import ConfigError
 from safelaunch.launch.launchers import LAUNCHERS
-from safelaunch.run.plan import make
+from safelaunch.run.plan import of_config
 from safelaunch.script.script import render
 from tests.pure.config.json_schema import accepts, plain
 from tests.tables import each
@@ -564,7 +564,7 @@ def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
                       base_dir="/project")
     except ConfigError:
         return
-    assert render(BLOCKS, make(got.config, "1a2b3c4d"), python="/p", library=()).encode()
+    assert render(BLOCKS, of_config(got.config, "1a2b3c4d"), python="/p", library=()).encode()
 
 
 def test_what_goes_back_to_a_checkpoint_needs_to_know_where_they_are_unless_a_site_wants_it() -> None:
@@ -573,8 +573,8 @@ def test_what_goes_back_to_a_checkpoint_needs_to_know_where_they_are_unless_a_si
     assert [text.partition(": ")[2].split(" needs")[0] for text in told] == [
         "slow.then: restart", "on_nan: previous_checkpoint"]
     train = "name: a\ncommand: c $SAFELAUNCH_RESUME_PATH\nresume: {dir: ckpt}\n"
-    plan = make(resolve([ConfigLayer("file", "train.yaml", train + wish)], [], {}).config, "r1")
+    plan = of_config(resolve([ConfigLayer("file", "train.yaml", train + wish)], [], {}).config, "r1")
     assert (plan.slow.then, plan.on_nan) == ("restart", "previous_checkpoint")
     of_site = [ConfigLayer("site", "site.yaml", wish), ConfigLayer("file", "train.yaml", "name: a\ncommand: c\n")]
-    plan = make(resolve(of_site, [], {}).config, "r1")
+    plan = of_config(resolve(of_site, [], {}).config, "r1")
     assert (plan.slow.then, plan.resume.dir) == ("restart", None)

@@ -26,7 +26,7 @@ def of_yaml(slurm: str, *overrides: str) -> Resolved:
 
 def asked(found: Resolved) -> str:
     """Numbers that the job asks for."""
-    lines = (line.removeprefix("#SBATCH --") for line in directives(plans.make(found.config, "r")))
+    lines = (line.removeprefix("#SBATCH --") for line in directives(plans.of_config(found.config, "r")))
     return " ".join(line for line in lines if line.startswith(("nodes", "ntasks", "gpus", "gres")))
 
 
@@ -55,7 +55,7 @@ def test_a_script_has_its_own_numbers_on_any_nodes_of_the_job(
     lines: str, spares: int, expected: str, tasks: int, places: str, variables: tuple[str, ...]
 ) -> None:
     found = of_script(lines, f"spare_nodes={spares}")
-    own = plans.make(found.config, "r").numbers
+    own = plans.of_config(found.config, "r").numbers
     assert asked(found) == expected
     assert (own.tasks, own.layout) == (tasks, places)
     assert own.variables == variables

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.config.scripts.scripthints import script_hints
+from safelaunch.launch.settings import SbatchValue
 from tests.tables import each
 
 
-def hints(code: str, **slurm: object) -> list[str]:
+def hints(code: str, **slurm: SbatchValue) -> list[str]:
     return script_hints(f"#!/bin/bash\n{code}\n", "job.slurm", {"nodes": 1, **slurm})
 
 
@@ -126,7 +127,7 @@ def test_what_is_as_under_sbatch_is_not_spoken_of(code: str) -> None:
     ("srun python a.py torchrun", {"ntasks-per-node": 4}, False),
 ])
 def test_a_launcher_in_each_task_of_a_node_is_said_of_a_script_and_not_refused(
-    code: str, slurm: dict[str, object], is_said: bool
+    code: str, slurm: dict[str, SbatchValue], is_said: bool
 ) -> None:
     found = hints(code, **slurm)
     assert any("starts once for each of" in one and "--ntasks-per-node=1" in one for one in found) == is_said, found

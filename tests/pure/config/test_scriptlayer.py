@@ -6,8 +6,8 @@ import pytest
 
 from safelaunch.config.resolve import ConfigLayer, Resolved, resolve, resolve_each
 from safelaunch.errors import ConfigError
+from safelaunch.launch.settings import OwnScript
 from safelaunch.run import plan as plans
-from safelaunch.run.ownscript import OwnScript
 from safelaunch.script.script import directives, render
 from tests.tables import each
 
@@ -25,7 +25,7 @@ def test_a_script_is_kept_as_it_is_and_needs_no_other_key() -> None:
 
     assert config["command"] == text and config["launch"]["with"] == "script" and config["resume"]["by"] == "training"
     assert config["slurm"] == {"nodes": 2} and config["name"] == "job"
-    assert plans.make(config, "1234").command == text
+    assert plans.of_config(config, "1234").command == text
 
 
 def test_options_are_read_as_sbatch_reads_them() -> None:
@@ -42,7 +42,7 @@ def test_a_scripts_own_sruns_get_only_what_somebody_has_asked_for() -> None:
     for overrides, words in ((), ()), (("srun.wait=0",), ("--wait=0",)), (
             ("srun.kill_on_bad_exit=1", "srun.extra=[--hint=nomultithread]"),
             ("--kill-on-bad-exit=1", "--hint=nomultithread")):
-        assert plans.make(read(HEAD + "#SBATCH -N 1\n", *overrides).config, "1234").srun.words == words
+        assert plans.of_config(read(HEAD + "#SBATCH -N 1\n", *overrides).config, "1234").srun.words == words
 
 
 def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> None:
@@ -133,7 +133,7 @@ def test_a_long_script_is_taken_and_a_long_command_is_not() -> None:
 
 
 def _values_of(text: str) -> list[str]:
-    plan = plans.make(read(text).config, "1234")
+    plan = plans.of_config(read(text).config, "1234")
     return render("# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n$SL_COMMAND\n", plan, python="p",
                   library=()).splitlines()
 
@@ -146,7 +146,7 @@ def _values_of(text: str) -> list[str]:
 ], ids=["nothing", "all", "named on the command line"])
 def test_what_the_script_says_of_its_job_is_kept_as_written(lines: str, overrides: tuple[str, ...],
                                                             own: dict[str, str]) -> None:
-    found = plans.make(read(HEAD + "#SBATCH -N 1\n" + lines, *overrides).config, "1234").own
+    found = plans.of_config(read(HEAD + "#SBATCH -N 1\n" + lines, *overrides).config, "1234").own
     assert found == OwnScript(path="/work/job.slurm", **own)   # type: ignore[arg-type]
 
 
@@ -156,7 +156,7 @@ def test_what_the_script_says_of_its_job_is_kept_as_written(lines: str, override
     ("[]", ()),
 ], ids=["all kinds", "none"])
 def test_arguments_reach_the_script_as_written(args: str, kept: tuple[str, ...]) -> None:
-    assert plans.make(read(HEAD + "#SBATCH -N 1\n", f"args={args}").config, "1234").own.args == kept
+    assert plans.of_config(read(HEAD + "#SBATCH -N 1\n", f"args={args}").config, "1234").own.args == kept
 
 
 def test_arguments_are_for_scripts_only() -> None:
@@ -173,7 +173,7 @@ def test_the_signal_before_the_time_limit_goes_to_the_scripts_own_shell_where_it
             ("R:USR2@9", "trap x USR2\n", "SIGUSR2", False), ("USR1", "trap x USR1\n", "SIGUSR1", False),
             ("B:CONT@9", "trap x CONT\n", "SIGUSR2", True)):
         found = read(HEAD + f"#SBATCH -N 1 --signal={option}\n{trap}")
-        plan = plans.make(found.config, "1234")
+        plan = plans.of_config(found.config, "1234")
         assert (plan.kill_switch.signal, plan.own.traps_signal(plan.command)) == (signal, is_for_shell), option
 
 
@@ -223,7 +223,7 @@ def test_setup_and_a_command_that_is_no_script_are_refused() -> None:
 
 
 def test_the_job_asks_for_what_the_script_asks_for_and_no_more() -> None:
-    lines = directives(plans.make(read(HEAD + "#SBATCH -N 2 --gres=gpu:8\n", "spare_nodes=1").config, "1234"))
+    lines = directives(plans.of_config(read(HEAD + "#SBATCH -N 2 --gres=gpu:8\n", "spare_nodes=1").config, "1234"))
     assert "#SBATCH --nodes=3" in lines and "#SBATCH --gres=gpu:8" in lines
     assert not any("ntasks" in line for line in lines)
 

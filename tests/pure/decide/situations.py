@@ -9,9 +9,10 @@ from safelaunch.base.model import Event, Exit, Request
 from safelaunch.decide.facts.actions import Action
 from safelaunch.decide.facts.seen import Live, Observation
 from safelaunch.decide.turn import rows
+from safelaunch.launch.settings import KillSwitch, LaunchPlan, PreservePlan, RestartPlan, Resume, Srun
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import KillSwitch, LaunchPlan, Plan, PreservePlan, RestartPlan, Resume, Srun
+from safelaunch.run.plan import Plan
 
 NOW = 10_000.0
 NODES = ("n0", "n1", "n2")
@@ -19,7 +20,8 @@ Said = list[tuple[str, dict[str, Any]]]
 PLAN = Plan(
     run_id="r1", name="run", run_dir="/run", cluster="slurm", command="train", setup="", env=(), sbatch=(), nodes=2,
     gpus_per_node=None, cpus_per_task=None, ntasks_per_node=1, launch=LaunchPlan("srun", None, 3), srun=Srun(60, 1, ()),
-    resume=Resume("ckpt", "auto", "--load {path}", None), step_pattern="auto", restart=RestartPlan(30, 3, 60.0),
+    resume=Resume("ckpt", "auto", "--load {path}", None), step_pattern="auto",
+    restart=RestartPlan(30, 3, 60.0, on_lost_progress="stop"),
     kill_switch=KillSwitch("control/kill", 900.0, None, "SIGUSR2"),
     preserve=PreservePlan(0.0, ("unknown", "hang"), "all"),
 )

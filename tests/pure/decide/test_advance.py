@@ -8,9 +8,10 @@ from safelaunch.base.model import Event
 from safelaunch.decide.budget.budget import reason_to_give_up
 from safelaunch.decide.ends.advice import what_follows
 from safelaunch.decide.facts import advance
+from safelaunch.launch.settings import Resume
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import Plan, Resume
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import PLAN, seen
 from tests.pure.decide.situations import action as decided
 from tests.tables import each

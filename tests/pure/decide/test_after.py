@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from safelaunch.decide.facts import after
 from safelaunch.decide.facts.actions import Finish, HandOver, Wait
 from safelaunch.decide.facts.after import ABSENT_S, WATCHED_S, May, RunBefore
+from safelaunch.launch.settings import AfterRun
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import AfterRun
 from tests.pure.decide.situations import FAILED_ONCE, KILL, PLAN, action, history, row, seen
 from tests.tables import each
 

@@ -17,8 +17,9 @@ from safelaunch.decide.facts.actions import (
 )
 from safelaunch.decide.facts.seen import Observation, mark_asked, mark_killed
 from safelaunch.decide.turn import rows
+from safelaunch.launch.settings import Srun
 from safelaunch.run.fold.folding import fold
-from safelaunch.run.plan import Plan, Srun
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import (
     ALIVE,
     BAD,

@@ -21,9 +21,10 @@ from safelaunch.decide.facts.actions import (
 )
 from safelaunch.decide.facts.seen import Observation
 from safelaunch.decide.turn import rows
+from safelaunch.launch.settings import RestartPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import Plan, RestartPlan
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import (
     CHECKPOINT,
     FAILED_ONCE,

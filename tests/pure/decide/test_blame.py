@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.decide.budget.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame, confirm
+from safelaunch.launch.settings import Suspects
 from safelaunch.nodehealth.ledger import KINDS, exclusions
-from safelaunch.run.plan import Suspects
 from safelaunch.why.categories import NAMES, TABLE
 from safelaunch.why.fingerprint import UNEXPLAINED_KILL
 from tests.tables import each

@@ -8,9 +8,10 @@ from typing import Any
 from safelaunch.base.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.decide.budget import policy
 from safelaunch.decide.budget.budget import GiveUp, reason_to_give_up, rejects_checkpoint
+from safelaunch.launch.settings import RestartPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import Exclusion, State
-from safelaunch.run.plan import Plan, RestartPlan
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import PLAN
 from tests.tables import each
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from safelaunch.base.model import CHECK_FAILED, Event
 from safelaunch.decide.facts.actions import CheckNodes, Finish, HandOver, Launch, Wait
 from safelaunch.decide.nodes.checks import LIGHT_S, FailedNode, kind_of, suspects_beside, suspects_elsewhere, weigh
+from safelaunch.launch.settings import ChecksPlan
 from safelaunch.nodehealth.checks.results import CheckReport, CheckResult
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import ChecksPlan, Plan
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import HOLD, KILL, LOST, NODES, NOW, PLAN, action, row, seen
 from tests.tables import each
 

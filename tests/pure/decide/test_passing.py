@@ -9,8 +9,9 @@ from safelaunch.base.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.decide.ends import passing
 from safelaunch.decide.ends.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue, Secure
 from safelaunch.decide.facts.actions import Finish, HandOver
+from safelaunch.launch.settings import AfterRun
 from safelaunch.run.fold.state import Ended, State
-from safelaunch.run.plan import AfterRun, Plan
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import jobstates
 from safelaunch.slurm import via as ways
 from tests.pure.decide.situations import PLAN, history

@@ -17,9 +17,9 @@ from safelaunch.decide.facts.actions import FAILED_GRACE_S, AskNodes, AskToEnd, 
 from safelaunch.decide.facts.seen import Live, MissingNodes, Observation
 from safelaunch.decide.nodes import resize
 from safelaunch.decide.turn import rows
+from safelaunch.launch.settings import RestartPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import Resize, State
-from safelaunch.run.plan import RestartPlan
 from tests.pure.decide.situations import CHECKPOINT, KILL, NOW, PLAN, Said, action, row
 from tests.tables import each
 

@@ -13,9 +13,10 @@ from safelaunch.decide.facts.patience import of as patience_of
 from safelaunch.decide.facts.seen import Live, Observation, mark_asked
 from safelaunch.decide.nodes.slowness import MOST_PLANNED, span, what_follows
 from safelaunch.decide.turn import alive
+from safelaunch.launch.settings import SlowPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.run.plan import Plan, SlowPlan
+from safelaunch.run.plan import Plan
 from tests.pure.decide.situations import ALIVE, HOLD, KILL, LOST, NOW, PLAN, Said, action, row, seen
 
 

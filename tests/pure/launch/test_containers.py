@@ -13,7 +13,7 @@ from safelaunch.hangs.hang import Learned
 from safelaunch.launch import containers
 from safelaunch.node.guard.processes import RUNTIMES as PROCESSES_OF_THE_GUARD
 from safelaunch.node.proctable import may_be_rank
-from safelaunch.run.plan import Plan, make
+from safelaunch.run.plan import Plan, of_config
 from safelaunch.script.script import render
 from tests.pure.launch.test_launchers import process
 from tests.pure.script.test_script import TEMPLATE
@@ -40,7 +40,7 @@ BOUND = ["/data:/data", "/scratch/me:/work:ro", "/runs/box:/runs/box", "/runs/bo
 
 
 def plan_of(*overrides: str) -> Plan:
-    return make(resolve([ConfigLayer("file", "train.yaml", YAML)], overrides, {"HOME": "/h"}).config, "1a2b3c4d")
+    return of_config(resolve([ConfigLayer("file", "train.yaml", YAML)], overrides, {"HOME": "/h"}).config, "1a2b3c4d")
 
 
 def value_of(plan: Plan, name: str) -> str:

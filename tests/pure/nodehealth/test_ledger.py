@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.launch.settings import Suspects
 from safelaunch.nodehealth.ledger import (
     CLEARED,
     DISPROVED,
@@ -31,7 +32,6 @@ from safelaunch.nodehealth.ledger import (
     weight_left,
     why_readmitted,
 )
-from safelaunch.run.plan import Suspects
 from safelaunch.why.categories import TABLE
 from tests.tables import each
 

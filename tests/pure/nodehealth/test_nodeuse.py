@@ -10,6 +10,7 @@ from benchmarks.slow import poisson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.launch.settings import Suspects
 from safelaunch.nodehealth.ledger import CLEARED, RATE, NodeEvidence, exclusions
 from safelaunch.nodehealth.ledgerlines import MAX_LINE_BYTES, parse_line, render_line
 from safelaunch.nodehealth.nodeuse import (
@@ -22,7 +23,6 @@ from safelaunch.nodehealth.nodeuse import (
     rate_evidence,
     render_use,
 )
-from safelaunch.run.plan import Suspects
 from tests.tables import each
 
 NOW = 400 * DAY_S

@@ -27,11 +27,11 @@ def config(**changes: Any) -> dict[str, Any]:
 
 
 def options(**slurm: Any) -> list[tuple[str, str | None]]:
-    return list(plan.make(config(slurm=slurm), "r").sbatch)
+    return list(plan.of_config(config(slurm=slurm), "r").sbatch)
 
 
 def test_the_jobs_name_is_the_runs_own() -> None:
-    assert plan.make(config(), "a1b2").job_name == "bloom.a1b2"
+    assert plan.of_config(config(), "a1b2").job_name == "bloom.a1b2"
 
 
 @each(("file", "expected"), [
@@ -39,7 +39,7 @@ def test_the_jobs_name_is_the_runs_own() -> None:
 ], ids=["in the run folder", "elsewhere"])
 def test_the_kill_switch_has_an_absolute_path(file: str, expected: str) -> None:
     switch = {"file": file, "grace": 900, "group": None, "signal": "SIGUSR2"}
-    assert plan.make(config(kill_switch=switch), "r").kill_file == expected
+    assert plan.of_config(config(kill_switch=switch), "r").kill_file == expected
 
 
 @each(
@@ -73,7 +73,7 @@ def test_sbatch_options(slurm: dict[str, Any], expected: list[tuple[str, str | N
          "a gres that is no GPU", "a bare gres"],
 )
 def test_gpus_of_a_node(slurm: dict[str, Any], expected: int | None) -> None:
-    assert plan.make(config(slurm=slurm), "r").gpus_per_node == expected
+    assert plan.of_config(config(slurm=slurm), "r").gpus_per_node == expected
 
 
 @each(("slurm", "expected"), [
@@ -102,11 +102,11 @@ def test_the_type_of_gpu_that_is_asked_for(slurm: dict[str, Any], expected: str)
          "all tasks over the nodes", "fewer tasks than nodes", "no GPU", "no launcher"],
 )
 def test_tasks_of_a_node(launch: dict[str, Any], slurm: dict[str, Any], expected: int) -> None:
-    assert plan.make(config(launch={"tee": 3, **launch}, slurm=slurm), "r").ntasks_per_node == expected
+    assert plan.of_config(config(launch={"tee": 3, **launch}, slurm=slurm), "r").ntasks_per_node == expected
 
 
 def test_an_attempt_has_a_guard_for_each_task_of_each_node() -> None:
-    made = plan.make(config(slurm={"nodes": 4, "gpus-per-node": 8}), "r")
+    made = plan.of_config(config(slurm={"nodes": 4, "gpus-per-node": 8}), "r")
     assert made.tasks == 32
 
 
@@ -137,3 +137,13 @@ def test_the_short_form_of_resume_args_means_all_of_them(command: str, expected:
 @given(st.text(st.sampled_from("ab $\\'\"{}\n")))
 def test_a_command_without_resume_args_stays_as_it_is(command: str) -> None:
     assert plan.array_form(command) == command
+
+
+def test_a_run_of_an_older_version_goes_on_without_what_its_settings_do_not_name() -> None:
+    made = plan.of_config(config(of_a_newer_one=1), "r")
+    assert (made.standby, made.suspects.exclude, made.hang.is_on, made.slow.is_on, made.checks.boot) == (False,) * 5
+    assert (made.launch.is_direct, made.restart.on_lost_progress, made.on_nan) == (False, "warn", None)
+    null = plan.of_config(config(standby=None, container=None, args=None, notify={"to": None}), "r")
+    assert null == made
+    launch = {"with": "torchrun", "nproc_per_node": 2, "tee": 3, "torchrun": "direct"}
+    assert plan.of_config(config(launch=launch), "r").launch.is_direct

@@ -19,7 +19,7 @@ FACTS = SubmissionFacts("16 nodes", ("resumes from ckpt/step_100.pt, step 100",)
 
 def made(*overrides: str) -> Plan:
     yaml = "command: train\nslurm: {nodes: 16, gpus_per_node: 8, time: '20:00:00'}\n"
-    return plan.make(resolve([ConfigLayer("file", "train.yaml", yaml)], list(overrides), {}).config, "1a2b3c4d")
+    return plan.of_config(resolve([ConfigLayer("file", "train.yaml", yaml)], list(overrides), {}).config, "1a2b3c4d")
 
 
 def said(label: str, facts: SubmissionFacts = FACTS, *overrides: str) -> str:

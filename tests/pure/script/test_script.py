@@ -14,7 +14,7 @@ import pytest
 from safelaunch.config.handed import MAX_VALUE_BYTES
 from safelaunch.config.resolve import ConfigLayer, resolve
 from safelaunch.errors import TemplateError
-from safelaunch.run.plan import Plan, make
+from safelaunch.run.plan import Plan, of_settings
 from safelaunch.script import scriptparts
 from safelaunch.script.script import (
     directives,
@@ -88,7 +88,8 @@ GOLDEN = {"torchrun-16x8": TORCHRUN, "srun": SRUN, "minimal": MINIMAL, "everythi
 
 
 def plan_of(yaml: str, *overrides: str) -> Plan:
-    return make(resolve([ConfigLayer("file", "train.yaml", yaml)], overrides, {"HOME": "/home/ann"}).config, "1a2b3c4d")
+    asked = resolve([ConfigLayer("file", "train.yaml", yaml)], overrides, {"HOME": "/home/ann"}).settings
+    return of_settings(asked, "1a2b3c4d")
 
 
 def rendered(plan: Plan, template: str | dict[str, str] = TEMPLATE) -> str:

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safelaunch.base.yaml.yamltext import TEXT_MAX_BYTES
 from safelaunch.config.handed import SCRIPT_MAX_BYTES
@@ -17,7 +17,8 @@ from safelaunch.config.resolve import ConfigLayer, Resolved, resolve_each
 from safelaunch.config.shell.scriptpath import STDIN, is_script, script_path, why_no_script
 from safelaunch.config.sweeps import shared_folders
 from safelaunch.errors import ConfigError, Problem, UsageError
-from safelaunch.launch.containers import RUNTIMES, split_mount
+from safelaunch.launch.containers import RUNTIMES, ContainerPlan, split_mount
+from safelaunch.launch.settings import Settings
 
 if TYPE_CHECKING:
     from safelaunch.extensions.pluginvalues import CheckPlugin, LauncherPlugin
@@ -44,27 +45,28 @@ def read_each(
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
     found = _check_apart(list(resolve_each(sources, overrides, environ, raw_sbatch, base_dir, find_plugin)))
-    notes = (*found[0].notes, *_missing_here(found[0].config["container"]), *_in_called_files(found[0].config))
+    notes = (*found[0].notes, *_missing_here(found[0].settings.container), *_in_called_files(found[0].settings))
     return [one._replace(notes=notes) for one in found]
 
 
 def _check_apart(points: list[Resolved]) -> list[Resolved]:
     """The points, a script's path absolute; raises ConfigError where two would write their checkpoints into one folder.
     """
-    if own := points[0].config.get("own"):   # one for all points
-        own["path"] = str(Path(own["path"]).absolute()) if own["path"] else ""
+    if own := points[0].settings.own:   # one for all points
+        own = own._replace(path=str(Path(own.path).absolute()) if own.path else "")
+        points = [one._replace(settings=one.settings.with_(own=own)) for one in points]
     if len(points) == 1:
         return points
     from safelaunch.run.io import resumefolder  # of one run alone nothing is asked
 
-    folders = [resumefolder.of_config(one.config, str(Path.cwd())) for one in points]
+    folders = [resumefolder.of_settings(one.settings, str(Path.cwd())) for one in points]
     if (pair := shared_folders(folders)) is not None:
         place = points[0].origins["resume.dir"]
         raise ConfigError([Problem(
             place.file, place.line, place.column, "resume.dir", f"points {pair[0]} and {pair[1]} of the sweep would "
             "write their checkpoints into one folder; write a folder for each, such as ckpt/${name}, or resume.shared: "
             "true")])
-    folders = [one.config["run_dir"] for one in points]
+    folders = [one.settings.run_dir for one in points]
     if (pair := shared_folders(folders)) is not None:
         place = points[0].origins["run_dir"]
         raise ConfigError([Problem(place.file, place.line, place.column, "run_dir", f"points {pair[0]} and {pair[1]} "
@@ -131,12 +133,12 @@ def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLay
     return sources
 
 
-def _missing_here(container: Mapping[str, Any]) -> list[str]:
+def _missing_here(container: ContainerPlan) -> list[str]:
     """What a container needs and this host has not; no error, because a node may have it."""
-    if container["runtime"] is None:
+    if not container.runtime:
         return []
-    program = (*RUNTIMES[container["runtime"]].start, "")[0]
-    paths = [("image", container["image"]), *(("mounts", split_mount(text)[0]) for text in container["mounts"])]
+    program = (*RUNTIMES[container.runtime].start, "")[0]
+    paths = [("image", container.image), *(("mounts", split_mount(text)[0]) for text in container.mounts)]
     found = [f"container.{key}: {path} is not there on this host; each node must have it, or the run fails at its start"
              for key, path in paths if path.startswith("/") and not Path(path).exists()]
     if program and shutil.which(program) is None:
@@ -145,15 +147,15 @@ def _missing_here(container: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _in_called_files(config: Mapping[str, Any]) -> list[str]:
+def _in_called_files(settings: Settings) -> list[str]:
     """What is to be said of launchers in the shell files that the command calls, from the folder of the submission."""
-    if config["launch"]["with"] == "script" or not any(piece in config["command"] for piece in ("/", "sh ", ". ")):
+    if settings.is_script or not any(piece in settings.command for piece in ("/", "sh ", ". ")):
         return []
     from safelaunch.base.io import sharedfile  # few commands call one
     from safelaunch.config.shell import calledfiles
 
     texts: dict[str, str] = {}
-    for name in calledfiles.called_files(config["command"]):
+    for name in calledfiles.called_files(settings.command):
         path = Path(name).expanduser() if name.startswith("~/") else Path(name)
         try:
             with os.fdopen(sharedfile.open_log(path), "rb") as file:
@@ -162,7 +164,7 @@ def _in_called_files(config: Mapping[str, Any]) -> list[str]:
                 texts[name] = content.decode("utf-8")
         except (OSError, UnicodeDecodeError, RuntimeError):
             continue   # it may be there on the nodes alone
-    return calledfiles.hidden_launchers(config, texts)
+    return calledfiles.hidden_launchers(settings, texts)
 
 
 def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str]) -> list[ConfigLayer]:

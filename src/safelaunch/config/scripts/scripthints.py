@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from safelaunch.config.scripts.scriptfolders import fresh_folders
 from safelaunch.config.shell.innerlaunchers import several_a_node
 from safelaunch.config.shell.scriptcodes import hidden_codes
 from safelaunch.config.shell.shelllines import MOST_SEARCHED, Statement, Unclosed, split_statements
 from safelaunch.launch.jobnumbers import tasks_per_node
+from safelaunch.launch.settings import LaunchPlan, SlurmOptions
 
 
 class Hint(NamedTuple):
@@ -84,13 +85,13 @@ _PAST = re.compile(r"\A(?:exec|nohup|timeout (?:-\S+ )*\S{1,20}|stdbuf \S+|env) 
 _NEW_PATH = re.compile(r"\A(?:export )?PATH=(?!.*\$\{?PATH)|\A(?:module|ml|source|\.)\s")
 
 
-def script_hints(text: str, file: str, slurm: Mapping[str, Any]) -> list[str]:
+def script_hints(text: str, file: str, slurm: SlurmOptions) -> list[str]:
     """All that is to be said of a script; `slurm`: what its job asks for. Nothing where it cannot be read."""
     try:
         statements = split_statements(text)
     except Unclosed:
         return []
-    tasks = tasks_per_node(slurm, {"with": "script"})
+    tasks = tasks_per_node(slurm, LaunchPlan("script", None, 0))
     return [*find_hints(statements, file, tasks), *hidden_codes(text, file)]
 
 

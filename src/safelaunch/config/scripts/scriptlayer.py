@@ -21,7 +21,7 @@ from safelaunch.config.scripts.slurmkeys import UNKNOWN, key_of, literal, node_o
 from safelaunch.config.scripts.wrapperlines import read_wrapper_lines
 from safelaunch.config.shell.scriptpath import STDIN
 from safelaunch.errors import Problem
-from safelaunch.run.ownscript import OwnScript
+from safelaunch.launch.settings import OwnScript
 from safelaunch.slurm.outputname import default_pattern, lines_that_name, what_a_link_meets
 from safelaunch.slurm.sbatchoptions import OPTIONS, GivenOption, why_refused
 
@@ -40,7 +40,7 @@ LEFT_OUT: dict[str, str] = {
 }
 _OWN_LOG = ("the script's own output: a file that only you can read, and where a line of the script itself stands some "
             "20 ms later: put sleep 1 before a command that reads it (what srun prints stands there when it returns)")
-OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: run.plan.OwnScript
+OWN = frozenset(("job-name", "output", "error", "open-mode", "signal"))   # kept as written: OwnScript
 _OURS = frozenset((*LEFT_OUT, *OWN, "export", "array"))
 # What to write instead in a script, where it is not what to write in train.yaml.
 _REFUSED = {
@@ -62,7 +62,7 @@ _TO_SHELL = ("becomes kill_switch.signal: before the time limit, and when the ru
 
 class ReadScript(NamedTuple):
     """A script's layer; every problem in it with its line; what is to be said of its options; and what it has asked of
-    its own job that no key of train.yaml holds: fields of run.plan.OwnScript.
+    its own job that no key of train.yaml holds: fields of OwnScript.
     """
 
     layer: MappingNode

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from safelaunch.config.shell.innerlaunchers import find_calls, is_for_one_task, way_out, why_not
 from safelaunch.config.shell.shelllines import Unclosed, split_statements
-from safelaunch.launch.launchers import LAUNCHERS
+from safelaunch.launch.settings import Settings
 
 MAX_BYTES = 64 << 10
 MOST = 8   # files that are looked at
@@ -49,16 +48,16 @@ def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name.removeprefix('./')}" if folder and not name.startswith(("/", "~")) else name
 
 
-def hidden_launchers(config: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
+def hidden_launchers(settings: Settings, texts: Mapping[str, str]) -> list[str]:
     """What is to be said of launchers in the files; `texts`: of those that could be read, by their names."""
-    if LAUNCHERS[config["launch"]["with"]].is_script:
+    if settings.is_script:
         return []
     found = []
     for name, text in texts.items():
         if not (_SHELL.match(text) or name.endswith((".sh", ".bash"))) or is_for_one_task(text):
             continue
-        call = next((one for one in find_calls(text, config["env"]) if why_not(one, config)), None)
+        call = next((one for one in find_calls(text, settings.env) if why_not(one, settings)), None)
         if call is not None:
-            found.append(f"{name}:{call.line + 1}: {call.word} {why_not(call, config)}, if the file comes to this "
-                         f"line; write {way_out(call, config)}")
+            found.append(f"{name}:{call.line + 1}: {call.word} {why_not(call, settings)}, if the file comes to this "
+                         f"line; write {way_out(call, settings)}")
     return found

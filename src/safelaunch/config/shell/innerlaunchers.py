@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safelaunch.base.yaml.yamlnodes import Origin
 from safelaunch.config.shell.shelllines import Statement, Unclosed, split_statements
 from safelaunch.errors import Problem
 from safelaunch.launch.jobnumbers import tasks_per_node
 from safelaunch.launch.launchers import CUSTOM, LAUNCHERS
-from safelaunch.slurm.gpus import gpus_per_node
+from safelaunch.launch.settings import Settings
 
 RANKS, STEPS, RAY, JOBS = "ranks of this node", "steps of the job", "nodes of Ray", "jobs of their own"
 _BY_TORCHRUN = "torchrun"
@@ -236,19 +236,20 @@ def _tasks_of(words: tuple[str, ...], tasks: int) -> int:
     return 1 if re.search(r"(?:^| )(?:--ntasks|-n|--ntasks-per-node)(?:[= ]|\d|$)", joined) else tasks
 
 
-def inner_problems(config: Mapping[str, Any], origins: Mapping[str, Origin], texts: Mapping[str, str]) -> list[Problem]:
+def inner_problems(settings: Settings, origins: Mapping[str, Origin], texts: Mapping[str, str]) -> list[Problem]:
     """The first launcher of `command` and of `setup` that may not stand there; `texts`: of the files, by name."""
-    if LAUNCHERS[config["launch"]["with"]].is_script:
+    if settings.is_script:
         return []
     found = []
     for key in ("setup", "command"):
-        text = config[key] or ""
-        calls = [call for call in find_calls(text, config["env"])
+        text = (settings.setup if key == "setup" else settings.command) or ""
+        calls = [call for call in find_calls(text, settings.env)
                  if key == "command" or call.inner.kind in (STEPS, JOBS)]
-        call = next((one for one in calls if why_not(one, config) and not _is_behind_training(one, text, config)), None)
+        call = next((one for one in calls
+                     if why_not(one, settings) and not _is_behind_training(one, text, settings)), None)
         if call is not None and not is_for_one_task(text):
             place = _place(call, text, origins[key], texts)
-            found.append(Problem(place.file, place.line, place.column, key, _said(call, config)))
+            found.append(Problem(place.file, place.line, place.column, key, _said(call, settings)))
     return found
 
 
@@ -258,22 +259,20 @@ def is_for_one_task(text: str) -> bool:
     return condition is not None and _TASK.search(text, condition.end()) is not None
 
 
-def _is_behind_training(call: LauncherCall, text: str, config: Mapping[str, Any]) -> bool:
+def _is_behind_training(call: LauncherCall, text: str, settings: Settings) -> bool:
     """Whether it is a job that the training's only task submits beside it."""
-    is_one = (config["slurm"].get("nodes") or 1) == tasks_per_node(config["slurm"], config["launch"]) == 1
+    is_one = _nodes(settings) == tasks_per_node(settings.slurm, settings.launch) == 1
     return call.inner.kind == JOBS and call.word == "sbatch" and is_one and _TRAINS.search(text) is not None
 
 
-def why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
+def why_not(call: LauncherCall, settings: Settings) -> str:
     """Why a launcher may not stand in a command; "" = it may."""
-    launch, slurm = config["launch"], config["slurm"]
-    by, nodes = launch["with"], slurm.get("nodes") or 1
-    tasks = tasks_per_node(slurm, launch)
+    by, nodes, tasks = settings.launch.by, _nodes(settings), tasks_per_node(settings.slurm, settings.launch)
     if call.inner.kind == JOBS:
         return "starts another job, which this run neither sees nor restarts"
     if LAUNCHERS[by].starts_ranks:
         return f"under launch.with: {by}, which starts the ranks already"
-    if call.name == "srun" and config["cluster"] != "local":
+    if call.name == "srun" and settings.cluster != "local":
         if nodes == tasks == 1 and "--overlap" in call.words:
             return ""
         return "within a step of the job, which holds the processors that it would wait for"
@@ -288,13 +287,13 @@ def why_not(call: LauncherCall, config: Mapping[str, Any]) -> str:
     return ""
 
 
-def _said(call: LauncherCall, config: Mapping[str, Any]) -> str:
-    return f"{call.word} {why_not(call, config)}; write {way_out(call, config)}"
+def _said(call: LauncherCall, settings: Settings) -> str:
+    return f"{call.word} {why_not(call, settings)}; write {way_out(call, settings)}"
 
 
-def way_out(call: LauncherCall, config: Mapping[str, Any]) -> str:
+def way_out(call: LauncherCall, settings: Settings) -> str:
     """What stands for the launcher in a train.yaml."""
-    inner, nodes = call.inner, config["slurm"].get("nodes") or 1
+    inner, nodes = call.inner, _nodes(settings)
     if inner.kind == JOBS:
         file = next((word for word in call.words if re.search(r"\.(?:slurm|sbatch|sh|job|batch)\Z", word)), "FILE")
         return (f"script: {file} instead of command" if call.word == "sbatch" and "--wrap" not in " ".join(call.words)
@@ -303,7 +302,7 @@ def way_out(call: LauncherCall, config: Mapping[str, Any]) -> str:
         numbers = " with NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID before it" if call.name != "tune" else \
             " with --nnodes $SLURM_NNODES --node_rank $SLURM_NODEID --master_addr $MASTER_ADDR"
         return f"launch: {{with: none}}, which starts it once on each node{numbers if nodes > 1 else ''}"
-    gpus, tasks = gpus_per_node(config["slurm"]), tasks_per_node(config["slurm"], config["launch"])
+    gpus, tasks = settings.gpus_per_node, tasks_per_node(settings.slurm, settings.launch)
     count = gpus or _processes(call.words) or (tasks if tasks > 1 else 0)
     words = f"python3, -m, {call.name}" if "." in call.name else call.name
     by = f"{inner.by}, call: [{words}, …]" if inner.by == CUSTOM else inner.by
@@ -314,6 +313,11 @@ def way_out(call: LauncherCall, config: Mapping[str, Any]) -> str:
     command = f"{python} {' '.join(call.words[program:])}" if program is not None else "python …"
     command = command if len(command) <= 60 else f"{command[:59]}…"
     return f"launch: {launch} and command: {command}"
+
+
+def _nodes(settings: Settings) -> int:
+    nodes = settings.slurm.get("nodes")
+    return nodes or 1 if isinstance(nodes, int) else 1
 
 
 def _processes(words: Iterable[str]) -> str:

@@ -155,8 +155,7 @@ class SafelaunchExecutor(core.PicklingExecutor):
             with without_collecting():
                 config = parameters.config_of(self.parameters, command, self._new_run_dir(self.parameters))
                 [resolved] = read_mapping(config, (), ())
-                sending.settle(resolved)
-                sent = self._send(sending, resolved)
+                sent = self._send(sending, sending.settle(resolved))
         except SafelaunchError as error:
             hint = f"\n{error.hint}" if error.hint else ""
             raise utils.FailedSubmissionError(f"{error.message}{hint}") from error

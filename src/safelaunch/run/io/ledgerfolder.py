@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from safelaunch.run.plan import Suspects
+    from safelaunch.launch.settings import Suspects
 
 
 def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:

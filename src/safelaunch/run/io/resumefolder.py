@@ -6,9 +6,8 @@ import fcntl
 import os
 import time
 import zlib
-from collections.abc import Mapping
-from typing import Any
 
+from safelaunch.launch.settings import Settings
 from safelaunch.run.io import registry
 
 REAL_S = 2.0     # for a folder of another filesystem, which may be frozen
@@ -16,12 +15,12 @@ TURN_S = 20.0    # sbatch of another submission may be slow; after that both go 
 LOOK_S = 0.02
 
 
-def of_config(config: Mapping[str, Any], cwd: str) -> str | None:
+def of_settings(settings: Settings, cwd: str) -> str | None:
     """The folder, without links; None without resume.dir, or where it is said to be shared."""
-    folder = config["resume"]["dir"]
-    if folder is None or config["resume"].get("shared"):
+    folder = settings.resume.dir
+    if folder is None or settings.resume.shared:
         return None
-    path = os.path.normpath(os.path.join(cwd, config["slurm"].get("chdir") or "", folder))   # noqa: PTH118 - text
+    path = os.path.normpath(os.path.join(cwd, str(settings.slurm.get("chdir") or ""), folder))   # noqa: PTH118 - text
     if path.startswith(f"{cwd.rstrip('/')}/"):
         return os.path.realpath(path)
     from safelaunch.base.io.probe import run_in_child  # of most runs it is below their own folder

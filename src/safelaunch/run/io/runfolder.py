@@ -83,7 +83,7 @@ def load(run_dir: Path) -> Run:
         for key, name in (("name", meta["config"]["name"]), ("run_id", meta["run_id"])):   # both become parts of paths
             if not _NAME.fullmatch(name):
                 raise ValueError(f"its {key} is none: {name[:MOST_NAME]!r}")
-        return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
+        return Run(run_dir, meta, plans.of_config(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
     except PermissionError as error:

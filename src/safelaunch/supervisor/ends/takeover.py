@@ -72,7 +72,7 @@ def boot(lead: Leader) -> None:
     lead.folder.note_route(places)   # a folder that goes away before the first read of the requests is missed, too
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    lead.follow(plans.make(meta["config"], meta["run_id"]))
+    lead.follow(plans.of_config(meta["config"], meta["run_id"]))
     lead.world.reads_by(undump(meta.get("rules")))
     lead.journal.note_claims(claims)
     lead.journal.lead_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))

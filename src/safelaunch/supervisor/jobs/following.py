@@ -10,11 +10,12 @@ from typing import Any
 from safelaunch.decide.facts import after
 from safelaunch.decide.facts.after import RunBefore
 from safelaunch.errors import ParseError
+from safelaunch.launch.settings import AfterRun
 from safelaunch.node import fresh
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runends, runfolder
-from safelaunch.run.plan import AfterRun, Plan
+from safelaunch.run.plan import Plan
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm

@@ -30,7 +30,7 @@ def follow(lead: Leader, number: int, text: bytes, since: int, talk: Talk) -> No
     """Take in new lines of the log, from `since` on, which say `talk`."""
     if not lead.plan.slow.is_on:
         return
-    known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
+    known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.share)
     known = pace.of_attempt(known, number)
     if talk.step is None:   # nothing to measure, and cheap
         lead.running.note_pace(known._replace(phase=known.phase or "".join(talk.signs[-1:])))

@@ -8,7 +8,7 @@ from safelaunch.hangs import hang
 from safelaunch.hangs.hang import Rhythm
 from safelaunch.hangs.late import StepDue, next_due
 from safelaunch.hangs.proof import ALL_LOOKS_S, Examination, conclude, counts_at_s
-from safelaunch.run.plan import HangPlan
+from safelaunch.launch.settings import HangPlan
 from safelaunch.stacks.scene import HangVerdict
 from safelaunch.trainlog.lines import Talk
 

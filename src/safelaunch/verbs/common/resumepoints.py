@@ -13,6 +13,7 @@ from safelaunch.checkpoints.latest import MOST_WHOLE
 from safelaunch.checkpoints.model import JudgedCheckpoint
 from safelaunch.checkpoints.resume import NO_STEP, is_usable
 from safelaunch.errors import UsageError
+from safelaunch.launch.settings import Settings
 from safelaunch.run.fold.state import State
 from safelaunch.run.io.runfolder import Run
 from safelaunch.run.nancut import SavedAt
@@ -69,13 +70,13 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
                            behind)
 
 
-def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
-    """Where a run that is submitted here, from this config, will search; None without resume.dir."""
-    resume = config["resume"]
-    if resume["dir"] is None:
+def of_settings(settings: Settings) -> CheckpointPlace | None:
+    """Where a run that is submitted here, with these settings, will search; None without resume.dir."""
+    resume = settings.resume
+    if resume.dir is None:
         return None
-    folder = str(Path(Path.cwd(), config["slurm"].get("chdir") or "", resume["dir"]))
-    return CheckpointPlace(folder, resume["format"], resume["pattern"], args=resume["args"] or "")
+    folder = str(Path(Path.cwd(), str(settings.slurm.get("chdir") or ""), resume.dir))
+    return CheckpointPlace(folder, resume.format, resume.pattern, args=resume.args)
 
 
 def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE, most_cpu_s: float = 0.0) -> ResumePoints:

@@ -28,7 +28,7 @@ def command(job: str, overrides: tuple[str, ...], logs: tuple[Path, ...], as_jso
     KEY=VALUE are keys of train.yaml: progress.step, hang.no_progress, notify.to, and so on.
     """
     _refuse_run(job)
-    plan = plans.make(read_mapping({"command": "true", "name": "attached"}, overrides, ())[0].config, "")
+    plan = plans.of_settings(read_mapping({"command": "true", "name": "attached"}, overrides, ())[0].settings, "")
     attached = attaching.Attachment(job, plan, logs, slurm.outside_job(os.environ))
     talk.say(f"watching job {job} by {', '.join(map(str, attached.logs))}; Ctrl-C ends the watch, and not the job")
     code = 0

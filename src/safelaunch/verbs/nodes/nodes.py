@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -17,12 +17,12 @@ from safelaunch.base.io.probe import run_in_child
 from safelaunch.config import resolve as config
 from safelaunch.config.io import configfiles
 from safelaunch.errors import ParseError, RunFolderError, UsageError
+from safelaunch.launch.settings import Suspects
 from safelaunch.nodehealth.io import ledger
 from safelaunch.nodehealth.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.nodehealth.ledgerlines import is_node_name
 from safelaunch.nodehealth.nodeuse import NodeRate, judge_fleet, rate_evidence
 from safelaunch.run.io import clustername
-from safelaunch.run.plan import Suspects
 from safelaunch.slurm import nodefold, nodeset, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.verbs.common import runs, talk
@@ -232,9 +232,8 @@ def _configured() -> Suspects:
     sources = configfiles.read_sources(None, os.environ)
     if not sources:
         return Suspects()
-    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ,
-                                           find_plugin=configfiles.find_plugin).config["suspects"]
-    return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])
+    return config.resolve(sources, ["name=nodes", "command=train"], os.environ,
+                          find_plugin=configfiles.find_plugin).settings.suspects
 
 
 def _nodes(text: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ POLL_S = 0.02
 def find_plan(what: str | None) -> Plan:
     """Of a train.yaml, which is any file, or of a run; raises ConfigError and UsageError."""
     if what is not None and os.path.isfile(what):   # noqa: PTH113 - False also for a name that no file can have
-        return plans.make(read_config(what).config, "")
+        return plans.of_settings(read_config(what).settings, "")
     run = runs.load(what)
     if runs.owner_of(run.dir) != owners.name_of(os.geteuid()):
         raise UsageError(f"{run.dir} is another user's run: only its owner can send its messages")

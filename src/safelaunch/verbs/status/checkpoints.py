@@ -65,7 +65,7 @@ def _find_place(which: str | None) -> tuple[CheckpointPlace, str | None]:
     kind = runs.ask(lambda: _kind_of(which), which or "this folder")
     if which is not None and kind == "train":
         from safelaunch.config.io.configfiles import read_config  # 40 ms that a run does not need
-        return _need(resumepoints.of_config(read_config(which).config), which), None
+        return _need(resumepoints.of_settings(read_config(which).settings), which), None
     if which is not None and kind == "file":
         path = Path(which).absolute()
         return CheckpointPlace(str(path.parent)), str(path)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from safelaunch.config.io.configfiles import read_config
 from safelaunch.config.notelines import note_lines
 from safelaunch.errors import ConfigError, UsageError
-from safelaunch.launch.launchers import LAUNCHERS
+from safelaunch.launch.settings import Settings
 from safelaunch.run.io import registry, resumefolder
-from safelaunch.slurm.gpus import gpus_per_node
 from safelaunch.verbs.common import talk
 from safelaunch.verbs.submit.trainfile import TrainFileCommand, split_rest, train_file_arguments
 
@@ -31,7 +29,7 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool) -> int:
     overrides, raw_sbatch = split_rest(rest)
     try:
         resolved = read_config(file, overrides, raw_sbatch)
-        config = resolved.config
+        settings = resolved.settings
     except ConfigError as error:
         if as_json:
             problems = [problem._asdict() for problem in error.problems]
@@ -40,34 +38,32 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool) -> int:
             talk.say(str(error))
         return error.exit_code
     if as_json:
-        talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"],
+        talk.emit_json({"v": 1, "ok": True, "file": file, "name": settings.name, "run_dir": settings.run_dir,
                         "notes": [talk.clean(note) for note in resolved.notes]})
     else:
-        for note in (*note_lines(resolved.notes, file), *_shared_with(config)):
+        for note in (*note_lines(resolved.notes, file), *_shared_with(settings)):
             talk.say(note)
-        click.echo(talk.clean(f"{file}: ok, {summarise(config)}"))
+        click.echo(talk.clean(f"{file}: ok, {summarise(settings)}"))
     return 0
 
 
-def _shared_with(config: dict[str, Any]) -> list[str]:
+def _shared_with(settings: Settings) -> list[str]:
     """A warning where another living run writes to the same resume.dir."""
-    folder = resumefolder.of_config(config, str(Path.cwd()))
+    folder = resumefolder.of_settings(settings, str(Path.cwd()))
     if folder is None or not registry.with_resume(folder):
         return []
     from safelaunch.verbs.submit import samefolder  # few share one
 
-    found = samefolder.find(folder, config)
+    found = samefolder.find(folder, settings)
     return [] if found is None else [found.warning]
 
 
-def summarise(config: dict[str, Any]) -> str:
+def summarise(settings: Settings) -> str:
     """A config in one line: `16 nodes × 8 GPUs, torchrun × 8, resumes from ckpt, run folder /…`."""
-    slurm, launch = config["slurm"], config["launch"]
-    nodes, gpus = slurm["nodes"], gpus_per_node(slurm)
+    launch, launcher, nodes, gpus = settings.launch, settings.launcher, settings.slurm["nodes"], settings.gpus_per_node
     size = f"{nodes} node{'s' if nodes != 1 else ''}"
     size += f" × {gpus} GPU{'s' if gpus != 1 else ''}" if gpus else ""
-    launcher = LAUNCHERS[launch["with"]]
-    by = f"{launcher.label} × {launch['nproc_per_node']}" if launcher.starts_ranks else launcher.label
-    where, by_whom = config["resume"]["dir"], "the training " if config["resume"]["by"] == "training" else ""
+    by = f"{launcher.label} × {launch.nproc_per_node}" if launcher.starts_ranks else launcher.label
+    where, by_whom = settings.resume.dir, "the training " if settings.resume.by == "training" else ""
     resume = f"{by_whom}resumes from {where}" if where else "no resume (resume.dir is not set)"
-    return f"{size}, {by}, {resume}, run folder {config['run_dir']}"
+    return f"{size}, {by}, {resume}, run folder {settings.run_dir}"

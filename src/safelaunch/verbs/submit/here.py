@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from safelaunch.config.resolve import Resolved
 from safelaunch.errors import ParseError, UsageError
+from safelaunch.launch.settings import Settings
 from safelaunch.run import plan as plans
 from safelaunch.run.io import local
 from safelaunch.run.io.runfolder import Run
@@ -25,18 +25,18 @@ USED = frozenset(("nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"))
 LOG_ENDS_S = 10.0   # for the log's last lines, behind the end of the script
 
 
-def settle(points: list[Resolved], env: Mapping[str, str]) -> None:
-    """Let the run of a config live in this shell's job; raises UsageError where that cannot be."""
-    config, nodes = points[0].config, nodes_of(env)
+def settle(points: list[Resolved], env: Mapping[str, str]) -> Resolved:
+    """The run of a config as it lives in this shell's job; raises UsageError where that cannot be."""
+    settings, nodes = points[0].settings, nodes_of(env)
     if points[0].point is not None:
         raise UsageError("--here starts one run, and this file has a sweep", hint="submit it without --here")
-    if config["cluster"] == "local":
+    if settings.cluster == "local":
         raise UsageError("--here needs Slurm, and this file says cluster: local", hint="submit it without --here")
-    wanted = plans.make(config, "RUN").allocated_nodes
+    wanted = plans.of_settings(settings, "RUN").allocated_nodes
     if len(nodes) < wanted:
         raise UsageError(f"job {env['SLURM_JOB_ID']} has {len(nodes)} nodes, and the run needs {wanted} "
                          "(slurm.nodes and spare_nodes)", hint="salloc --nodes=… for as many, or slurm.nodes=… here")
-    config["cluster"] = HERE
+    return points[0]._replace(settings=settings.with_(cluster=HERE))
 
 
 def nodes_of(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -53,9 +53,9 @@ def nodes_of(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def tell_limits(config: Mapping[str, Any], say: Say) -> None:
+def tell_limits(settings: Settings, say: Say) -> None:
     """What differs from a job of its own."""
-    ignored = sorted(set(config["slurm"]) - USED)
+    ignored = sorted(set(settings.slurm) - USED)
     say("here: the run ends with this job: no next job goes on behind it, and no second supervisor watches the first")
     if ignored:
         say(f"here: this job is as it was asked for; not used: {', '.join(f'slurm.{name}' for name in ignored)}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 from safelaunch.errors import RunFolderError, UsageError
+from safelaunch.launch.settings import Settings
 from safelaunch.run.io import registry, runfolder
 from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.slurm.slurmtext import SQUEUE_FORMAT
@@ -38,19 +39,19 @@ class Conflict(NamedTuple):
                 f"--after {self.run_dir}; or, where both may write there: resume.shared=true")
 
 
-def refuse(folder: str, config: Mapping[str, Any], say: talk.Say) -> None:
+def refuse(folder: str, settings: Settings, say: talk.Say) -> None:
     """Raise UsageError where another living run has the folder; a warning where that is not known."""
-    found = find(folder, config)
+    found = find(folder, settings)
     if found is not None and found.is_sure:
         raise UsageError(f"{found.text}; nothing was submitted", hint=found.hint)
     if found is not None:
         say(found.warning)
 
 
-def find(folder: str, config: Mapping[str, Any]) -> Conflict | None:
+def find(folder: str, settings: Settings) -> Conflict | None:
     """The newest living run of one's own with this folder, but for those that the new one waits for."""
-    before = _before(config)
-    waits_for = set(re.findall(r"\d+", str(config["slurm"].get("dependency") or "")))
+    before = _before(settings)
+    waits_for = set(re.findall(r"\d+", str(settings.slurm.get("dependency") or "")))
     for entry in registry.with_resume(folder):
         if entry.ended_t is None and str(entry.dir) not in before and (
                 found := _living(entry, folder, waits_for)) is not None:
@@ -58,10 +59,10 @@ def find(folder: str, config: Mapping[str, Any]) -> Conflict | None:
     return None
 
 
-def _before(config: Mapping[str, Any]) -> Collection[str]:
+def _before(settings: Settings) -> Collection[str]:
     """Folders of the runs that have ended before this one starts: those it waits for, and those that they do."""
     found: set[str] = set()
-    waiting = [str(one["run_dir"]) for one in config.get("after") or ()]
+    waiting = [one.run_dir for one in settings.after]
     while waiting:
         run_dir = waiting.pop()
         if run_dir not in found:

@@ -18,5 +18,6 @@ from safelaunch.verbs.submit.trainfile import TrainFileCommand, debug_option, sp
 def command(file: str, rest: tuple[str, ...], debug: tuple[str, ...]) -> int:
     """Print the sbatch script of a train.yaml; `RUN` stands for the run's id, which submit chooses."""
     overrides, raw_sbatch = split_rest(rest)
-    sys.stdout.write(render(read_config(file, [*debug_overrides(debug), *overrides], raw_sbatch), "RUN")[1])
+    settings = read_config(file, [*debug_overrides(debug), *overrides], raw_sbatch).settings
+    sys.stdout.write(render(settings, "RUN")[1])
     return 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from safelaunch.base.plaintext import clean
 from safelaunch.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.config.io.configfiles import read_each
 from safelaunch.config.resolve import Resolved
+from safelaunch.launch.settings import Settings
 from safelaunch.run.io.clustername import ClusterName, FederatedName
 from safelaunch.run.plan import Plan
 from safelaunch.script import script
@@ -56,7 +57,7 @@ def command(
     def read() -> list[Resolved]:
         found = read_each(file, overrides, raw_sbatch)
         if here:
-            _settle_here(found)
+            found = _settle_here(found)
         if found[0].notes:
             from safelaunch.config.notelines import note_lines  # most configs need no word
 
@@ -87,17 +88,18 @@ def command(
     return 0
 
 
-def _waits_for(ok: Sequence[str], any_end: Sequence[str], config: Mapping[str, Any]) -> Waits:
+def _waits_for(ok: Sequence[str], any_end: Sequence[str], settings: Settings) -> Waits:
     from safelaunch.verbs.submit import following  # few runs wait for others
 
-    return following.waits_for(ok, any_end, config)
+    return following.waits_for(ok, any_end, settings)
 
 
-def _settle_here(found: list[Resolved]) -> None:
+def _settle_here(found: list[Resolved]) -> list[Resolved]:
     from safelaunch.verbs.submit import here  # few runs live in the job of a shell
 
-    here.settle(found, os.environ)
-    here.tell_limits(found[0].config, _say)
+    settled = here.settle(found, os.environ)
+    here.tell_limits(settled.settings, _say)
+    return [settled]
 
 
 def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: str) -> None:
@@ -105,7 +107,7 @@ def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: st
     from safelaunch.verbs.submit import submitplan
     from safelaunch.verbs.submit.check import summarise  # what a script has no time for
 
-    for line in submitplan.lines(plan, text, summarise(resolved.config), str(Path.cwd()), git, cluster):
+    for line in submitplan.lines(plan, text, summarise(resolved.settings), str(Path.cwd()), git, cluster):
         click.echo(line, err=True)
     if not click.confirm("submit it?", default=True, err=True):
         _say("nothing was submitted")
@@ -119,14 +121,13 @@ def _show(points: list[Resolved]) -> int:
     resolved = points[0]
     if resolved.point is not None:
         for one in points:
-            _say(f"point {one.point.number if one.point else 1}: {one.config['name']}")
-    submitting.choose_cluster(resolved, _say)
-    cluster = ""
-    if resolved.config["cluster"] != "local":
+            _say(f"point {one.point.number if one.point else 1}: {one.settings.name}")
+    settings, cluster = submitting.choose_cluster(resolved.settings, _say), ""
+    if settings.cluster != "local":
         asked, federated = ClusterName(os.environ), FederatedName(os.environ)
-        submitting.stay_on_cluster(resolved, federated, _say)
+        settings = submitting.stay_on_cluster(settings, federated, _say)
         cluster = asked.name(submitting.CLUSTER_S)
-    plan, text = submitting.render(resolved, "RUN", cluster)
+    plan, text = submitting.render(settings, "RUN", cluster)
     sys.stdout.write(text)
     folder = submitting.free_folder(Path(plan.run_dir))[0]
     send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(

@@ -22,12 +22,13 @@ from safelaunch.config.io import bashtext
 from safelaunch.config.resolve import Resolved
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 from safelaunch.extensions.io import rulepacks
+from safelaunch.launch.settings import AfterRun, ChecksPlan, Settings, read_settings
 from safelaunch.run import plan as plans
 from safelaunch.run.io import ownership, registry, runfolder, runmaking, runpath
 from safelaunch.run.io.clustername import ClusterName, FederatedName
 from safelaunch.run.io.provenance import GitFacts
 from safelaunch.run.io.questions import Questions
-from safelaunch.run.plan import AfterRun, Plan
+from safelaunch.run.plan import Plan
 from safelaunch.script import script
 from safelaunch.script.io import sitefiles
 from safelaunch.script.io.submission import Submission
@@ -53,7 +54,7 @@ class Submitted(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What a run waits for before its first attempt: runs, as in plan.AfterRun, and jobs of theirs in the queue."""
+    """What a run waits for before its first attempt: runs, as in settings.AfterRun, and jobs of theirs in the queue."""
 
     after: tuple[AfterRun, ...] = ()
     jobs: tuple[str, ...] = ()
@@ -103,12 +104,12 @@ def read_surroundings() -> Surroundings:
 
 
 def render(
-    resolved: Resolved, run_id: str, cluster: str = "", given: Surroundings | None = None
+    settings: Settings, run_id: str, cluster: str = "", given: Surroundings | None = None
 ) -> tuple[Plan, str]:
-    """The plan of a config, and the script that submit sends to this cluster; raises TemplateError. `given`: what is
-    read once for all points of a sweep.
+    """The plan of these settings, and the script that submit sends to this cluster; raises TemplateError. `given`: what
+    is read once for all points of a sweep.
     """
-    plan, given = plans.make(resolved.config, run_id), given or read_surroundings()
+    plan, given = plans.of_settings(settings, run_id), given or read_surroundings()
     srun: tuple[str, ...] = ("srun",)
     if plan.cluster == "local":
         from safelaunch.run.io import local  # what Slurm's runs do not need
@@ -119,22 +120,28 @@ def render(
     return plan, text
 
 
-def choose_cluster(resolved: Resolved, say: Say) -> None:
+def choose_cluster(settings: Settings, say: Say) -> Settings:
     """Settle `cluster: auto`, and say so where it is not Slurm, so that no user trains on a login node by mistake."""
-    if resolved.config["cluster"] != "auto":
-        return
-    resolved.config["cluster"] = "slurm" if shutil.which("sbatch") else "local"
-    if resolved.config["cluster"] == "local":
+    if settings.cluster != "auto":
+        return settings
+    cluster = "slurm" if shutil.which("sbatch") else "local"
+    if cluster == "local":
         say("cluster: auto takes this machine: there is no sbatch on the PATH (cluster=slurm insists on Slurm)")
+    return settings.with_(cluster=cluster)
 
 
-def stay_on_cluster(resolved: Resolved, federated: FederatedName, say: Say) -> None:
+def stay_on_cluster(settings: Settings, federated: FederatedName, say: Say) -> Settings:
     """In a federation, keep the run's jobs on this cluster. Slurm would start each on whichever is free first, and
     there no supervisor, watch or verb could see what is left of the attempt before.
     """
-    if name := federated.name(CLUSTER_S):
-        resolved.config["slurm"]["clusters"] = name
-        say(f"{name} is in a federation: all jobs of the run stay on {name} (#SBATCH --clusters={name})")
+    if not (name := federated.name(CLUSTER_S)):
+        return settings
+    say(f"{name} is in a federation: all jobs of the run stay on {name} (#SBATCH --clusters={name})")
+    return _on_cluster(settings, name)
+
+
+def _on_cluster(settings: Settings, name: str) -> Settings:
+    return settings.with_(slurm={**settings.slurm, "clusters": name})
 
 
 def _refuse_other_clusters(cluster: ClusterName) -> None:
@@ -166,13 +173,14 @@ class Sending:
             self._said.add(text)
             self._talk(text)
 
-    def settle(self, resolved: Resolved) -> None:
-        """Settle where the run's jobs go; raises UsageError."""
-        choose_cluster(resolved, self._say)
-        _add_programs(resolved.config["checks"], self._say)
-        if resolved.config["cluster"] != "local":
+    def settle(self, resolved: Resolved) -> Resolved:
+        """The config with where the run's jobs go; raises UsageError."""
+        settings = choose_cluster(resolved.settings, self._say)
+        settings = settings.with_(checks=_with_programs(settings.checks, self._say))
+        if settings.cluster != "local":
             _refuse_other_clusters(self._cluster)
-            stay_on_cluster(resolved, self._federated, self._say)
+            settings = stay_on_cluster(settings, self._federated, self._say)
+        return resolved._replace(settings=settings)
 
     def submit(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
                slot: QueueSlot = ALONE) -> Submitted:
@@ -184,22 +192,21 @@ class Sending:
         """Make a run's folder; what comes back makes it durable and submits it. `sweep`: id, name, point, and of how
         many. One thread begins all points of a sweep: several would take turns in it, at a price.
         """
-        waits, config = waits or Waits(), resolved.config
-        if waits.after:
-            config["after"] = [one._asdict() for one in waits.after]
-        folder, unfinished = free_folder(Path(config["run_dir"]))
-        config["run_dir"] = str(folder)
+        waits = waits or Waits()
+        folder, unfinished = free_folder(Path(resolved.settings.run_dir))
+        settings = resolved.settings.with_(after=waits.after, run_dir=str(folder))
+        if unfinished is not None and (kept := dict(unfinished.plan.sbatch).get("clusters")):
+            settings = _on_cluster(settings, kept)   # Slurm may not have answered in time today
+        resolved = resolved._replace(settings=settings)
         if unfinished is not None:
-            if kept := dict(unfinished.plan.sbatch).get("clusters"):   # Slurm may not have answered in time today
-                config["slurm"]["clusters"] = kept
             slot.note_made(unfinished.plan)
             return partial(_go_on, unfinished, _what_differs(unfinished, resolved), self._cwd, self._cluster, self._say,
                            waits, slot)
-        resume = self._take_folder(config)
+        resume = self._take_folder(settings)
         run_id = registry.new_id()
-        name = "" if config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
+        name = "" if settings.cluster == "local" else self._cluster.name(CLUSTER_S)
         self._given = self._given or read_surroundings()
-        plan, text = render(resolved, run_id, name, self._given)
+        plan, text = render(settings, run_id, name, self._given)
         if agree is not None and plan.cluster != "local":
             self._let_agree(agree, resolved, plan, text, name)
         meta = self._meta(resolved, plan, name, sweep)
@@ -207,24 +214,24 @@ class Sending:
         slot.note_made(plan)
         return partial(self._send, new, waits, slot, resume)
 
-    def _take_folder(self, config: Mapping[str, Any]) -> str | None:
+    def _take_folder(self, settings: Settings) -> str | None:
         """The folder of the run's checkpoints, which no other living run has; raises UsageError."""
-        if config["resume"]["dir"] is None:
+        if settings.resume.dir is None:
             return None
-        if config["resume"].get("step") is not None:
+        if settings.resume.step is not None:
             from safelaunch.verbs.common import resumepoints  # few start from a step of their own
 
-            if (place := resumepoints.of_config(config)) is not None:
-                resumepoints.of_step(resumepoints.look(place, resumepoints.MOST_ALL), config["resume"]["step"])
+            if (place := resumepoints.of_settings(settings)) is not None:
+                resumepoints.of_step(resumepoints.look(place, resumepoints.MOST_ALL), settings.resume.step)
         from safelaunch.run.io import resumefolder  # a run without one has no use for it
 
-        if (folder := resumefolder.of_config(config, self._cwd)) is not None:
+        if (folder := resumefolder.of_settings(settings, self._cwd)) is not None:
             self.turns = self.turns or resumefolder.Turns()
             self.turns.take(folder)
             if registry.with_resume(folder):
                 from safelaunch.verbs.submit import samefolder  # few share one
 
-                samefolder.refuse(folder, config, self._say)
+                samefolder.refuse(folder, settings, self._say)
         return folder
 
     def _meta(self, resolved: Resolved, plan: Plan, cluster: str, sweep: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -246,8 +253,8 @@ class Sending:
 
     def show(self, resolved: Resolved, agree: Agree) -> None:
         """Let a person see what is to be sent of a sweep: its first point."""
-        name = "" if resolved.config["cluster"] == "local" else self._cluster.name(CLUSTER_S)
-        plan, text = render(resolved, "RUN", name)
+        name = "" if resolved.settings.cluster == "local" else self._cluster.name(CLUSTER_S)
+        plan, text = render(resolved.settings, "RUN", name)
         if plan.cluster != "local":
             self._let_agree(agree, resolved, plan, text, name)
 
@@ -296,23 +303,23 @@ def _packs(say: Say) -> list[dict[str, Any]]:
         return []
 
 
-def _add_programs(checks: dict[str, Any], say: Say) -> None:
-    """Write the checks of plugins into a config that wants checks: no node needs the plugin."""
-    if not checks["boot"] and checks["after_failure"] in ("auto", "off"):
-        return
+def _with_programs(checks: ChecksPlan, say: Say) -> ChecksPlan:
+    """With the checks of plugins, where any are wanted: no node needs the plugin."""
+    if not checks.boot and checks.after_failure in ("auto", "off"):
+        return checks
     from safelaunch.extensions.io import plugins
 
     found, notes = plugins.load_checks()
-    checks["programs"] = [{"name": name, **asdict(one)} for name, one in found.items()]
     for note in notes:
         say(f"warning: {note}")
+    return checks._replace(programs=tuple({"name": name, **asdict(one)} for name, one in found.items()))
 
 
 def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
     """What of a submission that was cut off is not what would be submitted now; None = nothing."""
     if json.loads(json.dumps(hide_values(resolved.config))) != hide_values(run.meta["config"]):
         return "the configuration"
-    script_now = render(resolved, run.plan.run_id, run.cluster)[1]
+    script_now = render(resolved.settings, run.plan.run_id, run.cluster)[1]
     return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"
 
 
@@ -339,7 +346,7 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
     from safelaunch.run.io import resumefolder  # few submissions are cut off
 
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"),
-                      resumefolder.of_config(run.meta["config"], str(run.meta.get("cwd", cwd))))
+                      resumefolder.of_settings(read_settings(run.meta["config"]), str(run.meta.get("cwd", cwd))))
     return Submitted(run, job)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.config.resolve import Resolved
 from safelaunch.config.sweeps import ARRAY_JOB, ARRAY_TASK, array_id
 from safelaunch.errors import RunFolderError, SafelaunchError
+from safelaunch.launch.settings import OwnScript, Settings
 from safelaunch.run.io import registry, runfolder, runpath
 from safelaunch.run.io.runfolder import Run
 from safelaunch.run.plan import Plan
@@ -33,7 +34,7 @@ class SubmittedSweep:
 
 def submit(
     read: Callable[[], list[Resolved]], say: Say, agree: Agree | None = None,
-    after: Callable[[Mapping[str, Any]], Waits] | None = None,
+    after: Callable[[Settings], Waits] | None = None,
 ) -> Submitted | SubmittedSweep:
     """Submit the run of a config, or of a sweep a run for each point. After an earlier submission of it, those that
     this did not come to. The config is read while git and Slurm answer. It reports what happens, such as a submission
@@ -42,10 +43,8 @@ def submit(
     submitted.
     """
     with submitting.open_submission(say) as sending:
-        points = read()
-        for one in points:
-            sending.settle(one)
-        waits = after(points[0].config) if after is not None else Waits()
+        points = [sending.settle(one) for one in read()]
+        waits = after(points[0].settings) if after is not None else Waits()
         if points[0].point is None:
             return sending.submit(points[0], agree, waits)
         sweep, before = _find_before(points)
@@ -62,7 +61,7 @@ def _find_before(points: Sequence[Resolved]) -> tuple[SubmittedSweep, dict[int, 
     name = base_name(points[0])
     found: dict[int, Run] = {}
     for one in points:
-        newest = _newest(Path(one.config["run_dir"]))
+        newest = _newest(Path(one.settings.run_dir))
         if newest is not None and newest.meta.get("sweep"):
             found[_number(one)] = newest
     ids = [str(run.meta["sweep"]["id"]) for run in found.values()]
@@ -83,8 +82,7 @@ def base_name(resolved: Resolved) -> str:
     """The name of the sweep."""
     point = resolved.point
     assert point is not None
-    name: str = resolved.config["name"]
-    return name.removesuffix(f"-{point.suffix}")
+    return resolved.settings.name.removesuffix(f"-{point.suffix}")
 
 
 def _number(resolved: Resolved) -> int:
@@ -103,10 +101,14 @@ def _newest(wanted: Path) -> Run | None:
     return None if newest is None else runfolder.load(newest)
 
 
-def _number_array(config: dict[str, Any], array: str) -> None:
-    """Give a task of a script's array the number of its array."""
-    config["env"] = {**config["env"], ARRAY_JOB: array}
-    config["own"] = {**config.get("own", {}), "array": f"{array}_{config['sweep'][ARRAY_TASK]}"}
+def _numbered(point: Resolved, array: str) -> Resolved:
+    """A point; a task of a script's array with the number of its array."""
+    settings = point.settings
+    if settings.sweep is None or ARRAY_TASK not in settings.sweep:
+        return point
+    return point._replace(settings=settings.with_(
+        env={**settings.env, ARRAY_JOB: array},
+        own=(settings.own or OwnScript())._replace(array=f"{array}_{settings.sweep[ARRAY_TASK]}")))
 
 
 class _PointSlot(QueueSlot):
@@ -162,7 +164,7 @@ class _Sweep:
         """Raises nothing of its own: `failed` says what stopped it."""
         from concurrent.futures import ThreadPoolExecutor
 
-        slots = points[0].config["max_parallel"] or len(points)
+        slots = points[0].settings.max_parallel or len(points)
         places: list[_PointSlot] = []
         for number, point in enumerate(points):
             last = places[number - slots] if number >= slots else None
@@ -199,9 +201,8 @@ class _Sweep:
             else:
                 sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
                                          "of": self._sweep.of}
-                if ARRAY_TASK in place.point.config["sweep"]:
-                    _number_array(place.point.config, array_id(self._sweep.id))
-                send = self._sending.begin(place.point, waits=place.waits(self._waits), sweep=sweep, slot=place)
+                point = _numbered(place.point, array_id(self._sweep.id))
+                send = self._sending.begin(point, waits=place.waits(self._waits), sweep=sweep, slot=place)
                 try:
                     self._sent.append(pool.submit(self._send, place, send))
                 except RuntimeError:   # the same; the pool's queue has it all the same, for a thread that there is

@@ -89,7 +89,7 @@ class WatchAct:
         """Carry the act out; raises Blind."""
         name, fields = self.facts["act"]
         act = act_of(name, fields)
-        self.plan = plans.make(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
+        self.plan = plans.of_config(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
         self.folder = Careful(self.run_dir, self.ask)
         env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir),
                                 ownership.why_not_own_run(self.run_dir)), FOLDER_S)

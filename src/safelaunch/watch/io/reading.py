@@ -221,7 +221,7 @@ def _examine(question: RunQuestion) -> dict[str, Any]:
     fresh.see(question.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
     meta = sharedfile.read_json(dir / "run.json")
-    plan = plans.make(meta["config"], meta["run_id"])
+    plan = plans.of_config(meta["config"], meta["run_id"])
     events = journal.read(dir, steps_kept=1).events
     state, notes = fold(events), read_notes(events)
     last, of = state.job, str(meta.get("cluster_name") or "")

@@ -73,7 +73,7 @@ def _due(dir: str, claim: int, now: float) -> dict[str, Any] | None:
     if journal.last_claim(folder) != claim or ownership.why_not_own_run(folder) is not None:
         return None
     meta = sharedfile.read_json(folder / "run.json")
-    plan = plans.make(meta["config"], meta["run_id"])
+    plan = plans.of_config(meta["config"], meta["run_id"])
     if not targets(plan.notify.to, plan.notify.command):
         return None
     events = journal.read(folder, steps_kept=1).events
