@@ -149,8 +149,8 @@ def settle_numbers(settings: Settings, origins: Mapping[str, Origin]) -> tuple[S
     """
     slurm, nodes, spares = settings.slurm, _nodes_of(settings), settings.spare_nodes
     ntasks, notes = slurm.get("ntasks"), []
-    place = origins.get("slurm.nodes")
-    if place and place.layer == "default" and _is_script(config) and _whole(str(slurm.get("gpus")).split(":")[-1]) > 1:
+    place, gpus = origins.get("slurm.nodes"), _whole(str(slurm.get("gpus")).split(":")[-1])
+    if place and place.layer == "default" and settings.is_script and gpus > 1:
         notes.append(("gpus", f"--gpus={slurm['gpus']} without --nodes: one node is asked for, where Slurm might take "
                       "several; write --nodes, too"))
     if nodes and nodes != slurm["nodes"]:
