@@ -63,8 +63,9 @@ def follow(lead: Leader, talk: Talk | None) -> None:
 def _ended_beside_others(endpoint: GuardEndpoint) -> tuple[EndedRanks, int]:
     """Whether ranks have ended in a step whose other ranks live; how many of them badly."""
     guards = endpoint.server.guards.values()
-    living = {guard.step for guard in guards if guard.code is None}
-    codes = [guard.code for guard in guards if guard.code is not None and guard.step in living]
+    ended = [(guard.step, guard.code) for guard in guards if guard.code is not None]
+    living = {guard.step for guard in guards if guard.code is None} if ended else set()
+    codes = [code for step, code in ended if step in living]
     failed = sum(code != 0 for code in codes)
     return (EndedRanks.BADLY if failed else EndedRanks.WELL if codes else EndedRanks.NONE), failed
 
