@@ -18,6 +18,7 @@ from tests.why.plants import PLANTS
 
 CONFIDENT_AND_WRONG = 0.05
 INCIDENTS = load_corpus(OWN_SAMPLES)
+FIRST_SIGHT = load_corpus(Path(__file__).parent / "firstsight")   # labelled before the first run on them
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +79,15 @@ def test_no_healthy_log_raises_an_alarm(corpus: list[Score]) -> None:
     assert [one.case.id for one in corpus if one.false_alarm] == []
 
 
+def test_logs_that_were_read_unseen_stay_explained() -> None:
+    scores = [score(case, answer) for case, answer in zip(FIRST_SIGHT, ask_safelaunch(FIRST_SIGHT), strict=True)]
+    assert share([one.category for one in scores]) >= 0.95, misses(scores, "category")
+    assert share([one.line for one in scores]) >= 0.8
+    assert not [one.case.id for one in scores if one.false_alarm or one.wrong_and_confident]
+
+
 def test_no_failing_log_that_ends_inside_a_traceback_is_called_healthy(tmp_path: Path) -> None:
-    failed = [case for case in (*INCIDENTS, *planted(tmp_path)) if case.category != "none"]
+    failed = [case for case in (*INCIDENTS, *FIRST_SIGHT, *planted(tmp_path)) if case.category != "none"]
     (tmp_path / "cut").mkdir()
     cases = [short for case in failed for lines in (0, 1, 2, 3, 5, 8, 13, 21)
              if (short := cut(case, lines, tmp_path / "cut")) is not None]

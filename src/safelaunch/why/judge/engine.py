@@ -10,7 +10,7 @@ from safelaunch.why.findings import Cited, Log, OutsideEvidence
 from safelaunch.why.fingerprint import make_fingerprint
 from safelaunch.why.judge import lastlines, places
 from safelaunch.why.judge.ends import ECHOES
-from safelaunch.why.judge.life import good_end, judge_life
+from safelaunch.why.judge.life import good_end, judge_life, says_well
 from safelaunch.why.judge.memorytime import tell_when
 from safelaunch.why.judge.speakers import name_speakers
 from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS, join
@@ -134,12 +134,15 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
         group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
     words = None if has_ended else lastlines.judge_last_lines(episode, log, bool(fallen), known)
+    if words is not None and not words.category and not fallen and not words.is_new and says_well(log):
+        words = None   # a word of a failure beside the program's own that it is done
     is_told = has_ended or known.exits or (words is not None and words.category)   # by what says more
     report = None if is_told else places.first_report(episode, log)
     if report is not None and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
         return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
-        return _by_words(words, candidates, log)
+        told = _by_words(words, candidates, log)
+        return told if words.category or known.exits else replace(told, action="look")
     if fallen:
         first = fallen[0]
         return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
@@ -147,7 +150,7 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
                        host=first.hosts[0] if first.hosts else None, rank=first.ranks[0] if first.ranks else None)
     is_open = any(group.role in ("cause", "symptom") and not group.is_excused and not is_past(group, episode)
                   for group in groups)
-    if is_open and not has_ended and not episode.progress:
+    if is_open and not has_ended and not episode.progress and not says_well(log):
         return Verdict("unknown", "nothing in the log names a cause", 0.1, "look", candidates=candidates)
     return judge_life(episode, log, candidates)
 

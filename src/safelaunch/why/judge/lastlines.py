@@ -26,7 +26,8 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
                        r"|exceed(?:ed|s)|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN"
-                       r"|(?:queue|ring|buffer|table|stack)s? overflow(?:ed|s)?|overrun)\b")
+                       r"|severe|KeyboardInterrupt"
+                       r"|(?:queue|ring|buffer|table|stack)s?[ -]overflow(?:ed|s)?|overrun)\b")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')

@@ -11,6 +11,8 @@ from safelaunch.why.verdict import Verdict
 from safelaunch.why.weigh.counterevidence import SURE_END
 
 READY_LINES = 40    # a server that nobody asks prints its last word at its start
+END_LINES = 3       # with words, in one of which a program says that it is done
+ALIVE, STEPPED = 0.8, 0.7   # steps in the last lines, or before: of the first 18 of 18 were healthy, read unseen
 NOT_SEEN = 0.3      # nothing speaks of a failure, and nothing of life
 # What servers say once they can be asked, and that they have answered.
 _READY = re.compile(r"(?i)\bstart-?up (?:is )?complete|\blistening (?:on|at)\b"
@@ -18,14 +20,21 @@ _READY = re.compile(r"(?i)\bstart-?up (?:is )?complete|\blistening (?:on|at)\b"
                     r"|\bready to (?:serve|accept|roll)|\bserver (?:is )?(?:ready|up|started)\b"
                     r"|HTTP/\d\S{0,4}\"? 2\d\d\b")
 # A last line that says of the whole program that it is done.
-_DONE = re.compile(r"(?i)^\W*(?:all )?(?:done|finished|completed?|success)\W*$|\b\d+ passed\b(?!.*\b(?:failed|error))"
-                   r"|\b(?:training|job|run|script|program|evaluation|benchmark|all (?:checks|tests))\b.{0,30}"
+_DONE = re.compile(r"(?i)^\W*(?:all |job )?(?:done|finished|completed?|success)\W*$"
+                   r"|\b\d+ passed\b(?!.*\b(?:failed|error))|\b(?:training|job|run|script|program"
+                   r"|evaluation|benchmark|trial|simulation|all (?:checks|tests))\b.{0,30}"
                    r"(?<!not )\b(?:finished|completed?|done|succeeded|passed)\b")
 
 
 def good_end(episode: Episode) -> Finding | None:
     """The line with which the program last said that it had finished."""
     return next((found for found in reversed(episode.findings) if episode.role(found) == "done"), None)
+
+
+def says_well(log: Log) -> bool:
+    """Whether one of the last lines says of the whole program that it is done, or alive."""
+    worded = [line.text for line in log.last if any(map(str.isalpha, line.text))]
+    return any(_DONE.search(text) or _READY.search(text) for text in worded[-END_LINES:])
 
 
 def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -> Verdict:
@@ -41,11 +50,13 @@ def judge_life(episode: Episode, log: Log, candidates: tuple[Cited, ...] = ()) -
                    for found in episode.findings)
         return _none(f"the program says that it has finished{said}", 0.85 if sure else 0.75, shown, candidates)
     if episode.progress:
-        return _none(f"steps were made up to the end{said}", 0.7, shown, candidates)
+        ends = [line.offset for line in log.last if last is not None and line.file == last.file][-END_LINES:]
+        is_alive = any(last and sign.file == last.file and sign.offset >= ends[0] for sign in episode.progress)
+        return _none(f"steps were made up to the end{said}", ALIVE if is_alive else STEPPED, shown, candidates)
     if ready is not None:
         lines = (cite_line(ready, log), *(shown if last != ready else ()))
         return _none("it says that it is ready, or answers", 0.6, lines, candidates)
-    if last is not None and _DONE.search(last.text):
+    if says_well(log):
         return _none("its last line is one of a good end", 0.6, shown, candidates)
     return Verdict("none", "no failure seen, and no sign of life: is its last line one to end with?", NOT_SEEN, "look",
                     candidates=candidates, cited=shown)

@@ -62,6 +62,7 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
                 if cited.offset in {one.offset for one in lines[max(0, number - NEAR_LINES):number + NEAR_LINES + 1]}]
         named = {name for line in near if (name := fields.read_fields(line.text).host) is not None} or {
             name for group in groups for name in group.hosts}
+        named -= _reporters(verdict.rank, groups)
         host = named.pop() if len(named) == 1 else None
     blamed = (host,) if host is not None and verdict.action == "exclude_and_restart" else ()
     return replace(verdict, host=host, rank=verdict.rank if verdict.rank is not None else rank,
@@ -106,6 +107,8 @@ def culprit(chosen: FindingGroup, groups: Sequence[FindingGroup], episode: Episo
             host, rank = host or named[0], rank if rank is not None else named[1]
     if host is None and chosen.category not in ENDS_OF_JOBS:
         host, task = _first_exit(groups)
+        if host in _reporters(rank, groups):
+            host = None
         # With a launcher below it, srun's task is a node, not a rank.
         rank = rank if rank is not None or _has_launcher(groups) else task
     return host, rank
@@ -117,6 +120,13 @@ def _first_exit(groups: Sequence[FindingGroup]) -> tuple[str | None, int | None]
         if group.rule.id in EXIT_REPORTS and group.hosts:
             return group.hosts[0], culprit_rank(group.rule, group.first)
     return None, None
+
+
+def _reporters(rank: int | None, groups: Sequence[FindingGroup]) -> frozenset[str | None]:
+    """Hosts whose own tasks ended as well, where the cause names another rank: they only tell of it."""
+    host, task = _first_exit(groups)
+    is_other = rank is not None and task is not None and rank != task and not _has_launcher(groups)
+    return frozenset((host,) if is_other else ())
 
 
 def _has_launcher(groups: Sequence[FindingGroup]) -> bool:

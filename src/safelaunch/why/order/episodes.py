@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.why.findings import CLOCK_STAMPS, Finding, Log, Progress, Role, Rule
-from safelaunch.why.order import clocks
+from safelaunch.why.order import clocks, rising
 from safelaunch.why.rulebook import BY_ID
 
 Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
@@ -18,6 +18,7 @@ RESTARTED = "launch.elastic_restart"
 # Slurm's own words that the whole job has ended: what comes behind them in the file was said before, or while dying.
 JOB_ENDS = ("slurm.time_limit", "slurm.preempted", "slurm.requeued", "slurm.job_cancelled",
             "slurm.cancelled_node_failure")
+MANY_STEPS = 8            # more than a job that Slurm has ended can still make, or flush
 MIN_STEPS_AFTER = 2       # other ranks finish the step that they are in: one more step excuses nothing
 CLOCKS_APART_S = 120.0    # between files: the clocks of nodes may be off by this (an error too early excuses nothing)
 UNTIED_APART_S = 3600.0   # … and by this where no common steps tie them: seen were minutes
@@ -56,7 +57,7 @@ def last_episode(log: Log) -> Episode:
     is_timed = len(log.files) > 1 and (log.clock == CLOCK_STAMPS or _is_stamped(log))
     rules = {**BY_ID, **{rule.id: rule for rule in log.rules}}
     findings = _in_order(log.findings, is_timed, rules)
-    progress = tuple(sorted(log.progress, key=lambda item: order_of(item, is_timed)))
+    progress = tuple(sorted(log.progress or rising.signs_of(log.last), key=lambda one: order_of(one, is_timed)))
     whole = Episode(findings, progress, 1, is_timed, rules, log.files, clocks.tied_writers(log.progress, log.files))
     if len(log.files) > 1 and not is_timed:
         return whole   # which file's launch came later, nobody knows
@@ -137,8 +138,6 @@ def is_comparable(one: Finding | Progress, other: Finding | Progress, episode: E
 
 def is_excused(last: Finding, episode: Episode, same_run: bool = False) -> bool:
     """Whether steps went on after the last occurrence of an error; `same_run`: those of the same training only."""
-    if last.rule in JOB_ENDS:
-        return False
     after = _signs_after(last, episode)
     if same_run:
         after = _rising(after, _step_before(last, episode))
@@ -156,7 +155,15 @@ def is_perhaps_late(last: Finding, episode: Episode) -> bool:
     """Whether the steps behind an error in its file may have been made before it, by a host whose lines came late.
 
     They span no more than lines are late, and an end follows them: had they gone on, there would be more of them.
+    Behind the end of the whole job many steps, or the time, tell that it was started again.
     """
+    if last.rule in JOB_ENDS:
+        begun = [one for one in episode.progress if one.file == last.file and one.offset > last.offset]
+        latest = max((one.t for one in begun if one.t is not None), default=0.0)
+        has_fallen = any(found.file == last.file and found.offset > last.offset
+                         and episode.role(found) in ("symptom", "teardown") for found in episode.findings)
+        is_again = len({one.step for one in begun}) >= MANY_STEPS and not has_fallen
+        return not is_again and latest <= (last.t or latest) + SURE_AFTER_S
     steps = [one for one in episode.progress if one.file == last.file and one.step is not None]
     after = [one for one in steps if one.offset > last.offset]
     if not after or any(one.host is not None and one.host == last.host for one in after):

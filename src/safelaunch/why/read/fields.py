@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _NAME = r"(?<![\w.-])(?=[\w.-]{0,80}\d)[A-Za-z0-9][\w-]{1,62}(?:\.[\w-]{1,62}){0,8}"   # a node's name holds a digit
@@ -10,7 +11,7 @@ _ADDRESS = r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}"
 # The first that fits counts: what names a culprit before what names the speaker.
 _HOSTS = tuple(re.compile(form) for form in (
     rf"(?P<host>{_NAME}): rank \d{{1,7}} (?:exited|died|was)",                   # PALS, MPICH's Hydra
-    rf"\bpeer (?P<host>{_ADDRESS}|{_NAME})(?=[<:\s])",                           # NCCL
+    rf"\bpeer (?:ipv[46]:)?(?P<host>{_ADDRESS}|{_NAME})(?=[<:\s])",            # NCCL, gRPC
     rf"\b(?:on node|failed on) (?P<host>{_NAME}|{_ADDRESS})\b",
     rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?"
     rf"(?P<host>{_ADDRESS}|(?-i:{_NAME}))(?=[\s,;:)\]>]|$)",
@@ -24,11 +25,13 @@ _HOSTS = tuple(re.compile(form) for form in (
 ))
 _RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b(?:[Rr]ank|RANK)[ =:#]{1,8}(\d{1,6})\b|, rank=(\d{1,6})\]"
                    r"|Process name: (?:\[\S{1,60},)?(\d{1,6})\b"                       # Open MPI, PRRTE, Horovod
-                   r"|\b[Pp]rocess (\d{1,6}) (?:exit|terminated)|--local_rank=(\d{1,6})\b")
+                   r"|\b[Pp]rocess (\d{1,6}) (?:exit|terminated)|--local_rank=(\d{1,6})\b"
+                   r"|/replica:\d{1,6}/task:(\d{1,6})\b|process \[\d{1,12},(\d{1,6})\]")   # XLA; Open MPI
 _CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?|status )?(?:code|status)[ :=]{0,8}(-?\d{1,3})\b"
                    r"|\b(?:exited with|terminated with (?:exit )?code|return code =) (-?\d{1,3})\b")
 _SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
                      r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>")
+_ABORTED = re.compile(r"\bAborted {1,40}\(core dumped\)|Fatal Python error: Aborted")
 _PORT = re.compile(r"(?i)\bport(?:[:= `'\"]| is ){1,3}(\d{2,5})\b"
                    r"|(?:\]|\blocalhost|\*|(?:\d{1,3}\.){3}\d{1,3}):(\d{2,5})\b|\('?[\w.:-]{1,80}'?, (\d{2,5})\)")
 # What is said of a file, and how it is named: quoted, from the root, or a library.
@@ -45,7 +48,8 @@ _TIME = re.compile(r"\btime +: (\d{4}-\d\d-\d\d)_(\d\d:\d\d:\d\d)")
 _REPORT = re.compile(
     r"(?i)\b(?:(?:exit(?:ed|s)?|terminated|died|crashed|killed) (?:with|on|from|by|of) (?:an? )?(?:non-zero )?"
     r"(?:exit |return |status )?(?:code|status|signal|<signals|-?\d)|returned non-zero"
-    r"|exit ?(?:code|status|string)(?: of rank \d{1,7})? ?[:=]|non-zero status|exitcode|error_file ?:|running at )")
+    r"|exit ?(?:code|status|string)(?: of rank \d{1,7})? ?[:=]|non-zero status|exitcode|error_file ?:|running at "
+    r"|core dumped\))")
 
 ABORT, TERM = 6, 15
 # What a signal says by itself; SIGABRT follows a statement always, SIGTERM and SIGINT come from elsewhere.
@@ -66,12 +70,15 @@ class Fields(NamedTuple):
         return OF_SIGNAL.get(self.signal or 0)
 
 
+@lru_cache(maxsize=1024)
 def read_fields(text: str) -> Fields:
     """The fields of one line; an exit code that tells a signal (-7, 135) gives that."""
     host = next((found["host"] for form in _HOSTS if (found := form.search(text))), None)
     code, signal = _number(_CODE, text), _number(_SIGNAL, text)
     if signal is None and code is not None:
         signal = -code if code < 0 else code - 128 if 128 < code < 160 else None
+    if signal is None and _ABORTED.search(text):
+        signal = ABORT
     return Fields(host, _number(_RANK, text), code, signal)
 
 

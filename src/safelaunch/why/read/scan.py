@@ -39,6 +39,7 @@ _EXCEPTION = re.compile(rb"(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z_]\w*)(?:: .*|
 _SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
                    rb"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
                    rb"|[a-z_]\w*\.(?:error|timeout|gaierror|herror|Empty|Full|Aborted))(?:: |:?$)")
+_CLOCK = re.compile(rb"\d\d:\d\d|\[ *\d+\.\d")   # each form of a stamp holds one of these
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
 
 
@@ -313,16 +314,22 @@ class Scanner:
 
     def _try(self, literals: Iterable[int], line: Parsed, place: _Place, traceback: tuple[str, ...] = (),
              chain: int = 0) -> Rule | None:
-        """The rule that has the line, of those whose literals it holds; None = none has it."""
+        """The rule that has the line, of those whose literals it holds; None = none. A step is one in noise, too."""
+        noise: tuple[Rule, re.Match[bytes]] | None = None
         for index in self.compiled.candidates(tuple(literals)):
             pattern = self.compiled.pattern(index)
             match = pattern.search(line.payload) or (
                 pattern.search(line.body) if len(line.body) > len(line.payload) else None)
-            if match is not None:
+            if match is not None and (noise is None or self.compiled.rules[index].role == "progress"):
                 rule = self.compiled.rules[index]
+                if rule.role == "noise":
+                    noise = noise or (rule, match)
+                    continue
                 self._keep(rule, match, line, place, traceback, chain)
                 return rule
-        return None
+        if noise is not None:
+            self._keep(*noise, line, place, traceback, chain)
+        return noise and noise[0]
 
     def _keep(self, rule: Rule, match: re.Match[bytes], line: Parsed, place: _Place, traceback: tuple[str, ...],
               chain: int) -> None:
@@ -374,7 +381,8 @@ class Scanner:
         if self._stampless > MOST_STAMPLESS and self._stampless % MOST_STAMPLESS:
             return None
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
-            t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts).t
+            head = raw[:loglines.MAX_PREFIX]
+            t = loglines.parse(head, self._hosts).t if _CLOCK.search(head) else None
             if t is not None:
                 self._stampless = 0
                 return t

@@ -55,27 +55,12 @@ RULES = (
         counter_sample="RuntimeError: [enforce succeeded at inline_container.cc:595] . position 8064",
     ),
     Rule(
-        "checkpoint.unpickle", "checkpoint", (b"UnpicklingError",), b"UnpicklingError: (?P<why>.*)", "cause", "job",
-        0.66, action="restart", summary="a pickle cannot be read: {why}",
-        explain="The file is no pickle, is damaged, or is a git-lfs pointer ('v').", do=_BACK, source="CPython, pickle",
-        order=1,
-        sample="_pickle.UnpicklingError: invalid load key, 'v'.",
-        counter_sample="unpickling took 3 s: load key 'v' is valid",
-    ),
-    Rule(
         "checkpoint.weights_only", "checkpoint", (b"Weights only load failed",), b"Weights only load failed", "cause",
         "job", 0.7, action="fix_user_code", summary="torch.load refuses the file (weights_only)",
         explain="Since PyTorch 2.6 torch.load takes tensors only by default; the file holds other objects.",
         do="weights_only=False for files you trust, or add_safe_globals.", source="torch.load", order=3,
         sample="_pickle.UnpicklingError: Weights only load failed. This file can still be loaded",
         counter_sample="weights only: True",
-    ),
-    Rule(
-        "checkpoint.ran_out", "checkpoint", (b"Ran out of input",), b"EOFError: Ran out of input", "cause", "job", 0.6,
-        action="restart", summary="a pickle is empty",
-        explain="The file has no content: it was cut off while being written, or another rank was writing it.",
-        do=_BACK, source="CPython, pickle", order=2,
-        sample="EOFError: Ran out of input", counter_sample="EOFError: input has no marker",
     ),
     Rule(
         "checkpoint.no_weights", "checkpoint",

@@ -40,14 +40,6 @@ RULES = (
         counter_sample="no unexpected signal was encountered in worker 3",
     ),
     Rule(
-        "data.lmdb", "data", (b"lmdb.",), rb"\blmdb\.\w*Error\b", "cause", "job", 0.62, action="fix_storage",
-        summary="an LMDB data set cannot be read",
-        explain="It does not exist, is damaged, or cannot be mapped on this file system.",
-        do="Check the path; lock=False for readers.", source="py-lmdb", order=2,
-        sample="lmdb.Error: /data/train.lmdb: No such file or directory",
-        counter_sample="lmdb: /data/train.lmdb: opened read-only",
-    ),
-    Rule(
         "data.collate", "data",
         (b"stack expects each tensor to be equal size", b"default_collate: batch must contain",
          b"each element in list of batch should be of equal size", b"Trying to resize storage that is not resizable"),
@@ -70,24 +62,6 @@ RULES = (
         sample="zipfile.BadZipFile: File is not a zip file", counter_sample="zipfile: the file is a zip file",
     ),
     Rule(
-        "data.table", "data", (b"pandas.errors.",), rb"pandas\.errors\.(?:Parser|EmptyData)Error: (?P<why>.*)", "cause",
-        "job", 0.66, action="fix_storage", summary="a table cannot be read: {why}",
-        explain="A damaged, empty or differently separated file.", do="Look at the line it names.", source="pandas",
-        order=2,
-        sample="pandas.errors.ParserError: Error tokenizing data. C error: Expected 5 fields in line 12, saw 7",
-        counter_sample="pandas reads 7 fields",
-    ),
-    Rule(
-        "data.arrow", "data",
-        (b"pyarrow.lib.Arrow", b"ArrowInvalid", b"Parquet magic bytes not found", b"ArrowIOError"),
-        rb"ArrowInvalid|ArrowIOError|Parquet magic bytes not found|pyarrow\.lib\.Arrow\w+", "cause", "job", 0.7,
-        action="fix_storage", summary="an Arrow or Parquet file cannot be read",
-        explain="Damaged, cut off, or of another schema.", do="Check the file and its schema.", source="Apache Arrow",
-        order=2,
-        sample="pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.",
-        counter_sample="pyarrow.lib: Parquet magic bytes found in footer",
-    ),
-    Rule(
         "data.dataset_name", "config",
         (b"DatasetNotFoundError", b"Dataset scripts are no longer supported", b"BuilderConfig '", b"Unknown split"),
         rb"DatasetNotFoundError: (?P<why>.{0,200})|BuilderConfig '(?P<name>[^']*)' not found"
@@ -97,18 +71,6 @@ RULES = (
         source="Hugging Face datasets; tensorflow_datasets", order=2,
         sample="ValueError: BuilderConfig 'en2' not found. Available: ['en']",
         counter_sample="BuilderConfig 'en' is in use",
-    ),
-    Rule(
-        "data.hdf5", "data",
-        (b"truncated file: eof", b"Unable to synchronously open", b"unable to open file (file signature not found",
-         b"Can't read data (", b"nable to open object"),
-        rb"truncated file: eof|Unable to (?:synchronously )?open (?:file|object) \((?P<why>[^)]{0,300})\)"
-        rb"|file signature not found|Can't read data \(", "cause", "job", 0.64, action="fix_storage",
-        summary="an HDF5 file cannot be read: {why}", explain="Damaged, cut off, missing, or locked by a writer.",
-        do="h5ls the file.", source="HDF5", order=3,
-        sample="OSError: Unable to synchronously open file (truncated file: eof = 96, sblock->base_addr = 0, "
-               "stored_eof = 2048)",
-        counter_sample="h5py: opened file synchronously (eof = 96)",
     ),
     Rule(
         "data.empty", "data",
@@ -129,28 +91,6 @@ RULES = (
         do="Fetch or write it again.", source="TensorFlow, record_reader.cc", order=2,
         sample="tensorflow.python.framework.errors_impl.DataLossError: truncated record at 81920",
         counter_sample="tensorflow: read 80 records without DataLossErrors, the last at 81920",
-    ),
-    Rule(
-        "data.video", "data",
-        (b"moov atom not found", b"Invalid data found when processing input", b"DECORDError", b"Invalid NAL unit"),
-        b"moov atom not found|DECORDError|Error.{0,300}?Invalid data found when processing input", "cause", "job", 0.62,
-        action="fix_storage", summary="a video cannot be decoded", explain="A damaged sample.",
-        do="Skip bad samples in the loader.", source="FFmpeg; decord", order=1,
-        sample="[mov,mp4,m4a @ 0x55] moov atom not found", counter_sample="the moov atom was found",
-    ),
-    Rule(
-        "data.codecs", "data",
-        (b"cv2.error", b"libpng error", b"libjpeg error", b"LibsndfileError", b"Error loading audio", b"DALI",
-         b"ffmpeg"),
-        rb"cv2\.error: OpenCV.{0,300}?(?:empty\(\)|imread|resize|cvtColor)|lib(?:png|jpeg) error"
-        rb"|LibsndfileError|Error loading audio file|DALI.{0,60}?(?:Critical error|Error (?:in|when))"
-        rb"|nvidia\.dali\.fn\.",
-        "cause", "job", 0.7, action="fix_user_code",
-        summary="a sample cannot be decoded",
-        explain="The file is damaged, empty, or of another format.",
-        do="Find and drop the bad file; check its size against its source.",
-        source="OpenCV; libpng; libsndfile; DALI", order=2,
-        sample="libpng error: IDAT: CRC error", counter_sample="libpng: IDAT: CRC verified",
     ),
     Rule(
         "data.index_files", "data",
@@ -177,20 +117,6 @@ RULES = (
         source="datasets; Arrow; numpy", order=3,
         sample="OSError: Couldn't deserialize thrift: TProtocolException: Invalid data",
         counter_sample="CastError is raised for other columns",
-    ),
-    Rule(
-        "data.tokenizer_file", "data",
-        (b"sentencepiece_processor", b"untagged enum", b"Error #2"),
-        rb"sentencepiece_processor\.cc\(\d+\) \[|Not found: \"[^\"]+\": No such file or directory Error #2|did "
-        rb"not match any variant of untagged enum",
-        "cause", "job", 0.64, action="fix_config",
-        summary="the tokenizer's file cannot be read",
-        explain="It is missing, cut short, a pointer of git-lfs, or of a newer format than the library knows.",
-        do="Fetch the file again; compare the version of tokenizers.",
-        source="sentencepiece; tokenizers", order=3,
-        sample="RuntimeError: Internal: src/sentencepiece_processor.cc(1101) "
-               "[model_proto->ParseFromArray(serialized.data())]",
-        counter_sample="sentencepiece_processor is loaded",
     ),
     Rule(
         "data.mmap_shm", "data",

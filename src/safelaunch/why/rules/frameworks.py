@@ -146,16 +146,6 @@ RULES = (
         counter_sample="your machine has 8 GPUs",
     ),
     Rule(
-        "jax.distributed", "rendezvous",
-        (b"jax.distributed", b"coordinator_address", b"PJRT_Client_Create", b"Unable to initialize backend"),
-        rb"RuntimeError: Unable to initialize backend '(?P<name>\w+)'.{0,300}?(?:INTERNAL|UNKNOWN|FAILED|NOT_FOUND"
-        rb"|ABORTED|no supported devices)|(?:Error|Exception).{0,300}?coordinator_address", "cause", "rank", 0.6,
-        action="fix_environment", summary="JAX could not start its backend {name}",
-        explain="The plugin, the driver or the card does not answer.", source="JAX", order=1,
-        sample="RuntimeError: Unable to initialize backend 'cuda': INTERNAL: no card answers",
-        counter_sample="initialized backend 'cuda'",
-    ),
-    Rule(
         "jax.cudnn", "version_mismatch",
         (b"CuDNN library needs to have matching major version", b"Loaded runtime CuDNN library",
          b"DNN library initialization failed", b"Could not create cudnn handle"),

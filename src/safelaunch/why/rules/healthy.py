@@ -95,6 +95,12 @@ PROGRESS = (
         "trainers' own lines",
         sample="step 80 done, 1234 tokens/s", counter_sample="tokens/second are measured",
     ),
+    Rule(
+        "life.served", "none", (b"HTTP/1",), rb"HTTP/1\.\d\"? 2\d\d\b", "context", "nobody", 0.1,
+        summary="a server has answered", explain="It is alive.", source="uvicorn; gunicorn; nginx",
+        sample='10.0.0.3:51114 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+        counter_sample='10.0.0.3:51114 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error',
+    ),
 )
 DONE = (
     _done(
@@ -190,8 +196,8 @@ NOISE = (
         counter_sample="registered the factory",
     ),
     _noise(
-        "noise.python_warning", (b"Warning: ", b"Warning("), rb"^(?:\S*:\d+: )?\w*Warning: |warnings\.warn\(",
-        "A warning of Python's.", "CPython, warnings",
+        "noise.python_warning", (b"Warning: ", b"Warning(", b"warnings.warn("),
+        rb"^\s*(?:\S*:\d+: )?\w*Warning: |warnings\.warn\(", "A warning of Python's.", "CPython, warnings",
         sample="/opt/env/lib/x.py:81: FutureWarning: `old` is deprecated",
         counter_sample="/opt/env/lib/x.py:81: 3 warnings in all",
     ),

@@ -45,16 +45,6 @@ RULES = (
         counter_sample="Capture cuda graph begin. This can take up to several minutes.",
     ),
     Rule(
-        "serving.custom_allreduce", "native_crash", (b"custom_all_reduce.cuh", b"custom_allreduce"),
-        rb"custom_all_?reduce\S{0,60}:\d{1,6}\b.{0,300}?(?:[Ee]rror|[Ff]ailed)"
-        rb"|Failed: Cuda error \S{0,200}custom_all_reduce", "cause",
-        "rank", 0.55, action="fix_config", summary="the custom all-reduce kernel failed",
-        explain="Peer access between these cards does not work as the kernel expects.",
-        do="--disable-custom-all-reduce.", source="vLLM; SGLang", order=1,
-        sample="Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",
-        counter_sample="custom allreduce is on",
-    ),
-    Rule(
         "serving.watchdog", "hang",
         (b"Watchdog timeout", b"watchdog timeout", b"No available shared memory broadcast block",
          b"RPC call to execute_model timed out", b"execute_model timed out", b"sample_tokens timed out"),

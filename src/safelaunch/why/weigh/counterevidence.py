@@ -13,7 +13,7 @@ from safelaunch.why.order.episodes import Episode, Moment, is_comparable, order_
 from safelaunch.why.read.tracebacks import is_played_down
 from safelaunch.why.weigh.groups import FindingGroup
 
-LATE_COST = 0.16          # the run went on, unless the steps behind it only came late
+LATE_COST = 0.18          # the run went on, unless the steps behind it only came late
 CAUGHT_COST = 0.22        # nothing fell afterwards, and it is not near the end
 SURVIVED_COST = 0.3       # the run went on until Slurm ended it …
 RAISED_COST = 0.12        # … although a rank that has died may leave the others hanging until then
@@ -30,6 +30,7 @@ SURE_END = 0.7            # weight of a good end that only a program that has fi
 ECHO_BYTES = 2000         # a script that says "done" right behind a traceback says it in any case
 
 # Whole words: a mangled symbol holds "optional", a path "ignored".
+SERVED = "life.served"     # a server that answers after an error has reported it only
 _MENTION = re.compile(r"(?i)(?<![A-Za-z0-9_/])(?:warn|fall(?:ing)? ?back|optional\b|skipp|disabl|could not import"
                       r"|failed to import|unavailable|not available|deprecat|ignor|will not be|cannot be used"
                       r"|consider installing)")
@@ -49,6 +50,7 @@ class LogCourse(NamedTuple):
     fell_before_end: bool     # a cause and a fall, and only then Slurm's line: the others hung until it came
     is_timed: bool
     never_began: bool = False   # the step waited to the end for what it needs
+    served: tuple[Moment, ...] = ()   # requests that were answered well
 
 
 def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> LogCourse:
@@ -67,8 +69,9 @@ def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> 
         group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDS_OF_JOBS
         and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
     failed = [order_of(one, timed) for one in episode.findings if one.rule in _FAILED]
+    served = tuple(order_of(one, timed) for one in episode.findings if one.rule == SERVED)
     return LogCourse(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed,
-                     _never_began(episode))
+                     _never_began(episode), served[-1:])
 
 
 def _never_began(episode: Episode) -> bool:
@@ -111,6 +114,8 @@ def cost_of(group: FindingGroup, course: LogCourse) -> float:
         cost += MENTIONED_COST
     if is_played_down(group.first.block) and not fell and not group.is_fatal:
         cost += PLAYED_DOWN_COST
+    if not group.first.block and any(one > at for one in course.served):
+        cost += SURVIVED_COST
     if _quiet_after(group, course) > QUIET_BYTES:
         cost += WENT_ON_COST
     return cost

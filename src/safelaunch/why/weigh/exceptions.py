@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.why.read.fields import is_report
+from safelaunch.why.read.messages import stated
 from safelaunch.why.read.tracebacks import parse_frames
-from safelaunch.why.weigh.errnos import category_of_errno
+from safelaunch.why.weigh.errnos import category_of_errno, category_of_os_error
 from safelaunch.why.weigh.packages import weigh_frames, weigh_module
 from safelaunch.why.weigh.words import guesses_of, weigh_words
 
@@ -22,6 +23,9 @@ POINT_WEIGHT = 0.04      # what a point ahead of the next category adds
 FIRM_WEIGHT = 0.7        # a type that holds so often is taken at its word
 PRIOR_POINTS = 2.0       # what a type's own weight of 1 would be worth in points
 ERRNO_POINTS = 5.0       # the system's own word
+ERRNO_WEIGHT = 0.7       # … and all that is said
+CHECK_POINTS = 3.0       # a failed check of two sizes: what the program gave does not fit
+COMPARED = re.compile(r"\b\d+ vs\.? \d+\b")
 WRAPPER_COST = 0.15      # "Caught … in DataLoader worker": the one that it wraps stands below it, with the reason
 _WRAPPER = re.compile(r"Caught \w+ in |(?:The )?(?:worker|task|actor|process|child)\b.{0,40}(?:raised|died|failed)")
 STACK_WEIGHT = 0.4       # of a traceback that is cut off: where it was, but not what went wrong
@@ -85,6 +89,7 @@ _TYPES = {
     "RuntimeError": Reading("user_code", 0.56),
 }
 _OTHER = Reading("user_code", 0.5)
+KIN_WEIGHT = 0.5         # of a type that is named after one of these
 _OTHER_POINTS = 1.0      # a type of somebody's own says next to nothing by itself
 
 
@@ -98,17 +103,27 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
         return known
     if guesses_of(message)[1] or is_report(message):
         return GUESS
-    prior = known or _OTHER
-    points = {prior.category: PRIOR_POINTS * prior.weight if known is not None else _OTHER_POINTS}
-    if not _NAME.fullmatch(message):
-        _add(points, weigh_words(message))
+    if (category := category_of_os_error(message)) is not None:
+        return Reading(category, ERRNO_WEIGHT)
+    prior = known or _kin_of(name) or _OTHER
+    points = {prior.category: _OTHER_POINTS if prior is _OTHER else PRIOR_POINTS * prior.weight}
+    if not _NAME.fullmatch(message):   # a type of somebody's own says in its name what has happened
+        _add(points, weigh_words(stated(message) if known else f"{name}: {stated(message)}"))
     _add(points, weigh_frames(parse_frames(block)))
     if (origin := weigh_module(module)) is not None:
         _add(points, {origin[0]: origin[1]})
+    if COMPARED.search(message):
+        _add(points, {"user_code": CHECK_POINTS})
     if (category := category_of_errno(message)) is not None:
         _add(points, {category: ERRNO_POINTS})
     reading = _decide(points, prior, message)
     return reading._replace(weight=reading.weight - WRAPPER_COST) if _WRAPPER.match(message) else reading
+
+
+def _kin_of(name: str) -> Reading | None:
+    """What a type of somebody's own has from the one whose name it ends with: GetTimeoutError is a TimeoutError."""
+    known = max((own for own in _TYPES if name.endswith(own)), key=len, default="")
+    return _TYPES[known]._replace(weight=min(_TYPES[known].weight, KIN_WEIGHT)) if known else None
 
 
 def _read_stack(block: Sequence[str]) -> Reading:

@@ -14,7 +14,7 @@ from safelaunch.why.read.fields import ABORT, read_fields
 from safelaunch.why.read.globalranks import OF_TASK
 from safelaunch.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.why.rules.generic import EXCEPTION, LINE
-from safelaunch.why.weigh.exceptions import GUESS, Reading, read_exception
+from safelaunch.why.weigh.exceptions import COMPARED, GUESS, Reading, read_exception
 from safelaunch.why.weigh.holders import are_others
 from safelaunch.why.weigh.words import guesses_of, sound_of
 
@@ -133,8 +133,10 @@ def _read_what(found: Finding, episode: Episode) -> Reading:
     kinds = [one.groups.get("type") or "" for one in episode.findings
              if one.rule == "native.terminate" and one.file == found.file and one.offset < found.offset]
     kind = kinds[-1].replace("::", " ") if kinds and not kinds[-1].startswith("std::") else ""
-    reading = read_exception("std.exception", f"{kind} {found.groups.get('message', '')}", ())
-    return Reading("native_crash", 0.5) if reading.category == "user_code" else reading
+    said = f"{kind} {found.groups.get('message', '')}"
+    reading = read_exception("std.exception", said, ())
+    is_told = reading.category != "user_code" or COMPARED.search(said) or sound_of(said)[0] == "user_code"
+    return reading if is_told else Reading("native_crash", 0.5)
 
 
 def _is_anothers(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, hosts: tuple[str, ...]) -> bool:

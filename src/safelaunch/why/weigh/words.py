@@ -32,9 +32,9 @@ NO_FAILURE = ("echo", "teardown", "none")   # classes that are no category of a 
 FILE = "words.bin"
 
 _PATH = re.compile(r"(?<![\w.@+=~/-])(?:[\w.@+=~-]{0,255}/){1,64}[\w.@+=-]{0,255}|\b[\w-]{1,255}\.[a-z]\w{1,11}\b")
-# What a text only names: the command that a shell was running, modules, the operation that failed.
+# What a text only names: the command that a shell was running, addresses, modules, the operation that failed.
 _NAMED = re.compile(r"(?<=\bKilled )\s*\S.*|(?<=\(core dumped\) )\S.*|'[\w-]+(?:[.:]+[\w-]+)+'"
-                    r"|\b[a-z_]\w*(?:\.\w+){2,}")
+                    r"|https?://\S+|\[enforce fail at [^\]]{1,300}\]|\b[a-z_]\w*(?:\.\w+){2,}")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[A-Za-z]+|\d+")
 # Of a path its parts of these names count, and the end of its name.

@@ -14,7 +14,19 @@ OPEN = START + "Traceback (most recent call last):\n"
 
 @each("text, sure, action, said", (
     (START + STEPS + "Training completed successfully\n", 0.75, "none", "finished; its last step or epoch is 19"),
-    (START + STEPS, 0.7, "none", "steps were made up to the end; its last step or epoch is 19"),
+    (START + STEPS, 0.8, "none", "steps were made up to the end; its last step or epoch is 19"),
+    (START + STEPS + "saving\nuploading\nwaiting for the queue\n", 0.7, "none", "steps were made up to the end"),
+    (START + "".join(f"tokenized shard {number} of the corpus\n" for number in range(5)), 0.8, "none",
+     "step or epoch is 4"),
+    (START + "".join(f"part {number}/90 is read\n" for number in range(5)), 0.8, "none", "step or epoch is 4"),
+    (START + STEPS.replace("loss", "errors=0, loss"), 0.8, "none", "step or epoch is 19"),
+    (START + "This run was terminated on: 10:11:12  11Mar2025\n=---=\n  JOB DONE.\n=---=\n", 0.6, "none", "a good end"),
+    ("slurmstepd: error: *** JOB 8 ON n3 CANCELLED AT 2025-03-11T09:00:00 DUE TO PREEMPTION ***\n" + START + STEPS, 0.8,
+     "none", "step or epoch is 19"),
+    (START + "/home/u/t.py:4: UserWarning: CUDA out of memory is only said\n  warnings.warn('CUDA out of memory')\n"
+     "===== 3 passed, 1 warning in 4.71s =====\n", 0.6, "none", "a good end"),
+    (START + "ERROR 04-02 06:11:53 [a.py:2] ValueError: the prompt is too long\n"
+     + 'INFO: 10.0.0.1:80 - "POST /v1/chat HTTP/1.1" 200 OK\n' * 2, 0.6, "none", "answers"),
     (START + "INFO:     Application startup complete.\n", 0.6, "none", "ready"),
     (START + 'INFO: 10.0.0.1:80 - "POST /v1/chat HTTP/1.1" 200 OK\n', 0.6, "none", "answers"),
     (START + "Server listening on 0.0.0.0:8000\n", 0.6, "none", "ready"),

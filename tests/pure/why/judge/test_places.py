@@ -65,3 +65,10 @@ def test_the_file(text: str, file: str) -> None:
     assert to_public(verdict)["verdict"]["file"] == (file or None)
     where = [row.text for row in tell(verdict, read_text(text)) if row.label == "where"]
     assert (f"file {file}" in "".join(where)) is bool(file)
+
+
+def test_who_reports_on_another_rank_is_not_blamed() -> None:
+    verdict = judge_text(
+        "UNAVAILABLE: Task /job:jax_worker/replica:0/task:5 heartbeat timeout. The remote task has failed.\n"
+        "Fatal Python error: Aborted\nsrun: error: n3: task 3: Aborted (core dumped)\n")
+    assert (verdict.category, verdict.rank, verdict.host, verdict.suspects) == ("node_failure", 5, None, ())

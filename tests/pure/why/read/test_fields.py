@@ -18,6 +18,10 @@ from tests.tables import each
     ("ray::f() (pid=12, ip=10.0.0.7, actor_id=5)", Fields("10.0.0.7")),
     ("Job was executed on host(s) <8*n-62-20>, in queue", Fields("n-62-20")),
     ("Signal: Aborted (6)", Fields(signal=6)),
+    ("run.sh: line 3:  4242 Aborted                 (core dumped) ./solver", Fields(signal=6)),
+    ("Task /job:jax_worker/replica:0/task:5 heartbeat timeout", Fields(rank=5)),
+    ("*** reported by process [2211512321,7]", Fields(rank=7)),
+    ("Error received from peer ipv4:10.0.0.12:12345", Fields("10.0.0.12")),
     ("slurmstepd: error: on node failure the job is requeued", Fields()),
     ("ranked 3rd of the host keys; node failure; exit status is not known", Fields()),
 ))
@@ -29,6 +33,7 @@ def test_the_fields_of_a_line(text: str, found: Fields) -> None:
     ("n8: rank 3 died from signal 15", True),
     ("  error_file: /tmp/x/error.json", True),
     ("subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.", True),
+    ("n7: line 3:  4242 Aborted (core dumped) ./solver", True),
     ("the server answered with status code 500", False),
     ("cannot write: No space left on device", False),
 ))

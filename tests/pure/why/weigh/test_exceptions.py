@@ -98,6 +98,47 @@ def test_words_and_error_numbers_outweigh_a_type_that_says_little(kind: str, mes
     assert read_exception(kind, message, raised_in("/home/u/train.py", "main")).category == category
 
 
+@each(
+    ("kind", "message", "category"),
+    [
+        ("OSError", "[Errno 36] File name too long: '/ckpt/checkpoints/step_1.pt'", "user_code"),
+        ("OSError", "[Errno 22] Invalid argument: '/ckpt/step:100.pt'", "user_code"),
+        ("FileExistsError", "[Errno 17] File exists: '/ckpt/step_100'", "user_code"),
+        ("OSError", "[Errno 18] Invalid cross-device link: '/tmp/a.pt' -> '/ckpt/a.pt'", "user_code"),
+        ("IsADirectoryError", "[Errno 21] Is a directory: '/ckpt/latest'", "config"),
+        ("OSError", "[Errno 28] No space left on device: '/data/step_100.pt'", "storage"),
+        ("OSError", "[Errno 5] Input/output error: '/ckpt/step_100.pt'", "storage"),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: '/ckpt/step_100.pt'", "checkpoint"),
+    ],
+    ids=lambda value: value,
+)
+def test_what_the_system_says_of_a_file_outweighs_what_it_is_called(kind: str, message: str, category: str) -> None:
+    frames = raised_in("/home/u/train.py", "save_checkpoint", "torch.save(state, path)")
+    assert read_exception(kind, message, frames).category == category
+
+
+@each(
+    ("kind", "message", "category"),
+    [
+        ("ray.exceptions.GetTimeoutError", "Get timed out: some object(s) not ready.", "hang"),
+        ("mylib.CollectiveTimeoutError", "no answer in 30 s", "hang"),
+        ("mylib.PeerConnectionError", "", "network"), ("mylib.HostMemoryError", "", "host_oom"),
+        ("jaxlib.xla_extension.XlaRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: sync0.", "hang"),
+        ("jax.errors.JaxRuntimeError", "UNAVAILABLE: the leader does not answer", "network"),
+        ("RuntimeError", "[enforce fail at gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 8 vs 4",
+         "user_code"),
+        ("RuntimeError", "[enforce fail at inline_container.cc:424] . PytorchStreamWriter failed writing file data/8: "
+         "file write failed", "storage"),
+        ("RuntimeError", "Check failed: shape.size == rank (3 vs. 2)", "user_code"),
+        ("ZeRORuntimeException", "A client provided optimizer is used with offload. Please see https://hub.ai/token",
+         "user_code"),
+    ],
+    ids=lambda value: value,
+)
+def test_kin_of_types_status_words_and_failed_checks_speak(kind: str, message: str, category: str) -> None:
+    assert read_exception(kind, message, ()).category == category
+
+
 def test_a_type_that_says_much_is_taken_at_its_word() -> None:
     block = raised_in("/home/u/ckpt.py", "load_checkpoint")
     assert read_exception("NameError", "name 'checkpoint' is not defined", block) == Reading("user_code", 0.86)

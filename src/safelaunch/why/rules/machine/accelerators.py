@@ -9,16 +9,6 @@ _ASCEND = "Ascend CANN"
 
 RULES = (
     Rule(
-        "accel.hsa_resources", "cuda_oom", (b"HSA_STATUS_ERROR_OUT_OF_RESOURCES",),
-        b"HSA_STATUS_ERROR_OUT_OF_RESOURCES",
-        "cause", "rank", 0.72, summary="the GPU's runtime had no resources left",
-        explain="Memory or scratch space of the GPU, or queues: often too many processes on one GPU.",
-        source="ROCR-Runtime",
-        order=4,
-        sample="HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",
-        counter_sample="HSA_STATUS_SUCCESS: resources were allocated",
-    ),
-    Rule(
         "accel.amd_ras", "gpu_hardware", (b"ras_do_recovery", b"GPU recovery failed", b"xgmi: ", b"bad page threshold"),
         rb"amdgpu.{0,120}?(?:recovery failed|xgmi: .{0,60}?uncorrect|bad page threshold)|GPU recovery failed", "cause",
         "node", 0.88, summary="the GPU could not be brought back", explain="Its memory or link has failed.", do=_OUT,

@@ -82,14 +82,6 @@ RULES = (
         counter_sample="NVRM: GPU 0000:4e:00.0: RmInitAdapter succeeded",
     ),
     Rule(
-        "kernel.nvidia_modeset", "gpu_hardware", (b"nvidia-fabricmanager", b"nv-fabricmanager", b"fabricmanager"),
-        b"fabric ?manager.{0,300}?(?:fatal|failed|error detected)", "cause", "node", 0.7,
-        summary="NVIDIA's fabric manager reports a fault", explain="An NVSwitch or link is bad, or it could not start.",
-        do=_OUT, source="NVIDIA Fabric Manager",
-        sample="nvidia-fabricmanager[812]: fabricmanager failed to start",
-        counter_sample="nvidia-fabricmanager[812]: started",
-    ),
-    Rule(
         "kernel.nvidia_smi_errors", "gpu_hardware",
         (b"NVMLError_", b"Unknown Error", b"[GPU requires reset]", b"ERR!", b"GPU access blocked"),
         rb"NVMLError_(?:Unknown|GpuIsLost|GPUIsLost|DriverNotLoaded)|Unable to determine"

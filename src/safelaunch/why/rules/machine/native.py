@@ -79,13 +79,6 @@ RULES = (
         sample="Fatal Python error: Segmentation fault", counter_sample="Python error: none is fatal",
     ),
     Rule(
-        "native.faulthandler_abort", "native_crash", (b"Fatal Python error: Aborted",), b"Fatal Python error: Aborted",
-        "symptom", "rank", 0.5, summary="the process aborted",
-        explain="An uncaught C++ exception or a failed check; its words stand above.", source="CPython, faulthandler",
-        order=2,
-        sample="Fatal Python error: Aborted", counter_sample="Fatal Python error: Segmentation fault",
-    ),
-    Rule(
         "native.shell", "native_crash",
         (b"Segmentation fault", b"Bus error", b"Illegal instruction", b"Floating point exception"),
         rb"(?P<what>Segmentation fault|Bus error|Illegal instruction|Floating point exception)(?: +\(core dumped\)|$"
@@ -128,14 +121,5 @@ RULES = (
         0.5, summary="{message}", explain="An uncaught C++ exception.", source="libstdc++", order=-5,
         sample="  what():  vector::_M_range_check: __n (which is 8) >= this->size() (which is 8)",
         counter_sample="what() is virtual",
-    ),
-    Rule(
-        "native.ptxas", "native_crash", (b"LLVM ERROR", b"PassManager::run failed", b"ptxas fatal", b"ptxas error"),
-        b"LLVM ERROR: (?P<what>.*)|PassManager::run failed|ptxas (?:fatal|error)", "cause", "job", 0.65,
-        action="fix_environment", summary="the kernel compiler failed: {what}",
-        explain="Triton or ptxas could not compile a kernel for this card.",
-        do="Check that Triton, CUDA and the card's generation fit.", source="Triton; LLVM; ptxas", order=1,
-        sample="LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32",
-        counter_sample="LLVM 17 can select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32",
     ),
 )

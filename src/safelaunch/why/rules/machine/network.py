@@ -206,17 +206,6 @@ RULES = (
         counter_sample="the connection was closed by us",
     ),
     Rule(
-        "network.gloo_mesh", "network", (b"Gloo connectFullMesh failed", b"gloo/transport/tcp"),
-        b"Gloo connectFullMesh failed with "
-        b"(?P<why>.*)|gloo/transport/tcp.{0,300}?(?:SO_ERROR|connect.{0,300}?(?:refused|timed "
-        b"out))|gloo/transport/tcp.{0,300}?ifa != nullptr", "cause", "rank", 0.6, action="fix_config",
-        summary="gloo could not connect: {why}", explain="The ranks cannot reach each other's addresses.",
-        do="Set GLOO_SOCKET_IFNAME to the interface of the cluster.", source="gloo, transport/tcp",
-        sample="RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] "
-               "no error",
-        counter_sample="gloo connects its mesh",
-    ),
-    Rule(
         "network.unreachable", "network",
         (b"No route to host", b"Network is unreachable", b"Network unreachable", b"Host is down"),
         b"(?i:no route to host|network is unreachable|host is down)", "cause", "node", 0.6,

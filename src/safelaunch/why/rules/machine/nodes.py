@@ -26,14 +26,6 @@ RULES = (
         counter_sample="the address for host n7 is known",
     ),
     Rule(
-        "nodes.no_answer", "node_failure", (b"slurm_receive_msgs: [[",),
-        rb"slurm_receive_msgs: \[\[(?P<host>[\w.-]{1,80})\]:\d{1,5}\] failed: ", "cause", "node", 0.66,
-        summary="slurmd of {host} does not answer", explain="The node is gone, overloaded, or cut off.", do=_OUT,
-        source="srun", host_group="host",
-        sample="srun: error: slurm_receive_msgs: [[n7]:6818] failed: Socket timed out on send/recv operation",
-        counter_sample="slurm_receive_msgs: [[n7]:6818] answered",
-    ),
-    Rule(
         "nodes.munge", "node_failure", (b"Munge encode failed", b"munge.socket", b"Unauthorized credential for client"),
         rb"Munge encode failed|Failed to access \"[^\"]{0,80}munge\.socket|Unauthorized credential for client", "cause",
         "node", 0.82, summary="the node's munge daemon does not answer",

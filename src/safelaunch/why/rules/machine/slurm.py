@@ -177,20 +177,6 @@ RULES = (
         counter_sample="task launch took 3 s on node n3",
     ),
     Rule(
-        "slurm.comm", "node_failure",
-        (b"Communication connection failure", b"Unable to confirm allocation", b"Zero Bytes were transmitted",
-         b"Invalid authentication credential", b"Munge decode failed", b"Invalid job credential",
-         b"Job credential expired", b"Job credential revoked", b"Protocol authentication error"),
-        b"Communication connection failure|Protocol authentication error|Zero Bytes were transmitted|Invalid "
-        b"authentication credential|Munge decode failed|(?:Invalid job|Job) credential(?: expired| revoked)?", "cause",
-        "node", 0.65, action="restart",
-        summary="Slurm's daemons could not talk to each other",
-        explain="A node's slurmd, its clock or its munge key is off.", do="Tell the admins; another node may do.",
-        source="Slurm, src/common/slurm_protocol_api.c",
-        sample="slurmstepd: error: Munge decode failed: Expired credential",
-        counter_sample="slurmstepd: munge decoded the credential in 2 ms",
-    ),
-    Rule(
         "slurm.controller", "node_failure",
         (b"Unable to contact slurm controller", b"Unable to connect to slurm", b"Slurm backup controller"),
         b"Unable to contact slurm controller|Unable to connect to slurm", "context", "nobody", 0.4, action="restart",
@@ -278,13 +264,6 @@ RULES = (
         explain="By its time limit, scancel, preemption or a node failure; salloc does not say which.",
         do="`sacct -j JOB -o state`.", source="salloc",
         sample="salloc: Job allocation 811 has been revoked.", counter_sample="job allocation 811 was granted",
-    ),
-    Rule(
-        "batch.keyboard", "cancelled", (b"KeyboardInterrupt",), rb"^KeyboardInterrupt\b", "cause", "nobody", 0.7,
-        summary="interrupted by Ctrl-C", explain="SIGINT reached Python.", source="CPython", order=3,
-        sample='Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
-               "KeyboardInterrupt",
-        counter_sample="press Ctrl-C for a KeyboardInterrupt",
     ),
     Rule(
         "batch.terminated", "cancelled", (b"Terminated",), rb"(?:^|line \d+: +\d+ )Terminated(?:$| {2,})", "symptom",

@@ -125,14 +125,6 @@ RULES = (
         counter_sample="Permission to read '/data/x' was granted",
     ),
     Rule(
-        "storage.cuda_shm", "storage", (b"/dev/shm",), b"/dev/shm.{0,300}?(?:No space|full|too small|insufficient)",
-        "cause", "node", 0.7, action="fix_environment", summary="shared memory is full or too small",
-        explain="Shared memory for data loaders and NCCL.", do="Larger /dev/shm; clear left-over files.",
-        source="tmpfs(5)", order=4,
-        sample="cannot write /dev/shm/torch_81: No space",
-        counter_sample="wrote /dev/shm/torch_81: 64 GB of space are left",
-    ),
-    Rule(
         "storage.timed_out", "storage",
         (b"Connection timed out",),
         rb"\[Errno 110\] Connection timed out: '/",
@@ -166,17 +158,5 @@ RULES = (
         source="fsspec; Google Cloud Storage", order=2,
         sample="google.api_core.exceptions.ServiceUnavailable: 503 GET https://storage.example: Service Unavailable",
         counter_sample="import google.api_core.exceptions",
-    ),
-    Rule(
-        "storage.locks", "storage",
-        (b"The file lock", b"readonly database", b"unable to lock file, errno"),
-        rb"The file lock '[^']*' could not be acquired|attempt to write a readonly database|unable to lock "
-        rb"file, errno",
-        "cause", "job", 0.72,
-        summary="a file or database could not be locked or written",
-        explain="The file system does not do locks, another process holds it, or it may not be written.",
-        source="filelock; SQLite; HDF5", order=4,
-        sample="filelock._error.Timeout: The file lock '/home/u/x.lock' could not be acquired.",
-        counter_sample="the file lock was taken",
     ),
 )
