@@ -53,6 +53,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         # seen before the next launch")
         return
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    # Before all that follows: of two supervisors only the one that wins this number launches the attempt.
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
