@@ -31,7 +31,7 @@ from safelaunch.run.io.attemptfacts import MOST_BYTES as FACTS_BYTES
 from safelaunch.run.io.runfolder import REQUESTS
 from safelaunch.slurm.io import slurm
 from safelaunch.supervisor import observe
-from safelaunch.supervisor.common import listening, suspicion
+from safelaunch.supervisor.state import listening, suspicion
 from safelaunch.verbs.overview import livecheckpoint
 from safelaunch.verbs.report import reportcurves
 from safelaunch.verbs.submit import submitplan

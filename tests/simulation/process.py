@@ -24,7 +24,7 @@ from safelaunch.supervisor import loop
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.io.world import ASKING, NAME_S, World
 from safelaunch.supervisor.leader import DEMOTED, Leader
-from safelaunch.supervisor.state.parts import TookOver
+from safelaunch.supervisor.state.ports import TookOver
 from safelaunch.verbs.jobs.watch import GAP_S, TICK_S
 from safelaunch.watch.io.memory import Memory
 from safelaunch.watch.io.reading import RunReader

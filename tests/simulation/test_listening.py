@@ -34,13 +34,13 @@ def gaps_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     receive, run_loop = Leader._receive, loop.run
 
     def note(lead: Leader) -> None:
-        now_s = lead.world.now_s()
+        now_s = lead.here.world.now_s()
         gaps.append(now_s - left.get(id(lead), now_s))
 
     def timed(self: Leader, timeout_s: float) -> None:
         note(self)
         receive(self, timeout_s)
-        left[id(self)] = self.world.now_s()
+        left[id(self)] = self.here.world.now_s()
 
     def timed_run(lead: Leader) -> int:
         code = run_loop(lead)

@@ -41,10 +41,8 @@ from safelaunch.supervisor.io.fence import Fencer
 from safelaunch.supervisor.io.successor import Successor
 from safelaunch.supervisor.jobs import nextjob, standbys
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.nodes import bootchecks, slowing, slowsearch, suspectchecks
-from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.nodes import bootchecks, slowsearch, suspectchecks
+from safelaunch.supervisor.state.suspicion import Suspicions
 from safelaunch.supervisor.state.tasks import Work
 from tests.simulation import bench, guards
 from tests.simulation.clients import Client
@@ -73,9 +71,11 @@ def _while_it_trains(state: State, seen: Observation, plan: Plan) -> tuple[str, 
     return seen.nodes if seen.live is not None and state.slower is not None else ()
 
 
-def _measure_at_once(lead: Leader, *words: Any) -> None:
-    nodes = BenchNodes(lead.job.nodes, "mutation")
-    lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, "bench_nodes", nodes))
+def _measure_at_once(lead: Leader, *words: Any, observe: Any = observe.observe_attempt) -> None:
+    observe(lead, *words)
+    if lead.state.slower is not None:
+        nodes = BenchNodes(lead.job.nodes, "mutation")
+        lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead.suspects, lead.tasks, lead.say, "bench_nodes", nodes))
 
 
 def _accuse_the_first(*words: Any, judge: Any = judge_speed) -> Any:
@@ -88,12 +88,11 @@ def _no_step(*words: Any) -> Iterator[float]:
     yield from ()
 
 
-def _all_nodes_of_the_job(
-    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, *words: Any
-) -> Generator[float, None, tuple[str, ...]]:
+def _all_nodes_of_the_job(suspects: Suspicions, *words: Any) -> Generator[float, None, tuple[str, ...]]:
     yield from ()
-    assert journal.state.job is not None
-    return journal.state.job.nodes
+    job = suspects.journal.state.job
+    assert job is not None
+    return job.nodes
 
 
 def _give_up_at_once(state: State, plan: Any, *seen: Any) -> GiveUp | None:
@@ -109,7 +108,7 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
 
 
 def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
-    self.journal.note_claim(self.journal.claim_number + 1, self.world.now_s())
+    self.journal.note_claim(self.journal.claim_number + 1, self.here.world.now_s())
     self.standbys.confirm(self.now_s)
     return self.journal.claim_number
 
@@ -282,7 +281,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _SLOW, [(slowness, "MOST_PLANNED", 99), (slowness, "nodes_to_measure", _while_it_trains)],
         "experiments were made"),
     "nodes are measured while they train": (
-        _SLOW, [(slowing, "_report", _measure_at_once)], "are measured beside"),
+        _SLOW, [(observe, "observe_attempt", _measure_at_once)], "are measured beside"),
     "the first of many nodes is called slow": (
         replace(_SLOW, slow="other"), [(bench, "judge_speed", _accuse_the_first)], "are called slow, and are not"),
     "the swap proves what one wants": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -47,18 +47,13 @@ class Lead:
 
     def __init__(self, server: Server) -> None:
         self.now_s = 0.0
-        self.clock, self.job, self.files = self, None, None
         self.server = server
-        self.guard_endpoint = SimpleNamespace(server=server)
         self.running = RunningAttempt(0.0)
         self.running.begin(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
-        self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
         self.waits = 0
-        self.tasks = SimpleNamespace(begin=self._begin)
-
-    @property
-    def live(self) -> Live | None:
-        return self.running.live
+        self.asking = asking.Asking(
+            cast(Any, self), cast(Any, SimpleNamespace(server=server)), self.running,
+            cast(Any, SimpleNamespace(begin=self._begin)), cast(Any, None), lambda: None, cast(Any, None))
 
     @property
     def attempt(self) -> Live:
@@ -87,10 +82,10 @@ def test_guards_that_were_away_are_asked_again_until_all_have_answered(
     server = Server(rounds)
     lead = Lead(server)
     said: list[int | None] = []
-    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.attempt.heard))
+    monkeypatch.setattr(asking.Asking, "tell", lambda self, name, reached, answers: said.append(self.running.now.heard))
 
-    for pause_s in asking.ask_to_end(lead, "SIGUSR2"):   # type: ignore[arg-type]
-        lead.now_s += float(pause_s)   # type: ignore[arg-type]
+    for pause_s in lead.asking.ask_to_end("SIGUSR2"):
+        lead.now_s += float(cast(float, pause_s))
 
     assert (server.orders, lead.attempt.heard, said) == (orders, heard, told)
     assert lead.waits == 1, "another wait finds the same checkpoint and counts its time anew"
@@ -104,10 +99,10 @@ def test_an_answer_that_comes_late_is_told_although_the_attempt_ends_before_the_
     monkeypatch.setattr(server, "tell", lambda message, now_s: 2)   # and no answer at once
     lead = Lead(server)
     said: list[int | None] = []
-    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.attempt.heard))
+    monkeypatch.setattr(asking.Asking, "tell", lambda self, name, reached, answers: said.append(self.running.now.heard))
 
-    for pause_s in asking.ask_to_end(lead, "SIGUSR2"):   # type: ignore[arg-type]
-        lead.now_s += float(pause_s)   # type: ignore[arg-type]
+    for pause_s in lead.asking.ask_to_end("SIGUSR2"):
+        lead.now_s += float(cast(float, pause_s))
         if asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 1.0:
             server.signalled, server.signal_answers = ["n0: a"], 1
         elif asking.ANSWER_S < lead.now_s < asking.ANSWER_S + 2.0:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.stacks.io.collect import Collected, Depth
 from safelaunch.supervisor.common import inspection
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.nodes import Nodes
 
 SOFTWARE = {"n0": "3.11.7", "n1": "3.11.7", "n2": "3.10.2"}
@@ -39,25 +39,31 @@ def leader(container: object = None) -> Any:
         job=SimpleNamespace(id="1", is_local=False, has_gpus=False, env={}), world=SimpleNamespace(look=look),
         attempt=SimpleNamespace(nodes=tuple(SOFTWARE)), live=SimpleNamespace(number=1, killed_t=None),
         journal=SimpleNamespace(state=SimpleNamespace(attempts=())))
-    lead.say, lead.here = lead.said.append, SimpleNamespace(job=lead.job, world=lead.world)
+    lead.helpers = Helpers(cast(Any, SimpleNamespace(job=lead.job, world=lead.world, plan=lead.plan)), cast(Any, None),
+                           lead.nodes)
+    lead.running = SimpleNamespace(now=lead.attempt, live=lead.live)
     lead.files = SimpleNamespace(put=lambda number, name, words: lead.kept.update({(number, name): words}))
     return lead
 
 
+def at_start(lead: Any, number: int) -> Any:
+    return inspection.at_start(lead.helpers, lead.running, lead.journal, lead.files, lead.said.append, number)
+
+
 def test_ranks_that_run_in_unlike_software_are_reported_and_each_node_is_asked_once() -> None:
     lead = leader()
-    assert list(inspection.at_start(cast(Leader, lead), 1)) == [inspection.AT_START_S, inspection.TOOL_AGAIN_S]
+    assert list(at_start(lead, 1)) == [inspection.AT_START_S, inspection.TOOL_AGAIN_S]
 
     assert lead.asked == [(tuple(SOFTWARE), False), (tuple(SOFTWARE), True)]
     assert lead.said == ["ranks of attempt 1 run in unlike software: n2: Python: 3.10.2, but 3.11.7 on 2 nodes"]
     assert lead.kept[1, "system/software.json"]["nodes"]["n2"] == {"python": "3.10.2"}
 
     lead.live.number, lead.attempt.nodes = 2, ("n0", "n1")
-    assert list(inspection.at_start(cast(Leader, lead), 2)) == [inspection.AT_START_S]
+    assert list(at_start(lead, 2)) == [inspection.AT_START_S]
     assert len(lead.said) == 1
 
 
 def test_ranks_in_a_container_are_not_asked() -> None:
     lead = leader(container=object())
-    list(inspection.at_start(cast(Leader, lead), 1))
+    list(at_start(lead, 1))
     assert lead.asked == [(tuple(SOFTWARE), False)] * 2 and not lead.said

@@ -38,14 +38,15 @@ def leader(made: Made, tmp_path: Path) -> Any:
     said: list[str] = []
     folder = FolderState()
     folder.note_read(runfolder.folder_id(made.dir), (), 0.0)
-    return SimpleNamespace(
-        run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
-        files=SimpleNamespace(ask_anyway=lambda ask, _: ChildAnswer(value=ask())),
-        next=NextJob(), patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None), listen=lambda: None)
+    here = SimpleNamespace(run_dir=made.dir, local=tmp_path / "local", world=SimpleNamespace(share=lambda *_: None))
+    files = SimpleNamespace(ask_anyway=lambda ask, _: ChildAnswer(value=ask()), ask_patiently=lambda ask: ask())
+    return SimpleNamespace(here=here, folder=folder, said=said, say=said.append, files=files,
+                           next=NextJob(lambda: True),
+                           **dict.fromkeys(("listen", "guard_endpoint", "clock", "standbys", "running")))
 
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
-    laterjobs.write(leader.run_dir, {"time": "2:00:00"})
+    laterjobs.write(leader.here.run_dir, {"time": "2:00:00"})
     assert Leader.check_folder(leader) and not leader.said
     assert leader.next.later == {"time": "2:00:00"}   # what the next submission is to have
     leader.files.ask_anyway = lambda ask, _: ChildAnswer(late=True)
@@ -89,7 +90,7 @@ def test_nothing_is_sent_from_one_that_another_user_may_have_changed(
 def test_no_supervisor_is_born_to_a_folder_that_is_not_its_users(
     name: str, leader: Any, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(takeover, "open_control", lambda _: None)
+    monkeypatch.setattr(takeover, "open_control", lambda *parts: None)
     os.chown(made.dir / name, MALLORY, MALLORY)
     with pytest.raises(RunFolderError, match=f"{name} belongs to"):
         takeover.boot(leader)

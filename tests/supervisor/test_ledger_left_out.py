@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.base.io.probe import ChildAnswer, run_in_child
 from safelaunch.nodehealth.io import ledger
-from safelaunch.supervisor.common import suspicion
+from safelaunch.supervisor.state.suspicion import Suspicions
 
 
 def boot(folder: Path, deadline_s: float) -> tuple[list[str], list[Any]]:
@@ -21,20 +21,20 @@ def boot(folder: Path, deadline_s: float) -> tuple[list[str], list[Any]]:
     def ask(judge: Any, _: float) -> ChildAnswer[Any]:
         return run_in_child(judge, deadline_s)
 
-    lead: Any = SimpleNamespace(
-        job=SimpleNamespace(cluster="c", is_local=False, env={}, nodes=("n0",)), now=time.time(),
-        journal=SimpleNamespace(history=()), clock=None,
-        plan=SimpleNamespace(run_id="r1", suspects=SimpleNamespace(ledger=str(folder))),
-        files=SimpleNamespace(ask_anyway=ask),
-        nodes=SimpleNamespace(recall=evidence.append, evidence=()),
-        say=SimpleNamespace(decision=lambda row, text: said.append(f"{row}: {text}")))
-    suspicion.recall(lead, may_wait=False)
+    here: Any = SimpleNamespace(job=SimpleNamespace(cluster="c", is_local=False, env={}, nodes=("n0",)),
+                                plan=SimpleNamespace(run_id="r1", suspects=SimpleNamespace(ledger=str(folder))))
+    clock: Any = SimpleNamespace(now=time.time())
+    journal: Any = SimpleNamespace(history=())
+    files: Any = SimpleNamespace(ask_anyway=ask)
+    nodes: Any = SimpleNamespace(recall=evidence.append, evidence=())
+    say: Any = SimpleNamespace(decision=lambda row, text: said.append(f"{row}: {text}"))
+    Suspicions(here, clock, journal, files, nodes).recall(say, None)
     return said, evidence
 
 
 @pytest.fixture(autouse=True)
 def _no_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspicion, "change_exclusions", lambda *parts: [])
+    monkeypatch.setattr(Suspicions, "change_exclusions", lambda *parts: [])
 
 
 def test_a_ledger_that_is_too_large_to_be_judged_in_time_is_said(tmp_path: Path) -> None:

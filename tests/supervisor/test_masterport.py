@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from safelaunch.nodehealth.checks.results import CheckReport, CheckResult
 from safelaunch.supervisor.common import masterport
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
 from tests.tables import each
 
@@ -28,7 +27,11 @@ def leader(chances: list[float], taken: set[int]) -> Any:
     draw = iter(chances)
     here = SimpleNamespace(job=SimpleNamespace(id="0", host="n0", is_local=False),
                            world=SimpleNamespace(listen=listen, chance=lambda: next(draw)))
-    return SimpleNamespace(here=here, job=here.job, nodes=Nodes(), address_of=lambda node: f"{node}.site")
+    return SimpleNamespace(here=here, nodes=Nodes())
+
+
+def hold(lead: Any, first: str, *asked: str) -> Any:
+    return masterport.hold(lead.here, lead.nodes, lambda node: f"{node}.site", 1, first, asked)
 
 
 @each(("taken", "first", "wanted", "port", "is_held"), [
@@ -48,7 +51,7 @@ def test_where_all_are_taken_the_last_one_is_used_as_sbatch_would_do() -> None:
 
 def test_the_port_that_nodes_have_tried_is_that_of_the_attempt_and_of_no_later_one() -> None:
     lead = leader([0.1], set())
-    words, trial = masterport.hold(cast(Leader, lead), 1, "n0", ("n1",))
+    words, trial = hold(lead, "n0", "n1")
     assert words == {"meeting": {"node": "n0", "address": "n0.site", "port": 21100, "listens": False}}
     assert trial is not None and (lead.nodes.takes_port(1), lead.nodes.takes_port(2)) == (21100, None)
 
@@ -59,7 +62,7 @@ def test_a_first_node_that_is_another_listens_itself_and_the_attempt_gets_that_p
     told: dict[str, Any], port: int | None
 ) -> None:
     lead = leader([0.1], set())
-    words, trial = masterport.hold(cast(Leader, lead), 1, "n1", ("n1", "n2"))
+    words, trial = hold(lead, "n1", "n1", "n2")
     assert words == {"meeting": {"node": "n1", "address": "n1.site", "port": 21100, "listens": True}} and trial is None
     rows = {"n2": {"listened": True}, "n1": told}
     masterport.keep(lead.nodes, 1, words, [
@@ -69,6 +72,6 @@ def test_a_first_node_that_is_another_listens_itself_and_the_attempt_gets_that_p
 
 def test_a_first_node_that_is_another_and_is_not_asked_is_tried_by_nobody() -> None:
     lead = leader([0.1], set())
-    assert masterport.hold(cast(Leader, lead), 1, "n1", ("n2",)) == ({}, None)
+    assert hold(lead, "n1", "n2") == ({}, None)
     masterport.keep(lead.nodes, 1, {}, [CheckReport("n1", "light", ())])
     assert lead.nodes.takes_port(1) is None

@@ -9,6 +9,7 @@ import pytest
 
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.jobs.nextjob import submit_next
+from safelaunch.supervisor.state.nextjob import NextSlot
 from tests.tables import each
 
 TOO_FEW = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
@@ -26,7 +27,8 @@ def test_a_next_job_that_may_use_bad_nodes_again_is_said_with_the_reason(
     told: list[str] = []
     successor = SimpleNamespace(submit=lambda names, **how: ("sbatch", *names), ask_nodes=None)
     next_job: Any = SimpleNamespace(later={}, successor=successor)
-    trying: Any = submit_next(cast(Any, None), next_job, cast(Any, told.append), ("n1", "n2"), is_held=False)
+    slot = NextSlot(cast(Any, None), cast(Any, None), next_job, cast(Any, told.append))
+    trying: Any = submit_next(slot, ("n1", "n2"), is_held=False)
     next(trying)
     with pytest.raises(StopIteration) as done:
         for text in answers:

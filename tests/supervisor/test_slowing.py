@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,9 +11,10 @@ from safelaunch.base.model import Event
 from safelaunch.launch.settings import SlowPlan
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.supervisor.common import listening
 from safelaunch.supervisor.nodes import slowing
+from safelaunch.supervisor.state import listening
 from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.suspicion import Suspicions
 from safelaunch.trainlog.lines import listen
 from tests.pure.decide.situations import PLAN
 from tests.pure.nodehealth.test_changepoint import DROP_STEP, chronicle
@@ -24,12 +25,14 @@ class Lead:
     """What the watch of speed needs of a leader: its journal is a list, its lines another."""
 
     def __init__(self, state: State | None = None) -> None:
-        self.plan, self.journal = PLAN, ListJournal(state)
+        self.here, self.journal = SimpleNamespace(plan=PLAN), ListJournal(state)
         self.running = RunningAttempt(0.0)
         self.said: list[str] = []
         self.due: set[object] = set()
         self.clock = SimpleNamespace(take_turn=self._take_turn)
-        self.tasks = SimpleNamespace(begin=lambda work, step: list(step))
+        here, clock, nothing = cast(Any, self.here), cast(Any, self.clock), cast(Any, None)
+        self.log = listening.LiveLog(here, clock, self.journal, self.running, cast(Any, self.said.append))
+        self.suspects = Suspicions(here, clock, self.journal, nothing, nothing)
 
     def _take_turn(self, timer: object, every_s: float) -> bool:
         is_due = timer not in self.due
@@ -44,14 +47,8 @@ class Lead:
     def events(self) -> list[Event]:
         return self.journal.lines
 
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def follow(self, plan: Any) -> None:
-        self.plan = plan
-
     def reads(self, text: bytes, attempt: int = 1) -> None:
-        slowing.follow(self, attempt, text, 0, listen(text))   # type: ignore[arg-type]
+        slowing.follow(self.log, self.suspects, attempt, text, 0, listen(text))
 
     def told(self) -> list[str]:
         return [event.event for event in self.events if event.event != "step_time"]
@@ -109,7 +106,7 @@ def test_the_level_is_journalled_before_any_drop_so_that_the_next_supervisor_kno
 
 def test_a_run_of_a_version_without_the_key_is_not_watched() -> None:
     lead = Lead()
-    lead.plan = PLAN._replace(slow=SlowPlan(is_on=False))
+    lead.here.plan = PLAN._replace(slow=SlowPlan(is_on=False))
     for pace in chronicle(seed=4):
         lead.reads(lines_of(pace.step, pace.seconds))
     assert lead.events == [] and lead.running.pace is None
@@ -118,9 +115,9 @@ def test_a_run_of_a_version_without_the_key_is_not_watched() -> None:
 def test_a_pattern_that_takes_too_long_is_given_up_and_the_leader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "LISTEN_S", 0.02)
     lead = Lead()
-    lead.plan = PLAN._replace(step_time_pattern=r"(?:a+)+b(\d+)")
+    lead.here.plan = PLAN._replace(step_time_pattern=r"(?:a+)+b(\d+)")
     lead.reads(b"step 5 " + b"a" * 60 + b"\n")
-    assert lead.plan.step_time_pattern == "auto" and "are given up" in lead.said[0]
+    assert lead.log.patterns.step_time == "auto" and "are given up" in lead.said[0]
 
 
 def losses(first: int, *values: str) -> bytes:
@@ -143,7 +140,7 @@ def test_a_loss_that_is_no_number_is_journalled_and_said_once_and_ends_nothing()
 
 def test_where_on_nan_says_stop_no_line_says_that_nothing_is_ended() -> None:
     lead = Lead()
-    lead.plan = PLAN._replace(on_nan="stop")
+    lead.here.plan = PLAN._replace(on_nan="stop")
     lead.reads(losses(100, *["nan"] * 5))
     assert lead.said == ["!!! the loss is nan in 3 step lines in a row, since step 100"]
 
@@ -160,7 +157,7 @@ def test_a_leader_that_takes_over_does_not_say_it_again_and_a_new_attempt_does()
 
 def test_nan_is_told_from_its_first_step_on_though_a_piece_of_the_log_has_twenty() -> None:
     lead = Lead()
-    lead.plan = lead.plan._replace(on_nan="report")
+    lead.here.plan = PLAN._replace(on_nan="report")
     lead.reads(b"".join(b"step %d/300 | loss 0.%d | 241 ms/step\n" % (step, step) for step in range(40, 55)))
     lead.reads(b"".join(b"step %d/300 | loss %s | 241 ms/step\n" % (step, b"nan" if step >= 60 else b"0.4")
                         for step in range(55, 79)))

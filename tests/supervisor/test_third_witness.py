@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from safelaunch.slurm.io.slurm import Result
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.observe import ask_third_witness
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.standbys import Standbys
 from tests.tables import each
 
 RUNS = Result(("squeue",), 0, "11|train|RUNNING|...", "")
@@ -23,12 +24,13 @@ def test_a_node_is_cut_off_where_slurm_does_not_answer_and_not_where_a_signal_ha
     answers: list[Result], expected: bool
 ) -> None:
     told: list[bool] = []
-    lead = SimpleNamespace(
-        here=SimpleNamespace(world=SimpleNamespace(command=lambda *words: words), job=SimpleNamespace(id="11", env={})),
-        next=SimpleNamespace(successor=SimpleNamespace(state_of=lambda result, job: "RUNNING")), clock=None, say=None,
-        course=SimpleNamespace(end_act=None, term_s=None, ending=None), reach=SimpleNamespace(note_answer=told.append),
-        standbys=SimpleNamespace(doubt=lambda: None))
-    asking: Any = ask_third_witness(cast(Leader, lead))
+    here: Any = SimpleNamespace(world=SimpleNamespace(command=lambda *words: words),
+                                job=SimpleNamespace(id="11", env={}))
+    next_job: Any = SimpleNamespace(successor=SimpleNamespace(state_of=lambda result, job: "RUNNING"))
+    clock: Any = None
+    say: Any = None
+    reach: Any = SimpleNamespace(note_answer=told.append)
+    asking: Any = ask_third_witness(here, clock, Course(), next_job, reach, Standbys(0.0), say)
     next(asking)
     with pytest.raises(StopIteration):
         for answer in answers:

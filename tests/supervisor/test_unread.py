@@ -10,9 +10,10 @@ import pytest
 from safelaunch.base.model import Event
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
-from safelaunch.supervisor.common import listening
+from safelaunch.supervisor.state import listening
 from safelaunch.supervisor.state.attempt import HeardLog, RunningAttempt
 from safelaunch.trainlog.lines import Talk, Unread
+from tests.pure.decide.situations import PLAN
 from tests.supervisor.journals import ListJournal
 
 STARTED = Event(1.0, 1, 1, "n0", "attempt_started", {"attempt": 1, "job": "1", "nodes": ["n0"], "port": 1})
@@ -25,8 +26,9 @@ class FakeLead:
         self.now_s = 0.0
         self.running = RunningAttempt(0.0)
         self.running.heard = HeardLog(0, b"", Unread())
-        self.plan = SimpleNamespace(step_pattern="auto")
         self.journal = ListJournal(fold([STARTED], State()))
+        self.log = listening.LiveLog(cast(Any, SimpleNamespace(plan=PLAN)), cast(Any, self), self.journal, self.running,
+                                     cast(Any, self.say))
 
     @property
     def events(self) -> list[Event]:
@@ -37,8 +39,7 @@ class FakeLead:
 
     def reads(self, text: bytes, at_s: float, mark: str = "") -> list[Any]:
         self.now_s = at_s
-        plan, clock, say = cast(Any, self.plan), cast(Any, self), cast(Any, self.say)
-        listening.note_unread(plan, clock, self.journal, self.running, say, 1, text, Talk(mark=mark))
+        listening.note_unread(self.log, 1, text, Talk(mark=mark))
         return [event.data for event in self.events]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from safelaunch.base.io import sharedfile
 from safelaunch.base.io.probe import ALONE_S
@@ -21,12 +20,18 @@ from safelaunch.script.io import laterjobs
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.folder import PATIENCE, FolderState
+from safelaunch.supervisor.state.diagnosing import AttemptDiagnosis, Beside, WholeLog
+from safelaunch.supervisor.state.endpoint import had_eligible
+from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.listening import LiveLog
+from safelaunch.supervisor.state.nextjob import NextJob, NextSlot, Queueing
 from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.parts import LeaderParts, TookOver
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.parts import LeaderParts
+from safelaunch.supervisor.state.ports import FolderPort, Say, TookOver
 from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.suspicion import Suspicions
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -38,8 +43,6 @@ BUSY_FOR_S = 2.0        # what lasts longer needs no such hurry: a lease, a rank
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
-
-T = TypeVar("T")
 
 
 class Superseded(Exception):
@@ -59,11 +62,31 @@ class Leader(LeaderParts):
         self.journal = LeaderJournal(self.now_s, self._catch_up, self.claim)
         self.reach = Reach(self._tell_lost)
         self.nodes = Nodes(self._do_without_helpers)
+        self.next = NextJob(self.check_folder)
         folder = FolderState()
         self.say = Say(job, self.clock, folder, self.journal,
                        lambda path, lines: world.leave_line(path, lines, self.listen))
-        self.files = FolderPort(run_dir, self.clock, folder, self._ping, self.say)
+        self.files = FolderPort(run_dir, self.clock, folder, self._ping, self._pause, self.say)
+        self.log = LiveLog(self.here, self.clock, self.journal, self.running, self.say)
         world.on_signals(SIGNALS, self._take_signal)
+
+    @property
+    def helpers(self) -> Helpers:
+        return Helpers(self.here, self.guard_endpoint, self.nodes)
+
+    @property
+    def suspects(self) -> Suspicions:
+        return Suspicions(self.here, self.clock, self.journal, self.files, self.nodes)
+
+    @property
+    def diagnosis(self) -> AttemptDiagnosis:
+        return AttemptDiagnosis(WholeLog(self.here, self.files, self.guard_endpoint, self.running, self.listen),
+                         Beside(self.here, self.clock, self.journal, self.hangs, self.nodes, self.reach))
+
+    @property
+    def queueing(self) -> Queueing:
+        return Queueing(NextSlot(self.here, self.journal, self.next, self.say), self.clock, self.files, self.course,
+                        self.tasks)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
@@ -72,7 +95,7 @@ class Leader(LeaderParts):
         loop.
         """
         timeout_s = 0.0 if self.clock.has_news else timeout_s   # it came while a folder was waited for
-        until_s = self.world.now_s() + timeout_s
+        until_s = self.here.world.now_s() + timeout_s
         self._receive(timeout_s)
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
             self._receive(max(NO_TIME_S, until_s - self.now_s))
@@ -86,7 +109,7 @@ class Leader(LeaderParts):
 
     def _catch_up(self) -> None:
         """Take in what has come, where the last time is long ago: short waits for the folder in a row add up."""
-        if self.world.now_s() - self.now_s > ALONE_S:
+        if self.here.world.now_s() - self.now_s > ALONE_S:
             self._receive(0.0)
             self.server.tick(self.now_s, self.guard_endpoint.ping_every_s)
 
@@ -109,7 +132,7 @@ class Leader(LeaderParts):
     def _ping(self) -> None:
         """Before a wait for the folder: a standby suspects a leader that is silent for two seconds."""
         self._catch_up()
-        self.server.ping_standbys(self.world.now_s())
+        self.server.ping_standbys(self.here.world.now_s())
 
     def rest(self, length_s: float) -> None:
         """Let so much time pass while the guards are heard; `wait` ends with each of their messages."""
@@ -121,13 +144,14 @@ class Leader(LeaderParts):
         """A leader that cannot start keeps up the guards' leases; it ends their ranks where another may lead."""
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
         if not self.server.order and silence.must_end_ranks(
-                leads=self.journal.gen != 0, had_eligible=self.had_eligible, standby_silent_s=self.now_s - heard_s):
+                leads=self.journal.gen != 0, had_eligible=had_eligible(self.here, self.guard_endpoint),
+                standby_silent_s=self.now_s - heard_s):
             self.server.tell_all({"do": "end", "grace_s": 0.0}, self.now_s)
 
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""
         waits_s = self.tasks.waits_s(COMMAND_TICK_S)
-        live = self.live
+        live = self.running.live
         if live is not None and (live.exits or live.killed_t is not None):
             since_s = self.now_s - max(self.running.exit_s, self.running.grew_s, self.running.killed_s)
             waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
@@ -137,15 +161,15 @@ class Leader(LeaderParts):
         """Whether the run folder answers, right before its script is submitted or started. Raises Superseded where the
         folder has been replaced, or is another user's.
         """
-        script = self.local / "job.sbatch"   # the copy of this job's shell
+        script = self.here.local / "job.sbatch"   # the copy of this job's shell
 
         def look() -> tuple[list[int], str | None, bool, dict[str, str]]:
-            is_closed = ownership.close_run(self.run_dir)
-            is_same = not is_closed or sharedfile.read(self.run_dir / script.name) == script.read_bytes()
-            reason = ownership.why_not_own_run(self.run_dir)
-            return (runfolder.folder_id(self.run_dir),
-                    reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed,
-                    laterjobs.read(self.run_dir))
+            is_closed = ownership.close_run(self.here.run_dir)
+            is_same = not is_closed or sharedfile.read(self.here.run_dir / script.name) == script.read_bytes()
+            reason = ownership.why_not_own_run(self.here.run_dir)
+            return (runfolder.folder_id(self.here.run_dir),
+                    reason if is_same else f"{self.here.run_dir / script.name} has been changed", is_closed,
+                    laterjobs.read(self.here.run_dir))
 
         # Asked even if another answer was late in this tick (simulated: test_found "a leader that wakes in a job which
         # others have ended as orphaned takes that for no person's cancel").
@@ -160,42 +184,33 @@ class Leader(LeaderParts):
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True
 
-    def patiently(self, ask: Callable[[], T]) -> Any:
-        """The answer of the run folder, however long it is frozen; the guards are served meanwhile."""
-        refusals = 0   # not seconds: this process may stand still meanwhile
-        while True:
-            answer = self.files.ask_anyway(ask, PATIENT_S)
-            if answer.is_ok:
-                self.folder.note_answer()   # the next question is worth its wait
-                return answer.value
-            self.rest(1.0)
-            self.doubt_itself()
-            refusals += not answer.late
-            if answer.error and (answer.errno == errno.ENOENT or refusals > PATIENCE):
-                raise OSError(f"the run folder: {answer.error}")
+    def _pause(self) -> None:
+        """A second in which the run folder does not answer."""
+        self.rest(1.0)
+        self.doubt_itself()
 
     def claim(self, action: str, own_gen: bool = False) -> int:
         """The number of a claim that is now ours; 0 = the folder does not answer. Raises Superseded."""
         while True:
             number = self.journal.claim_number + 1
             gen = number if own_gen else self.journal.gen
-            claimed_s = self.world.now_s()
-            content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
+            claimed_s = self.here.world.now_s()
+            content = journal.render_claim(gen, self.job.host, action, self.clock.now, self.here.world.pid)
             won = self.files.publish(f"claims/{number}", content, PATIENT_S)
             if won is None:
                 if not own_gen:
                     self.folder.freeze()
                     return 0
-                self.rest(1.0)
-                self.doubt_itself()
-                self.patiently(lambda: runfolder.folder_id(self.run_dir))   # raises OSError where it is gone
+                self._pause()
+                # raises OSError where it is gone
+                self.files.ask_patiently(lambda: runfolder.folder_id(self.here.run_dir))
                 continue
             self.journal.note_claim(number, claimed_s)
             self.standbys.confirm(self.now_s)
             if won:
                 return number
             other = self.read_claim(number)
-            if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
+            if (other.get("pid"), other.get("host"), other.get("gen")) == (self.here.world.pid, self.job.host, gen):
                 return number   # won after all: the publish was late
             if not own_gen and int(other.get("gen", 0)) > self.journal.gen:
                 raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}",
@@ -204,13 +219,13 @@ class Leader(LeaderParts):
     def read_claim(self, number: int) -> dict[str, Any]:
         """A claim that somebody published; {} when it is torn."""
         def read() -> dict[str, Any] | None:
-            fresh.see(f"{self.run_dir}/claims")
-            return journal.read_claim(self.run_dir, number)
-        return self.patiently(read) or {}
+            fresh.see(f"{self.here.run_dir}/claims")
+            return journal.read_claim(self.here.run_dir, number)
+        return self.files.ask_patiently(read) or {}
 
     def ask_slurm(self, argv: Sequence[str], deadline_s: float, *, is_last: bool = False) -> Result | None:
         """Slurm's answer, with the guards served; None: told to end first. `is_last`: it waits even so."""
-        command = self.world.command(argv, self.job.env, deadline_s)
+        command = self.here.world.command(argv, self.job.env, deadline_s)
         while (result := command.poll()) is None and (is_last or not self.course.was_told):
             self.wait(0.05)
         return result
@@ -237,13 +252,13 @@ class Leader(LeaderParts):
 
         A name can resolve to a network that is closed between nodes, while Slurm uses another one.
         """
-        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
+        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.here.world.own_addresses()))
         return ",".join(dict.fromkeys(filter(None, found)))
 
     def address_of(self, node: str) -> str | None:
         """Slurm's address where the name does not resolve; else what its name server said, which is asked once."""
         if node not in self.nodes.addresses and node not in self.nodes.names:
-            answer = self.world.address_of(node, self.listen)
+            answer = self.here.world.address_of(node, self.listen)
             self.nodes.note_names_of({node: answer.value})
             if answer.late:
                 self.say(f"no name server answers for {node}: its address is Slurm's, or srun's, in this job")
@@ -267,8 +282,8 @@ class Leader(LeaderParts):
 
     def ensure_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
-        if self.running.moved[0] != self.attempt.number:
-            self.move_record(self.attempt.number)
+        if self.running.moved[0] != self.running.now.number:
+            self.move_record(self.running.now.number)
         return self.folder.shared.is_durable(self.running.moved[1])
 
     def _take_signal(self, number: int, now_s: float) -> None:

@@ -39,7 +39,6 @@ from safelaunch.decide.turn import rows
 from safelaunch.guard.io.job import Allocation, StandbyStart, current, standby
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempt import attempts, closing, resuming
-from safelaunch.supervisor.attempt.diagnosing import foresee
 from safelaunch.supervisor.common import asking, slurmends
 from safelaunch.supervisor.ends import endings
 from safelaunch.supervisor.ends.takeover import boot
@@ -48,7 +47,7 @@ from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.jobs import nextjob
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.nodes import bootchecks, slowsearch
-from safelaunch.supervisor.state.parts import TookOver
+from safelaunch.supervisor.state.ports import TookOver
 from safelaunch.supervisor.state.tasks import Work
 
 SOON_S = 5.0   # a wait that is asked anew each turn has no end that people could use
@@ -96,21 +95,22 @@ def _step_down(lead: Leader, other: Superseded) -> None:
     if step.ends_attempt:
         lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
     lead.course.end(DEMOTED if step.stands_by else HANDED_OVER)
-    if lead.process is not None:
-        lead.process.finish_pump()
+    if (process := lead.running.process) is not None:
+        process.finish_pump()
         if step.ends_attempt:
-            lead.process.kill()   # its stop message was lost with the connection, and it waited for minutes (drill)
+            process.kill()   # its stop message was lost with the connection, and it waited for minutes (drill)
 
 
 def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
-    if lead.live is not None and lead.live.fenced:
-        foresee(lead, lead.live)
+    if lead.running.live is not None and lead.running.live.fenced:
+        lead.diagnosis.foresee(lead.running.live, lead.course.ending)
     match turn.judge(observe.turn_facts(lead.job, lead.clock, lead.reach, lead.running, lead.course, lead.tasks)):
         case Turn.WAIT:
             return False
         case Turn.READ_LOG:
-            slurmends.find_who_ended_it(lead)
+            slurmends.find_who_ended_it(lead.here, lead.clock, lead.journal, lead.running, lead.course, lead.tasks,
+                                        lead.say)
             return True
         case Turn.CLOSE:
             closing.close_attempt(lead)
@@ -127,16 +127,17 @@ def act(lead: Leader, decision: Decision) -> bool:
         case Launch():
             attempts.launch(lead, row, action)
         case CheckNodes():
-            lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(lead, row, action))
+            lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(
+                lead.suspects, lead.helpers, lead.address_of, lead.tasks, lead.say, row, action))
         case AskNodes():
             lead.tasks.begin(Work.ASK_NODES, nextjob.ask_missing(lead.clock, lead.next, lead.nodes, action))
         case BenchNodes():
-            lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
+            lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead.suspects, lead.tasks, lead.say, row, action))
         case AskToEnd():
-            lead.running.mark_asked(row, lead.now)
+            lead.running.mark_asked(row, lead.clock.now)
             lead.say.decision(row, f"asking the training to end: {action.why}", action="end",
-                              attempt=lead.attempt.number, log_bytes=lead.running.log_bytes())
-            lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
+                              attempt=lead.running.now.number, log_bytes=lead.running.log_bytes())
+            lead.tasks.begin(Work.ASK_TO_END, asking.asking_of(lead).ask_to_end(action.signal), row)
         case Kill():
             attempts.kill(lead, row, action)
         case Fence():
@@ -145,18 +146,20 @@ def act(lead: Leader, decision: Decision) -> bool:
             lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
         case Hold():
             lead.say.decision(row, action.why)
-            endings.put_on_hold(lead, action.why)
+            endings.put_on_hold(lead.here, lead.journal, lead.files, lead.say, action.why)
+            observe.read_requests(lead)
             again = True
         case Finish():
             lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
         case Preserve():
-            endings.preserve(lead.plan, lead.here, lead.clock, lead.journal, lead.tasks, lead.say, row, action)
+            endings.preserve(lead.here, lead.clock, lead.journal, lead.tasks, lead.say, row, action)
         case Wait():
             if row != lead.journal.last_row:
-                until = f" until {moment(action.until, lead.now)}" if action.until - lead.now > SOON_S else ""
+                now = lead.clock.now
+                until = f" until {moment(action.until, now)}" if action.until - now > SOON_S else ""
                 lead.say.decision(row, f"waiting{until}: {action.why}", until=round(action.until, 3))
             if row == "frozen":
-                resuming.find_resume(lead)
+                resuming.find_resume(lead.here, lead.clock, lead.journal, lead.files, lead.resume, lead.say)
             elif row == "give_up":
                 endings.keep_for_longer(lead.clock, lead.journal, lead.folder, lead.say, action)
     lead.journal.note_row(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -24,24 +24,22 @@ from safelaunch.run import heartbeat
 from safelaunch.run.io import journal, ownership, runfolder
 from safelaunch.run.io.outbox import PUT
 from safelaunch.run.io.storage import find_trouble
-from safelaunch.run.plan import Plan
 from safelaunch.script.script import warn_before_s
 from safelaunch.slurm import jobstates, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command, Result
 from safelaunch.supervisor.common import (
     asking,
-    listening,
     lostprogress,
     metering,
     notifying,
-    overlap,
     slurmends,
     stepstart,
 )
 from safelaunch.supervisor.hang import hangs, thaw
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.jobs import vanished
+from safelaunch.supervisor.jobs.nextjob import secure_next
 from safelaunch.supervisor.jobs.standbys import eligible_standbys, keep_standby
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.nodes import lostnodes, slowing
@@ -51,11 +49,12 @@ from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.heartbeat import Urgent
 from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.listening import LiveLog, note_unread
 from safelaunch.supervisor.state.nextjob import NextJob
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.standbys import Standbys
+from safelaunch.supervisor.state.suspicion import Suspicions
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 from safelaunch.trainlog.lines import Talk, listen
 from safelaunch.trainlog.steps import carry_on
@@ -66,7 +65,6 @@ START_S = 1.0           # until it is known whether an attempt has gone on from 
 CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
 READY_S = 2.0
 LOOK_FOR_LOST_S = 0.4
-JOURNAL_PROGRESS_S = 60.0
 FIRST_TOUCH_S = 600.0   # of the local folder: neither at the start, when a training waits, nor long after it
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
@@ -85,80 +83,88 @@ def observe(lead: Leader) -> None:
     has_asked = lead.clock.take_turn(Timer.REQUESTS, REQUESTS_S)
     if has_asked:
         read_requests(lead)
-        vanished.follow(lead)
+        if vanished.follow(lead.helpers, lead.clock, lead.files, lead.running, lead.reach, lead.tasks, lead.say):
+            secure_next(lead.queueing)
     keep_standby(lead)
     if lead.standbys.is_contested and not has_asked and lead.clock.take_turn(Timer.CLAIMS, CONTESTED_S):
-        see_who_leads(lead)
-    if lead.process is not None:
-        observe_attempt(lead, lead.process)
-    if lead.course.term_s is not None and lead.ending is None:
-        slurmends.find_ending(lead)
-    find_out_whether_alone(lead)
-    if lead.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
-        check_folders(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.tasks)
+        see_who_leads(lead.here, lead.clock, lead.journal, lead.files, lead.find_other)
+    if lead.running.process is not None:
+        observe_attempt(lead, lead.running.process)
+    if lead.course.term_s is not None and lead.course.ending is None:
+        for node in slurmends.find_ending(lead.here, lead.clock, lead.journal, lead.files, lead.course, lead.tasks,
+                                          lead.say):
+            lead.reach.lose(node, "its Prolog failed")
+    if find_out_whether_alone(lead.here, lead.clock, lead.journal, lead.guard_endpoint, lead.reach, lead.running):
+        lead.tasks.begin(Work.ASK_ALONE, ask_third_witness(lead.here, lead.clock, lead.course, lead.next, lead.reach,
+                                                           lead.standbys, lead.say))
+    if lead.running.live is None and lead.clock.take_turn(Timer.FOLDERS, TROUBLE_S):
+        check_folders(lead.here, lead.clock, lead.journal, lead.files, lead.tasks)
     lead.clock.start_with(Timer.TOUCH, FIRST_TOUCH_S)
     if lead.clock.take_turn(Timer.TOUCH, TOUCH_EVERY_S):
-        touch(lead.local)
-    notifying.follow(lead)
-    metering.follow(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
+        touch(lead.here.local)
+    notifying.follow(lead.here, lead.clock, lead.journal, lead.course, lead.standbys, lead.tasks, lead.say)
+    metering.follow(lead.here, lead.clock, lead.journal, lead.files, lead.running)
     urgent = find_urgent(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
     is_due = lead.clock.take_turn(Timer.HEARTBEAT, heartbeat_every_s(lead.standbys))
     if is_due or lead.standbys.heartbeat.urgent != urgent:
         publish_heartbeat(lead, urgent)
 
 
-def see_who_leads(lead: Leader) -> None:
+def see_who_leads(
+    here: Here, clock: Clock, journals: LeaderJournal, files: FolderPort, find_other: Callable[..., None]
+) -> None:
     """Check whether the standby has taken over: it and this leader do not hear each other."""
     def look() -> list[dict[str, Any]]:
-        fresh.see(f"{lead.run_dir}/claims")
-        return journal.claims_after(lead.run_dir, lead.journal.claim_number)
+        fresh.see(f"{here.run_dir}/claims")
+        return journal.claims_after(here.run_dir, journals.claim_number)
 
-    answer = lead.files.ask(look, 1.0)
+    answer = files.ask(look, 1.0)
     if answer.is_ok and answer.value is not None:
-        lead.find_other(answer.value)
-    lead.clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
+        find_other(answer.value)
+    clock.hurry(Timer.HEARTBEAT)   # its second witness that this leader lives
 
 
-def check_folders(
-    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, tasks: BackgroundTasks
-) -> None:
+def check_folders(here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, tasks: BackgroundTasks) -> None:
     """After a storage failure: check whether the run's folders take writes again."""
     waits_for = thaw.trouble(tasks)
     if waits_for is not None:
         files.state.note_trouble(waits_for)
         return
     last = journal.state.attempt
-    if last is None or response(plan, last.category).then != "wait":
+    if last is None or response(here.plan, last.category).then != "wait":
         files.state.note_trouble(None)
         return
     folders = [str(here.run_dir)]
-    if plan.resume.dir is not None:
-        folders.append(os.path.join(here.job.cwd, plan.resume.dir))   # noqa: PTH118 - text only
+    if here.plan.resume.dir is not None:
+        folders.append(os.path.join(here.job.cwd, here.plan.resume.dir))   # noqa: PTH118 - text only
     answer = files.ask(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
         files.state.note_trouble(answer.value or files.state.shared.trouble or None)
 
 
-def find_out_whether_alone(lead: Leader) -> None:
-    """All other nodes of the attempt lost, and the standby silent: ask Slurm's controller, the third witness."""
-    last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
-    standby_s = min((lead.now_s - guard.heard_s for guard in lead.server.standbys.values()), default=None)
-    if not silence.may_be_alone(lead.job.host, last, lead.reach.lost, standby_s, lead.job.is_local):
-        lead.reach.mark_not_alone()
-        return
-    if lead.clock.take_turn(Timer.THIRD_WITNESS, lead.reach.ask_every_s):
-        lead.tasks.begin(Work.ASK_ALONE, ask_third_witness(lead))
-    gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
-    lead.reach.note_left_here(gone)
+def find_out_whether_alone(
+    here: Here, clock: Clock, journals: LeaderJournal, guards: GuardEndpoint, reach: Reach, running: RunningAttempt
+) -> bool:
+    """All other nodes of the attempt lost, and the standby silent: whether to ask Slurm, the third witness, now."""
+    live, before, host = running.live, journals.state.attempt, here.job.host
+    last = live.nodes if live is not None else before.nodes if before else ()
+    standby_s = min((clock.now_s - guard.heard_s for guard in guards.server.standbys.values()), default=None)
+    if not silence.may_be_alone(host, last, reach.lost, standby_s, here.job.is_local):
+        reach.mark_not_alone()
+        return False
+    reach.note_left_here(live is None or not any(
+        guard.connection and not guard.gone for guard in guards.server.of(host)))
+    return clock.take_turn(Timer.THIRD_WITNESS, reach.ask_every_s)
 
 
-def ask_third_witness(lead: Leader) -> Step:
+def ask_third_witness(
+    here: Here, clock: Clock, course: Course, next_job: NextJob, reach: Reach, standbys: Standbys, say: Say
+) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
-    is_alone = (yield from check_job_end(lead.here, lead.clock, lead.course, lead.next, lead.say,
-                                         is_repeated=True)) is None
-    lead.reach.note_answer(is_alone)
+    is_alone = (yield from check_job_end(here, clock, course, next_job, say, is_repeated=True)) is None
+    reach.note_answer(is_alone)
     if is_alone:
-        lead.standbys.doubt()
+        standbys.doubt()
 
 
 def check_job_end(
@@ -182,19 +188,19 @@ def check_job_end(
     return is_ending
 
 
-def watch_limit(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, course: Course) -> Step:
+def watch_limit(here: Here, clock: Clock, journal: LeaderJournal, course: Course) -> Step:
     """Check the time left: Slurm warns only the batch script of the limit, and a supervisor that has taken over runs in
     none. Nobody warns of restart.max_time.
     """
-    warn_s = warn_before_s(plan)
+    warn_s = warn_before_s(here.plan)
     while course.final is None:
         left_s = None
         if here.took_over is not None and not here.job.is_local:
             result = yield here.world.command(slurm.squeue_time_left(here.job.id), here.job.env)
             left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
-        own_s = endless.time_left_s(journal.state, plan, clock.now)
+        own_s = endless.time_left_s(journal.state, here.plan, clock.now)
         rest_s = min((s for s in (None if left_s is None else left_s - warn_s,
-                                  None if own_s is None else own_s - endless.warn_s(plan)) if s is not None),
+                                  None if own_s is None else own_s - endless.warn_s(here.plan)) if s is not None),
                      default=None)
         if rest_s is not None and rest_s <= 0:
             course.note_limit_near()
@@ -206,14 +212,14 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
     """Read the control files, unless that was done within `fresh_s`; False = no answer, which means neither asked nor
     not asked.
     """
-    asked_s, kill_file = lead.world.now_s(), lead.plan.kill_file
+    asked_s, kill_file = lead.here.world.now_s(), lead.plan.kill_file
     if asked_s - lead.folder.read_s < fresh_s:
         return True
     answer = lead.files.ask(
-        lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
-                 journal.claims_after(lead.run_dir, lead.journal.claim_number),
-                 ownership.others_may_write(lead.run_dir),
-                 [] if lead.folder.route else vanished.way_to(lead.run_dir)), 1.0)
+        lambda: (runfolder.read_requests(lead.here.run_dir, kill_file), runfolder.folder_id(lead.here.run_dir),
+                 journal.claims_after(lead.here.run_dir, lead.journal.claim_number),
+                 ownership.others_may_write(lead.here.run_dir),
+                 [] if lead.folder.route else vanished.way_to(lead.here.run_dir)), 1.0)
     if not answer.is_ok or answer.value is None:
         # A folder that nobody may read is no reason never to train.
         return lead.folder.note_refusal(answer.late, answer.errno)
@@ -230,8 +236,8 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
         if request.name not in before and (request.name, request.t) not in lead.state.restart_touches:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.journal.record(lead.journal.event(event, name=request.name, who=request.who, touched_t=request.t))
-            save = lead.plan.kill_switch.save_signal
-            if request.name == runfolder.SAVE and save is not None and lead.live is not None and lead.live.may_hang:
+            save, live = lead.plan.kill_switch.save_signal, lead.running.live
+            if request.name == runfolder.SAVE and save is not None and live is not None and live.may_hang:
                 lead.tasks.begin(Work.ASK_TO_SAVE,
                                  asking.ask_to_save(lead.clock, lead.guard_endpoint, lead.running, lead.say, save))
     return True
@@ -240,38 +246,42 @@ def read_requests(lead: Leader, fresh_s: float = 0.0) -> bool:
 def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     """Read the live attempt: srun, the pump, the log's growth, progress, the guards."""
     code = process.poll()
-    if code is not None and lead.attempt.srun_code is None:
+    if code is not None and lead.running.now.srun_code is None:
         lead.running.note_srun_end(code)
     process.keep_pump(lead.files.main_log(process.number), lead.now_s)
     lead.running.note_log_size(process.size(), lead.now_s)
     if lead.clock.take_turn(Timer.RULES, READY_S):
-        lead.world.make_ready()
+        lead.here.world.make_ready()
     every_s = START_S if lostprogress.is_near(lead.clock, lead.journal, lead.running) else PROGRESS_S
-    if not lead.attempt.is_hook and (lead.clock.take_turn(Timer.PROGRESS, every_s)
+    if not lead.running.now.is_hook and (lead.clock.take_turn(Timer.PROGRESS, every_s)
                                      or hangs.take_overdue_turn(lead.clock, lead.running, lead.hangs)):
-        talk = read_log(lead, process)
-        note_step(lead.clock, lead.journal, lead.running, process.number, talk)
-        lostprogress.judge_start(lead.plan, lead.journal, lead.running, lead.say)
+        talk = read_log(lead.log, lead.suspects, process)
+        lostprogress.note_step(lead.log, process.number, talk)
+        lostprogress.judge_start(lead.log)
         hangs.follow(lead, talk)
     if lead.clock.take_turn(Timer.LOST_NODES, LOOK_FOR_LOST_S):
-        lostnodes.find_lost(lead)
-        lostnodes.find_missing(lead, lead.attempt)
-        overlap.detect_blocked_attempt(lead)
-        stepstart.follow(lead, process)
+        lostnodes.find_lost(lead.helpers, lead.clock, lead.running, lead.reach, lead.tasks)
+        lostnodes.find_missing(lead.helpers, lead.clock, lead.running, lead.reach, lead.tasks)
+        stepstart.detect_blocked_attempt(lead.helpers, lead.clock, lead.running, lead.standbys, lead.next, lead.tasks)
+        waiting = stepstart.find_waiting(
+            lead.here, lead.clock, lead.running, lead.guard_endpoint, lead.state.attempt)
+        if waiting is not None:
+            lead.tasks.begin(Work.ASK_STEPS, stepstart.ask(lead.job, lead.clock, lead.running, lead.next, lead.say,
+                                                           waiting), lead.running.now.number)
 
 
-def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
+def read_log(log: LiveLog, suspects: Suspicions, process: AttemptProcess) -> Talk | None:
     """New lines of the log, its last CHUNK_BYTES at most; None = it has not grown."""
-    start = lead.running.listen()
-    if lead.running.size <= start:
+    running = log.running
+    start = running.listen()
+    if running.size <= start:
         return None
-    start = max(start, lead.running.size - CHUNK_BYTES)
-    known = lead.running.heard.known
-    text = known + process.read(start, lead.running.size - start)
-    talk = listening.read(lead, text, partial(_parse, lead.journal, lead.running, process.number, len(known)), Talk())
-    slowing.follow(lead, process.number, text, len(known), talk)
-    listening.note_unread(lead.plan, lead.clock, lead.journal, lead.running, lead.say, process.number,
-                          text[len(known):], talk)
+    start = max(start, running.size - CHUNK_BYTES)
+    known = running.heard.known
+    text = known + process.read(start, running.size - start)
+    talk = log.read(text, partial(_parse, log.journal, running, process.number, len(known)), Talk())
+    slowing.follow(log, suspects, process.number, text, len(known), talk)
+    note_unread(log, process.number, text[len(known):], talk)
     return talk
 
 
@@ -281,27 +291,11 @@ def _parse(journal: LeaderJournal, running: RunningAttempt, number: int, since: 
     return listen(text, pattern, since)
 
 
-def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
+def read_last_lines(log: LiveLog, suspects: Suspicions, process: AttemptProcess) -> None:
     """Read the last lines of an ended attempt: a short one may have started too low as well."""
-    lead.running.note_ended_log(process.size())
-    read_log(lead, process)
-    lostprogress.judge_start(lead.plan, lead.journal, lead.running, lead.say)
-
-
-def note_step(clock: Clock, journal: LeaderJournal, running: RunningAttempt, number: int, talk: Talk | None) -> None:
-    """Note the step that the log has named; the journal gets the first one, one a minute, the first one after a
-    suspected hang, and one that overwrites a checkpoint.
-    """
-    attempt = journal.state.attempt
-    if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
-        return
-    event = lostprogress.progress_event(clock, journal, running, number, talk.step)
-    is_news = attempt.step is None or running.last_step.is_suspected or lostprogress.overwrites(attempt, talk.step)
-    running.note_step(running.grew_t(clock))
-    if clock.take_turn(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
-        journal.record(event)
-    else:
-        journal.note(event)
+    log.running.note_ended_log(process.size())
+    read_log(log, suspects, process)
+    lostprogress.judge_start(log)
 
 
 def on_report(clock: Clock, running: RunningAttempt, guard: Guard) -> None:
@@ -379,9 +373,9 @@ def publish_heartbeat(lead: Leader, urgent: Urgent | None = None, *, is_over: bo
     ticket = lead.folder.shared.enqueue(PUT, heartbeat.FILE, heartbeat.dump(heartbeat.Heartbeat(
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
-        t=round(lead.now, 3), every_s=heartbeat_every_s(lead.standbys), endpoint=(lead.own_address(), lead.server.port),
-        alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
-        hang_t=hangs.would_call_t(lead.clock, lead.running, lead.hangs),
+        t=round(lead.clock.now, 3), every_s=heartbeat_every_s(lead.standbys),
+        endpoint=(lead.own_address(), lead.server.port), alone=lead.reach.resigned, standby=urgent.standby,
+        eligible=tuple(urgent.eligible), hang_t=hangs.would_call_t(lead.clock, lead.running, lead.hangs),
         **hangs.step_due(lead.clock, lead.running, lead.hangs),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
     lead.standbys.heartbeat.list_standbys(urgent.eligible, ticket)

@@ -23,7 +23,7 @@ from safelaunch.run.fold.state import State
 from safelaunch.run.plan import Plan
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.status.states import judge
-from safelaunch.supervisor.attempt.diagnosing import end_of
+from safelaunch.supervisor.state.diagnosing import end_of
 from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.why.whyevidence import by_journal

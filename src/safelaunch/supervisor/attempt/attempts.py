@@ -14,7 +14,6 @@ from safelaunch.decide.facts.actions import Kill, Launch
 from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.nodes.resize import output_of
 from safelaunch.guard.io.guardcode import guard_text
-from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import journal, runfolder
@@ -26,19 +25,19 @@ from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command
 from safelaunch.slurm.via import HERE
 from safelaunch.supervisor import observe
-from safelaunch.supervisor.attempt.diagnosing import foresee
 from safelaunch.supervisor.attempt.ownscript import exits_of_script
 from safelaunch.supervisor.attempt.resized import output_path, remove_spent
-from safelaunch.supervisor.common import inspection, masterport, overlap
+from safelaunch.supervisor.common import inspection, masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import suspectchecks
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.clock import Timer
-from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.endpoint import GuardEndpoint, had_eligible
 from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Here
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -54,6 +53,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         # seen before the next launch")
         return
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    # Before all that follows: of two supervisors only the one that wins this number launches the attempt.
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
@@ -67,7 +67,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         "whole_steps": list(lead.resume.whole_steps),
     }
     if action.resize is not None:
-        convert = action.resize._replace(output=output_path(lead.plan, lead.job, number))
+        convert = action.resize._replace(output=output_path(lead.here, number))
         facts["resize"] = {"from": convert.from_nodes, "to": convert.to_nodes, "output": convert.output}
     decided = lead.journal.event("decision", row=row, action="launch", why=action.why, attempt=number)
     script = acts.perform_now(lead.journal, "launch", claim, lambda: _start(lead, action, facts), (decided,),
@@ -76,40 +76,44 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.folder.shared.enqueue(PUT, *lead.record_of(number, "live"))
         lead.files.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
-        lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
-        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead.plan, lead.here, lead.journal, lead.resume, lead.say))
+        lead.tasks.begin(Work.INSPECT, inspection.at_start(
+            lead.helpers, lead.running, lead.journal, lead.files, lead.say, number), number)
+        lead.tasks.begin(Work.REMOVE_SPENT, remove_spent(lead.here, lead.journal, lead.resume, lead.say))
         if action.resize is None:   # else the training, which may use them, follows soon
-            lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
+            lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(
+                lead.suspects, lead.helpers, lead.running, lead.reach, lead.tasks, lead.say, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
     """srun of an announced attempt, and a script that repeats it by hand. `facts` are those of attempt_started."""
-    if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
+    if lead.here.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
         return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
     number = facts["attempt"]
     is_hook = action.resize is not None
     words = () if is_hook else keep_resume_args(
         lead.plan, lead.folder, resume_point(lead.plan, lead.journal, lead.resume, action))
-    extra = _attempt_env(lead, facts, action.nodes)
+    address = "127.0.0.1" if lead.job.is_local else lead.address_of(action.nodes[0])
+    extra = _attempt_env(lead.here, lead.nodes, lead.resume, address, facts, action.nodes)
     own = None
     if lead.plan.is_script and not lead.job.is_local:
         from safelaunch.supervisor.attempt.standin import ScriptJob  # for a script
 
-        own = ScriptJob(lead, number, action.nodes)
+        own = ScriptJob(lead.here, lead.state, number, action.nodes)
         words, extra = own.args if own.link else (), {**extra, **own.environ()}
-    env = {**(lead.job.env if own is None else own.env_of_job()), **extra, **_secrets(lead, number)}
+    env = {**(lead.job.env if own is None else own.env_of_job()), **extra,
+           **_secrets(lead.here, lead.guard_endpoint, lead.own_address(), number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
     lead.running.begin(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
-    process = lead.world.launch(
-        lead.local, number, words, env,
+    process = lead.here.world.launch(
+        lead.here.local, number, words, env,
         {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
-        *([] if own is None else [own.facts()]))
+        *([] if own is None else [own.facts(lead.files.main_log(number), lead.state.excluded)]))
     lead.running.mark_launched(process, lead.now_s)
     lead.clock.hurry(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
-    if not lead.had_eligible:
+    if not had_eligible(lead.here, lead.guard_endpoint):
         lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
-    script = _launch_script(lead.run_dir, extra, words)
+    script = _launch_script(lead.here.run_dir, extra, words)
     return ActOutcome(True, script, first=(lead.journal.event("attempt_started", **facts, why=action.why),))
 
 
@@ -129,43 +133,45 @@ def keep_resume_args(plan: Plan, folder: FolderState, point: Checkpoint | None) 
     return words
 
 
-def _attempt_env(lead: Leader, facts: Mapping[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
-    """The environment of this attempt's script, beside the plan."""
+def _attempt_env(
+    here: Here, known: Nodes, resume: ResumePoint, address: str | None, facts: Mapping[str, Any], nodes: tuple[str, ...]
+) -> dict[str, str]:
+    """The environment of this attempt's script, beside the plan. `address`: of its first node."""
+    plan, job = here.plan, here.job
     env = {"SAFELAUNCH_ATTEMPT": str(facts["attempt"]), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
-           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": lead.job.cwd,
-           "SAFELAUNCH_KILL_SIGNAL": lead.plan.kill_switch.signal}
-    if lead.plan.own.traps_signal(lead.plan.command):
+           "SAFELAUNCH_MASTER_PORT": str(facts["port"]), "SAFELAUNCH_CWD": job.cwd,
+           "SAFELAUNCH_KILL_SIGNAL": plan.kill_switch.signal}
+    if plan.own.traps_signal(plan.command):
         env["SAFELAUNCH_SIGNAL_TO"] = "shell"
-    if len(nodes) != lead.plan.nodes:
+    if len(nodes) != plan.nodes:
         env["SAFELAUNCH_NODES"] = str(len(nodes))
     if (resize := facts.get("resize")) is not None:
         env |= {"SAFELAUNCH_OLD_NODES": str(resize["from"]), "SAFELAUNCH_NEW_NODES": str(resize["to"]),
                 "SAFELAUNCH_RESIZE_OUTPUT": resize["output"]}
-    if lead.nodes.no_overlap is not None:
+    if known.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
-    if lead.plan.cluster == HERE:
+    if plan.cluster == HERE:
         env["SAFELAUNCH_KEEPS_JOB"] = "yes"   # which is a person's shell's: no guard ends it as an orphan
-    left_out = [node for node in lead.job.nodes if node not in nodes]
+    left_out = [node for node in job.nodes if node not in nodes]
     if left_out:
         env["SAFELAUNCH_EXCLUDE"] = nodefold.fold(left_out)
-    address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
     path, step = facts["resume_path"], facts["resume_step"]
     if path is not None:
         env["SAFELAUNCH_RESUME_PATH"] = path
         env["SAFELAUNCH_RESUME_STEP"] = "" if step is None else str(step)
-    if lead.resume.newest is not None and path != lead.resume.newest.path:
+    if resume.newest is not None and path != resume.newest.path:
         env["SAFELAUNCH_RESIZED"] = "yes"
     return env
 
 
-def _secrets(lead: Leader, number: int) -> dict[str, str]:
+def _secrets(here: Here, guards: GuardEndpoint, own_address: str, number: int) -> dict[str, str]:
     """What only the guards may know: passed in the environment, never written down."""
-    record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
-    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.guard_endpoint.token,
-            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
-            "SAFELAUNCH_ADDRESSES": lead.own_address()}
+    record = here.run_dir / runfolder.attempt_folder(number) / "record.json"
+    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": guards.token,
+            "SAFELAUNCH_CONTROL": f":{guards.server.port}", "SAFELAUNCH_RECORD": str(record),
+            "SAFELAUNCH_ADDRESSES": own_address}
 
 
 def ask_addresses(here: Here, guards: GuardEndpoint, nodes: Nodes) -> Step:
@@ -191,42 +197,41 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 
     Journalled first: ranks that save on TERM and exit with 0 have not completed the run.
     """
-    lead.say.decision(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
+    lead.say.decision(row, f"ending the attempt: {action.why}", action="end", attempt=lead.running.now.number,
                       log_bytes=lead.running.log_bytes())
-    lead.running.mark_killed(row, lead.now, lead.now_s)
-    lead.move_record(lead.attempt.number)
-    for node, _ in lead.reach.lost_of(lead.live):
+    lead.running.mark_killed(row, lead.clock.now, lead.now_s)
+    lead.move_record(lead.running.now.number)
+    for node, _ in lead.reach.lost_of(lead.running.live):
         lead.server.hang_up(node, lead.now_s)
     lead.server.tell_all({"do": "end", "grace_s": action.grace_s}, lead.now_s)
 
 
 def fence(lead: Leader) -> bool:
     """Make sure that nothing of the attempt is left; True once that is sure."""
-    sruns = lead.process.sruns() if lead.process is not None and lead.plan.is_script else None
-    for command, done in lead.guard_endpoint.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost,
+    sruns = lead.running.process.sruns() if lead.running.process is not None and lead.plan.is_script else None
+    for command, done in lead.guard_endpoint.fencer.advance(lead.running.now, lead.now_s, lead.reach.lost,
                                                             lead.ensure_record_moved, lead.folder.is_frozen, sruns):
-        lead.tasks.begin(Work.SWEEP, _sweep(lead.job, lead.guard_endpoint, lead.nodes, command, done), done)
+        lead.tasks.begin(Work.SWEEP, _sweep(lead.helpers, command, done), done)
     for node, why in lead.guard_endpoint.fencer.found_lost():
         lead.reach.lose(node, why)
-        lead.tasks.begin(Work.TICKET,
-                         inspection.ticket(lead.plan, lead.here, lead.clock, lead.files, lead.nodes, lead.say,
-                                           lead.attempt.number, node, why), node)
-    if lead.guard_endpoint.fencer.is_done(lead.attempt):
-        lead.running.mark_fenced(exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)
-                                 if lead.plan.is_script else lead.attempt.exits)
+        lead.tasks.begin(Work.TICKET, inspection.ticket(
+            lead.helpers, lead.clock, lead.files, lead.say, lead.running.now.number, node, why), node)
+    if lead.guard_endpoint.fencer.is_done(lead.running.now):
+        lead.running.mark_fenced(exits_of_script(lead.here, lead.guard_endpoint, lead.running)
+                                 if lead.plan.is_script else lead.running.now.exits)
         return True
     if lead.guard_endpoint.fencer.is_asking:
-        foresee(lead, replace(lead.attempt,
-                              exits=exits_of_script(lead.plan, lead.job, lead.guard_endpoint, lead.running)))
+        exits = exits_of_script(lead.here, lead.guard_endpoint, lead.running)
+        lead.diagnosis.foresee(replace(lead.running.now, exits=exits), lead.course.ending)
     return False
 
 
-def _sweep(job: Allocation, guards: GuardEndpoint, nodes: Nodes, command: Command, node: str) -> Step:
+def _sweep(helpers: Helpers, command: Command, node: str) -> Step:
     """Wait for a node's sweep."""
     result = yield command
-    overlap.note_result(job, nodes, result)
+    helpers.note_result(result)
     if result is not None:
-        guards.fencer.swept(node, result)
+        helpers.guards.fencer.swept(node, result)
 
 
 def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:

@@ -21,7 +21,6 @@ from safelaunch.decide.ends.closing import (
     SayLine,
 )
 from safelaunch.decide.facts.seen import Live
-from safelaunch.guard.io.job import Allocation
 from safelaunch.nodehealth.slow.nanend import NanEnd, find_nan_end
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import TrainingReach
@@ -32,10 +31,8 @@ from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempt import resuming
 from safelaunch.supervisor.attempt.attempts import keep_resume_args
-from safelaunch.supervisor.attempt.diagnosing import judge_attempt
 from safelaunch.supervisor.attempt.ownscript import let_pass, take_link
-from safelaunch.supervisor.common import inspection, listening, lostprogress, overlap
-from safelaunch.supervisor.common.suspicion import accuse, confirm_suspects, known_nodes, note_use
+from safelaunch.supervisor.common import inspection, lostprogress
 from safelaunch.supervisor.io.attempt import AttemptProcess
 from safelaunch.supervisor.jobs import vanished
 from safelaunch.supervisor.leader import Leader
@@ -43,10 +40,11 @@ from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.nodes import Nodes, Uninspected
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.listening import LiveLog
+from safelaunch.supervisor.state.nodes import Uninspected
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -58,8 +56,8 @@ class EndOfAttempt:
     """The end that is being carried out: its attempt, and the events that wait for the journal."""
 
     def __init__(self, lead: Leader) -> None:
-        self.lead, self.live = lead, lead.attempt
-        self.process, self.tail, self.steps, self.events = lead.process, b"", list[Event](), list[Event]()
+        self.lead, self.live = lead, lead.running.now
+        self.process, self.tail, self.steps, self.events = lead.running.process, b"", list[Event](), list[Event]()
 
     def read(self) -> EndedAttempt:
         """All that is to be known of it. Each answer decides what is asked next."""
@@ -68,29 +66,31 @@ class EndOfAttempt:
         seen = lead.seen()
         how = said_how = ended.how_it_ended(live, seen)
         if process is not None and not live.is_hook:
-            observe.read_last_lines(lead, process)
+            observe.read_last_lines(lead.log, lead.suspects, process)
         self.tail = process.tail() if process else b""
         text = self.tail if process else lostprogress.ended_tail(lead.files, live.number)
         code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
-        how, not_before = _judge_refusal(lead.job, lead.clock, lead.journal, lead.nodes, lead.running, lead.course, how,
+        how, not_before = _judge_refusal(lead.helpers, lead.clock, lead.journal, lead.running, lead.course, how,
                                          self.tail.decode(errors="replace"))
         how, link = take_link(lead.plan, lead.running, lead.course, live, how)
-        for step in [] if live.is_hook else lostprogress.last_progress(lead, live.number, text):
+        for step in [] if live.is_hook else lostprogress.last_progress(lead.log, live.number, text):
             lead.journal.note(step)   # the verdict tells how far it came
             self.steps.append(step)
         if how in GOOD_ENDS and lead.plan.is_script:
             _tell_let_pass(lead.guard_endpoint, lead.running, lead.say)
-        reach = None if live.is_hook or process is None else _reach(lead, process)
+        reach = None if live.is_hook or process is None else _reach(lead.log, process)
         # They count as evidence for the verdict.
-        self.events += confirm_suspects(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.nodes)
-        verdict = judge_attempt(lead, live, replace(seen, ending=lead.ending), how, is_refused=how != said_how) \
+        self.events += lead.suspects.confirm()
+        seen = replace(seen, ending=lead.course.ending)
+        verdict = lead.diagnosis.judge(live, seen, how, is_refused=how != said_how) \
             if closing.needs_verdict(how, link) else None
         return EndedAttempt(
-            live, how, fold(self.events, lead.state), lead.plan, known_nodes(lead.job, lead.nodes), lead.now, code,
-            verdict, not_before, lead.ending, link, reach,
-            epoch=None if live.is_hook else lostprogress.last_epoch(lead, text),
-            lost=tuple(lead.reach.lost_of(lead.live)), requests=lead.folder.requests, has_process=process is not None,
-            owner=(lead.here.user, lead.job.cluster), nan_end=_nan_end(lead, live, how),
+            live, how, fold(self.events, lead.state), lead.plan, lead.suspects.known(), lead.clock.now, code,
+            verdict, not_before, lead.course.ending, link, reach,
+            epoch=None if live.is_hook else lostprogress.last_epoch(lead.log, text),
+            lost=tuple(lead.reach.lost_of(lead.running.live)), requests=lead.folder.requests,
+            has_process=process is not None,
+            owner=(lead.here.user, lead.job.cluster), nan_end=_nan_end(lead.log, live, how),
             of_loading=_judge_loading(lead.journal, lead.running, live, self.tail) if verdict is not None else None)
 
     def carry_out(self, act: ClosingAct) -> None:
@@ -100,19 +100,18 @@ class EndOfAttempt:
             case NewEvent():
                 self.events += lead.journal.events((act,))
             case Accuse():
-                accuse(lead.plan, lead.job, lead.files, lead.nodes, act.evidence)
+                lead.suspects.accuse(act.evidence)
             case CopyRest():
                 assert self.process is not None
                 lead.tasks.begin(Work.COPY_REST,
                                  copy_rest(lead.here, lead.clock, lead.files, lead.course, self.process,
                                            act.patience_s), live.number)
             case NoteUse():
-                lead.tasks.begin(Work.NOTE_USE,
-                                 note_use(lead.plan, lead.job, lead.clock, lead.files, lead.tasks, live, act.started_t),
-                                 live.number)
+                lead.tasks.begin(Work.NOTE_USE, lead.suspects.note_use(lead.tasks, live, act.started_t), live.number)
             case Inspect():
                 lead.nodes.queue_inspection(Uninspected(live, act.started_t, lead.now_s))
-                lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
+                lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(
+                    lead.helpers, lead.clock, lead.journal, lead.files, lead.tasks, lead.say))
             case PutFile():
                 lead.files.put(live.number, act.name, act.content)
             case SayLine():
@@ -133,9 +132,9 @@ class EndOfAttempt:
             case Do.KEEP_TAIL:
                 vanished.save_tail(lead.folder, lead.say, self.tail)
             case Do.FIND_RESUME:
-                resuming.find_resume(lead)
+                resuming.find_resume(lead.here, lead.clock, lead.journal, lead.files, lead.resume, lead.say)
             case Do.FALL_BACK:
-                fall_back(lead)
+                fall_back(lead.here, lead.clock, lead.journal, lead.files, lead.resume, lead.say)
             case Do.KEEP_ARGS:
                 keep_resume_args(lead.plan, lead.folder, lead.resume.newest)
             case Do.NOTE_PROGRESS:
@@ -157,8 +156,8 @@ def _tell_let_pass(guards: GuardEndpoint, running: RunningAttempt, say: Say) -> 
 
 
 def _judge_refusal(
-    job: Allocation, clock: Clock, journal: LeaderJournal, nodes: Nodes, running: RunningAttempt, course: Course,
-    how: AttemptEnd, text: str
+    helpers: Helpers, clock: Clock, journal: LeaderJournal, running: RunningAttempt, course: Course, how: AttemptEnd,
+    text: str
 ) -> tuple[AttemptEnd, float | None]:
     """How the attempt ended, and the time before which nothing is launched: Slurm may be the cause."""
     live = running.now
@@ -169,30 +168,31 @@ def _judge_refusal(
     # further attempt")
     if no_step and slurmtext.is_job_over(text):
         course.note_ending(course.ending or JobEnd.UNKNOWN)
-    is_relaunch = live.number > 1 and nodes.no_overlap is None and not job.is_local
+    is_relaunch = live.number > 1 and helpers.can_run and not helpers.here.job.is_local
     said = refusal.Said(bool(live.exits), no_step, course.unread == live.number,
                         is_relaunch and slurmtext.why_no_overlap(text) is not None)
     word, not_before = refusal.judge(how, said, refusal.in_a_row(journal.state), clock.now)
     if word != how and not_before is None:
-        overlap.note_words(job, nodes, text)
+        helpers.note_words(text)
     return word, not_before
 
 
-def fall_back(lead: Leader) -> None:
+def fall_back(
+    here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, resume: ResumePoint, say: Say
+) -> None:
     """Leave out a checkpoint that the last attempt could not load, and take the one before it."""
-    attempt, newest = lead.state.attempt, lead.resume.newest
-    bad = closing.rejected(lead.state, lead.plan, newest)
+    attempt, newest = journal.state.attempt, resume.newest
+    bad = closing.rejected(journal.state, here.plan, newest)
     if bad is None or attempt is None or newest is None:
         return
     if bad.is_last:
-        lead.say(f"checkpoint {bad.path} does not load either; {lead.plan.resume.keep_trying} have been rejected "
-                 "already")
+        say(f"checkpoint {bad.path} does not load either; {here.plan.resume.keep_trying} have been rejected already")
         return
-    lead.journal.record(lead.journal.event("checkpoint_rejected", path=bad.path, attempt=attempt.number, why=bad.why,
-                                           step=newest.step))
-    resuming.find_resume(lead)
-    instead = f"the one before it, {lead.resume.newest.path}" if lead.resume.newest else "none: there is no older one"
-    lead.say(f"checkpoint {bad.path} is rejected ({bad.why}); going on from {instead}")
+    journal.record(journal.event("checkpoint_rejected", path=bad.path, attempt=attempt.number, why=bad.why,
+                                 step=newest.step))
+    resuming.find_resume(here, clock, journal, files, resume, say)
+    instead = f"the one before it, {resume.newest.path}" if resume.newest else "none: there is no older one"
+    say(f"checkpoint {bad.path} is rejected ({bad.why}); going on from {instead}")
 
 
 def checkpoint_events(plan: Plan, journal: LeaderJournal, resume: ResumePoint, number: int | None) -> list[Event]:
@@ -200,20 +200,21 @@ def checkpoint_events(plan: Plan, journal: LeaderJournal, resume: ResumePoint, n
     return journal.events(closing.progress(journal.state, plan, resume.newest, resume.saved_t, number))
 
 
-def _reach(lead: Leader, process: AttemptProcess) -> TrainingReach | None:
+def _reach(log: LiveLog, process: AttemptProcess) -> TrainingReach | None:
     """How far its training came, by its log's begin and end."""
     tail = process.tail(TAIL_BYTES)
     head = process.read(0, min(HEAD_BYTES, max(0, process.size() - len(tail))))
-    return listening.read(lead, b"\n".join(filter(None, (head, tail))), read_reach, None)
+    return log.read(b"\n".join(filter(None, (head, tail))), read_reach, None)
 
 
-def _nan_end(lead: Leader, live: Live, how: AttemptEnd) -> str | None:
+def _nan_end(log: LiveLog, live: Live, how: AttemptEnd) -> str | None:
     """That a training has ended well with losses that were no finite numbers."""
-    if how not in GOOD_ENDS or live.is_hook or lead.process is None or lead.plan.on_nan is None:
+    process = log.running.process
+    if how not in GOOD_ENDS or live.is_hook or process is None or log.here.plan.on_nan is None:
         return None
     nothing: NanEnd | None = None
-    found = listening.read_figures(lead, lead.process.tail(TAIL_BYTES), find_nan_end, nothing)
-    told = lead.state.had_nan(live.number)
+    found = log.read_figures(process.tail(TAIL_BYTES), find_nan_end, nothing)
+    told = log.journal.state.had_nan(live.number)
     began = told.step if found is not None and found.is_whole and told is not None else None
     return None if found is None else found.tell(began)
 

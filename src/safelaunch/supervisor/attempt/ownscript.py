@@ -8,7 +8,6 @@ from safelaunch.decide.ends import scriptends
 from safelaunch.decide.ends.scriptends import ScriptWords, TaskEnd
 from safelaunch.decide.facts.seen import Live
 from safelaunch.decide.jobs import links
-from safelaunch.guard.io.job import Allocation
 from safelaunch.node.guard.protocol import STEP_TASKS
 from safelaunch.run.plan import Plan
 from safelaunch.slurm import slurmoutput
@@ -16,20 +15,21 @@ from safelaunch.supervisor.common.slurmends import WHOLE_END_BYTES
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.ports import Here
 
 TERMED = (124, 130, 137, 143)   # by timeout(1), or of SIGINT, SIGKILL, SIGTERM
 
 
-def exits_of_script(plan: Plan, job: Allocation, guards: GuardEndpoint, running: RunningAttempt) -> tuple[Exit, ...]:
+def exits_of_script(here: Here, guards: GuardEndpoint, running: RunningAttempt) -> tuple[Exit, ...]:
     """The ends of the ranks that made a script fail, or the script's own."""
     def hides() -> bool:
         from safelaunch.config.shell.scriptcodes import looks_at_codes  # for a script that has hidden a failure
 
-        return not (is_planned or is_cancelled() or looks_at_codes(plan.command))
+        return not (is_planned or is_cancelled() or looks_at_codes(here.plan.command))
 
     def is_cancelled() -> bool:   # `scancel $SLURM_JOB_ID.0` of a step that is not needed any more
         said = process.tail(WHOLE_END_BYTES).decode("latin-1") if process is not None else ""
-        return slurmoutput.is_step_cancelled_first(said, job.id)
+        return slurmoutput.is_step_cancelled_first(said, here.job.id)
 
     process = running.process
     # `timeout 23h srun …; sbatch "$0"`: it has ended its ranks itself, and goes on.

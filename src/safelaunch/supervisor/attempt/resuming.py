@@ -15,10 +15,9 @@ from safelaunch.checkpoints.resume import NO_STEP, is_usable
 from safelaunch.decide.budget import nanback
 from safelaunch.node import fresh
 from safelaunch.run.nancut import NanCut, SavedAt
-from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.clock import Clock, Timer
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.resume import ResumePoint
 
 TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
@@ -28,18 +27,20 @@ MOST_TOLD_SKIPPED = 5     # of one search
 MOST_BEHIND = 50          # complete ones that are looked at where those behind a NaN do not count
 
 
-def find_resume(lead: Leader) -> None:
+def find_resume(
+    here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, point: ResumePoint, say: Say
+) -> None:
     """Find the newest complete checkpoint; a folder that does not answer in time counts as frozen until it does."""
-    resume = lead.plan.resume
+    resume, state = here.plan.resume, journal.state
     if resume.dir is None:
         return
-    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
-    cut = nanback.first_cut(lead.state, resume.step)
-    if cut is None and lead.plan.on_nan == "previous_checkpoint":
-        cut = nanback.open_cut(lead.state)
-    left_out = sum(len(known.taken) for known in lead.state.nan_cuts)
+    folder = os.path.join(here.job.cwd, resume.dir)   # noqa: PTH118 - text only
+    cut = nanback.first_cut(state, resume.step)
+    if cut is None and here.plan.on_nan == "previous_checkpoint":
+        cut = nanback.open_cut(state)
+    left_out = sum(len(known.taken) for known in state.nan_cuts)
     most_whole = MOST_ALL if cut is not None and cut.attempt == nanback.BY_PERSON else (
-        MOST_BEHIND + left_out if cut is not None or lead.state.nan_cuts else MOST_WHOLE)
+        MOST_BEHIND + left_out if cut is not None or state.nan_cuts else MOST_WHOLE)
 
     def look() -> dict[str, Any]:
         fresh.see(folder)
@@ -48,27 +49,27 @@ def find_resume(lead: Leader) -> None:
 
     # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
     # seconds however long the folder is frozen").
-    is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
-    if is_doubtful and lead.files.ask(lambda: Path(folder).exists(), TOUCH_S).late:
-        lead.resume.mark_unknown()
+    is_doubtful = files.state.is_frozen or point.is_unknown
+    if is_doubtful and files.ask(lambda: Path(folder).exists(), TOUCH_S).late:
+        point.mark_unknown()
         return
-    answer = lead.files.ask(look, lead.resume.deadline_s)
+    answer = files.ask(look, point.deadline_s)
     if answer.late:
-        lead.resume.mark_late()
+        point.mark_late()
         return
     if answer.is_ok and answer.value is not None:
         found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
-        found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
+        found = [(one, t) for one, t in found if (one.path, one.step) not in state.rejected]
         without_step = [one.path for one, _ in found if not is_usable(resume.args, one.step)]
-        usable = _before_nan(lead.journal, lead.say, cut,
+        usable = _before_nan(journal, say, cut,
                              [(one, t) for one, t in found if one.path not in without_step])
-        lead.resume.note_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
-        _tell_skipped(lead.journal, lead.resume, lead.say,
+        point.note_found(usable, dict(found)[usable[0]] if usable and usable[0].step is None else 0.0)
+        _tell_skipped(journal, point, say,
                       [*({"path": path, "reason": NO_STEP} for path in without_step), *answer.value["skipped"]])
     else:
-        lead.resume.mark_unreadable()
-        if lead.clock.take_turn(Timer.UNREADABLE, 60.0):
-            lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+        point.mark_unreadable()
+        if clock.take_turn(Timer.UNREADABLE, 60.0):
+            say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
 
 def _before_nan(

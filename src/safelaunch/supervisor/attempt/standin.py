@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.decide.jobs import links
+from safelaunch.run.fold.state import State
 from safelaunch.script.io import standins
 from safelaunch.slurm import jobstates, nodefold
 from safelaunch.slurm.outputname import JobNames, default_pattern, expand, lines_that_name
 from safelaunch.slurm.sbatchoptions import LETTERS, OPTIONS
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.ports import Here
 
 # Of the job around the script, which under sbatch would be the script's own.
 _OF_OUR_JOB = ("SLURM_JOB_DEPENDENCY", "SLURM_OPEN_MODE", "SLURM_RESTART_COUNT")
@@ -23,22 +24,22 @@ _ADDED = ("WANDB_RUN_ID", "WANDB_RESUME", "PYTHONUNBUFFERED")
 class ScriptJob:
     """The job of a script's next attempt, as sbatch would have made it."""
 
-    def __init__(self, lead: Leader, number: int, nodes: tuple[str, ...]) -> None:
-        self.lead, self.number, self.nodes = lead, number, nodes
-        self.link = links.in_force(lead.state)
+    def __init__(self, here: Here, state: State, number: int, nodes: tuple[str, ...]) -> None:
+        self.here, self.number, self.nodes = here, number, nodes
+        self.link = links.in_force(state)
         self.options: Mapping[str, str] = self.link.get("options") or {}
-        self.restarts = links.restarts_before(lead.state)
+        self.restarts = links.restarts_before(state)
         self.text: str = self.link.get("text") or ""
-        self.cwd: str = self.link.get("chdir") or lead.job.cwd
-        own = lead.plan.own
-        self.name = self.options.get("job-name") or own.job_name or lead.plan.name
+        self.cwd: str = self.link.get("chdir") or here.job.cwd
+        own = here.plan.own
+        self.name = self.options.get("job-name") or own.job_name or here.plan.name
         self.args: tuple[str, ...] = tuple(self.link["args"]) if self.link else own.args
         self.open_mode = self.options.get("open-mode") or own.open_mode
         array, _, task = own.array.partition("_")
         self.patterns = [self.options.get("output") or own.output or default_pattern(bool(task)),
                          self.options.get("error") or own.error or ""]
-        self.aliases = {name: lead.job.id for name in (own.array, array) if name}
-        names = JobNames(lead.job.id, self.name, lead.here.user, nodes[0] if nodes else lead.job.host, array, task)
+        self.aliases = {name: here.job.id for name in (own.array, array) if name}
+        names = JobNames(here.job.id, self.name, here.user, nodes[0] if nodes else here.job.host, array, task)
         self.output, self.error = (pattern and os.path.normpath(Path(self.cwd) / expand(pattern, names))
                                    for pattern in self.patterns)
 
@@ -51,39 +52,39 @@ class ScriptJob:
         if self.open_mode:
             env["SLURM_OPEN_MODE"] = self.open_mode[:1]
         if self.text:
-            env["SAFELAUNCH_SCRIPT"] = str(self.lead.local / standins.TEXT)
+            env["SAFELAUNCH_SCRIPT"] = str(self.here.local / standins.TEXT)
         if self.link:
             env |= {"SAFELAUNCH_LINK": "yes", "SAFELAUNCH_CWD": self.cwd,
                     "SLURM_SUBMIT_DIR": self.link.get("cwd") or self.cwd}
-        if (depth := self.lead.job.env.get("SHLVL", "")).isdigit() and int(depth) > 0:
+        if (depth := self.here.job.env.get("SHLVL", "")).isdigit() and int(depth) > 0:
             env["SHLVL"] = str(int(depth) - 1)   # a shell of ours stands between
-        if lines_that_name(self.lead.plan.command, filter(None, self.patterns)):
+        if lines_that_name(self.here.plan.command, filter(None, self.patterns)):
             env["SAFELAUNCH_OWN_LOG"] = "yes"
         return env
 
     def env_of_job(self) -> dict[str, str]:
         """The job's environment without what is ours, or gone in the link."""
         gone = {*_OF_OUR_JOB, *(self.link.get("gone") or ())}
-        return {name: value for name, value in self.lead.job.env.items() if name not in gone}
+        return {name: value for name, value in self.here.job.env.items() if name not in gone}
 
-    def facts(self) -> dict[str, Any]:
-        """What the stubs of Slurm's commands know of it (node/standin/main.py)."""
-        lead, own = self.lead, self.lead.plan.own
+    def facts(self, log: str, excluded: tuple[str, ...]) -> dict[str, Any]:
+        """What the stubs of Slurm's commands know of it (node/standin/main.py); `log`: the attempt's, of the run."""
+        here, own = self.here, self.here.plan.own
         shown = {"JobName": self.name, "Command": " ".join([own.path, *self.args]) if own.path else "",
                  "StdOut": self.output, "StdErr": self.error or self.output, "Restarts": str(self.restarts),
                  "Requeue": "1", "WorkDir": self.cwd}
-        if len(self.nodes) != len(lead.job.nodes):
+        if len(self.nodes) != len(here.job.nodes):
             shown |= {"NodeList": nodefold.fold(self.nodes), "NumNodes": str(len(self.nodes))}
-        if lead.state.excluded:
-            shown["ExcNodeList"] = dict(lead.plan.sbatch).get("exclude") or "(null)"
+        if excluded:
+            shown["ExcNodeList"] = dict(here.plan.sbatch).get("exclude") or "(null)"
         return {
-            "job": lead.job.id, "aliases": self.aliases, "attempt": self.number, "job_name": lead.plan.job_name,
+            "job": here.job.id, "aliases": self.aliases, "attempt": self.number, "job_name": here.plan.job_name,
             "shown": {name: value for name, value in shown.items() if value},
-            "job_file": str(lead.run_dir / "job.sbatch"), "script": own.path, "log": lead.files.main_log(self.number),
-            "spool": str(lead.local / f"attempt-{self.number:04d}.log"), "link_env": self.link.get("env") or {},
-            "options": {name: value or "" for name, value in lead.plan.sbatch},
+            "job_file": str(here.run_dir / "job.sbatch"), "script": own.path, "log": log,
+            "spool": str(here.local / f"attempt-{self.number:04d}.log"), "link_env": self.link.get("env") or {},
+            "options": {name: value or "" for name, value in here.plan.sbatch},
             "text": self.text, "has_new_text": bool(self.text),
-            "added": [name for name in _ADDED if name not in lead.job.env],
+            "added": [name for name in _ADDED if name not in here.job.env],
             "takes": {name: option.takes for name, option in OPTIONS.items()}, "letters": LETTERS,
             "pending": jobstates.PENDING,
         }

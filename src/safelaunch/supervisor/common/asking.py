@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import NamedTuple
 
 from safelaunch.base.io.localtime import moment
 from safelaunch.checkpoints.io import checkpoints
 from safelaunch.decide.facts import patience
-from safelaunch.guard.io.job import Allocation
+from safelaunch.decide.facts.patience import Patience
+from safelaunch.decide.facts.seen import Live
 from safelaunch.node import fresh
-from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
-from safelaunch.supervisor.state.ports import FolderPort, Say
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 ANSWER_S = 2.0         # for guards to connect, and again for their answers
 AGAIN_S = 5.0
@@ -32,44 +34,88 @@ LOOK_DEADLINE_S = 1.5  # below the two seconds after which a standby suspects th
 Newest = tuple[float, str]
 
 
-def go_on(lead: Leader, is_answered: bool) -> Step:
-    """Continue what a dead supervisor had begun. Unless it journalled the answer, nobody knows who was told."""
-    if is_answered:
-        yield from wait_for_checkpoint(lead, None)
-    else:
-        yield from ask_to_end(lead, lead.plan.kill_switch.signal)
+class Asking(NamedTuple):
+    """Asking the live attempt to end, and the wait for its checkpoint. `newest` and `patience` may ask the folder."""
+
+    clock: Clock
+    guards: GuardEndpoint
+    running: RunningAttempt
+    tasks: BackgroundTasks
+    say: Say
+    newest: Callable[[], Newest | None]
+    patience: Callable[[Live], Patience]
+
+    def ask_to_end(self, name: str) -> Step:
+        """Signal the ranks that handle it; report whom it reached, and until when the attempt has time.
+
+        It asks again while a guard has not answered: its connection may be down, or its launcher not started yet. No
+        process gets the signal twice.
+        """
+        running, server = self.running, self.guards.server
+        number, row = running.now.number, running.now.end_row
+        is_saving = row in ("kill", "checkpoint", "restart", "slow_restart")
+        before = self.newest() if is_saving else None
+        reached: list[str] = []
+        said: tuple[int | None, int] | None = None
+        for again in range(MOST_ASKED):
+            told = yield from _signal(self.clock, self.guards, running, name)
+            is_new, until_s = not again, self.clock.now_s + AGAIN_S
+            while self.clock.now_s < until_s:
+                if not _is_asked(running, number, row):
+                    return
+                live, answers = running.now, server.signal_answers
+                reached += [one for one in server.signalled if one not in reached]
+                knows = answers >= told and told + len(live.exits) >= live.tasks
+                running.note_heard(len(reached) if reached or knows else None)
+                if said != (running.now.heard, len(reached)):
+                    said = running.now.heard, len(reached)
+                    self.tell(name, reached, f"{answers} of {live.tasks} guards have answered")
+                if is_new:   # once: a second wait would find the same checkpoint
+                    is_new = False
+                    self.tasks.begin(Work.WAIT_FOR_CHECKPOINT, self.wait_for_checkpoint(before), f"{row} {number}")
+                if knows:
+                    return
+                yield LATE_S
+
+    def tell(self, name: str, reached: list[str], answers: str) -> None:
+        """Whom the signal has reached, and what is waited for."""
+        live = self.running.now
+        given = self.patience(live)
+        if reached:
+            text = f"{name} reached {len(reached)} processes ({', '.join(reached[:4])})"
+        elif live.heard == 0:
+            text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
+        else:
+            text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
+        until = moment(given.until_t, self.clock.now)
+        self.say.decision("ask_to_end", f"{text}; waiting for {given.what}, until {until} at most",
+                          attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
+
+    def wait_for_checkpoint(self, before: Newest | None) -> Generator[float, Result | None, None]:
+        """Note the first checkpoint that completes after `before` (None: after the first check that is answered), if
+        the attempt is to end with it. A second check confirms it, or finds a newer one.
+        """
+        running, is_found = self.running, False
+        number, row = running.now.number, running.now.end_row
+        while _is_asked(running, number, row):
+            newest = self.newest() if self.patience(running.now).is_checkpoint else None
+            if newest is not None and before is None:
+                before = newest
+            if newest is not None and before is not None and newest[0] > before[0]:
+                if is_found:
+                    running.note_saved(newest[1], self.clock.now)
+                    return
+                is_found = True
+                yield CONFIRM_S
+            else:
+                is_found = False
+                yield LOOK_S
 
 
-def ask_to_end(lead: Leader, name: str) -> Step:
-    """Signal the ranks that handle it; report whom it reached, and until when the attempt has time.
-
-    It asks again while a guard has not answered: its connection may be down, or its launcher not started yet. No
-    process gets the signal twice.
-    """
-    number, row = lead.attempt.number, lead.attempt.end_row
-    is_saving = row in ("kill", "checkpoint", "restart", "slow_restart")
-    before = find_newest(lead.plan, lead.job, lead.files) if is_saving else None
-    reached: list[str] = []
-    said: tuple[int | None, int] | None = None
-    for again in range(MOST_ASKED):
-        told = yield from _signal(lead.clock, lead.guard_endpoint, lead.running, name)
-        is_new, until_s = not again, lead.now_s + AGAIN_S
-        while lead.now_s < until_s:
-            if not _is_asked(lead.running, number, row):
-                return
-            live, answers = lead.attempt, lead.server.signal_answers
-            reached += [one for one in lead.server.signalled if one not in reached]
-            knows = answers >= told and told + len(live.exits) >= live.tasks
-            lead.running.note_heard(len(reached) if reached or knows else None)
-            if said != (lead.attempt.heard, len(reached)):
-                said = lead.attempt.heard, len(reached)
-                _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
-            if is_new:   # once: a second wait would find the same checkpoint
-                is_new = False
-                lead.tasks.begin(Work.WAIT_FOR_CHECKPOINT, wait_for_checkpoint(lead, before), f"{row} {number}")
-            if knows:
-                return
-            yield LATE_S
+def asking_of(lead: Leader) -> Asking:
+    """For the live attempt of this leader."""
+    return Asking(lead.clock, lead.guard_endpoint, lead.running, lead.tasks, lead.say,
+                  partial(find_newest, lead.here, lead.files), lambda live: patience.of(live, lead.seen(), lead.plan))
 
 
 def ask_to_save(clock: Clock, guards: GuardEndpoint, running: RunningAttempt, say: Say, name: str) -> Step:
@@ -107,47 +153,12 @@ def _is_asked(running: RunningAttempt, number: int, row: str | None) -> bool:
     return live is not None and (live.number, live.end_row, live.killed_t) == (number, row, None)
 
 
-def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
-    live = lead.attempt
-    given = patience.of(live, lead.seen(), lead.plan)
-    if reached:
-        text = f"{name} reached {len(reached)} processes ({', '.join(reached[:4])})"
-    elif live.heard == 0:
-        text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
-    else:
-        text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
-    lead.say.decision("ask_to_end",
-                      f"{text}; waiting for {given.what}, until {moment(given.until_t, lead.now)} at most",
-                      attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
-
-
-def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float, Result | None, None]:
-    """Note the first checkpoint that completes after `before` (None: after the first check that is answered), if the
-    attempt is to end with it. A second check confirms it, or finds a newer one.
-    """
-    number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
-    while _is_asked(lead.running, number, row):
-        is_wanted = patience.of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
-        newest = find_newest(lead.plan, lead.job, lead.files) if is_wanted else None
-        if newest is not None and before is None:
-            before = newest
-        if newest is not None and before is not None and newest[0] > before[0]:
-            if is_found:
-                lead.running.note_saved(newest[1], lead.now)
-                return
-            is_found = True
-            yield CONFIRM_S
-        else:
-            is_found = False
-            yield LOOK_S
-
-
-def find_newest(plan: Plan, job: Allocation, files: FolderPort) -> Newest | None:
+def find_newest(here: Here, files: FolderPort) -> Newest | None:
     """The newest complete checkpoint; None = the folder does not answer, or there is no checkpoint folder."""
-    resume = plan.resume
+    resume = here.plan.resume
     if resume.dir is None:
         return None
-    folder = os.path.join(job.cwd, resume.dir)   # noqa: PTH118 - text only
+    folder = os.path.join(here.job.cwd, resume.dir)   # noqa: PTH118 - text only
 
     def find() -> Newest:
         fresh.see(folder)

@@ -15,24 +15,21 @@ from safelaunch.base.io.localtime import moment
 from safelaunch.base.model import Silent
 from safelaunch.base.secretmask import mask
 from safelaunch.decide.budget.blame import ended_first
-from safelaunch.guard.io.job import Allocation
 from safelaunch.hangs import nodeticket
 from safelaunch.nodehealth.checks import ranksoftware
 from safelaunch.nodehealth.checks.compare import compare
 from safelaunch.run.io import runfolder
-from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.stacks import stacktext
 from safelaunch.stacks.io.collect import Collected, Depth
 from safelaunch.stacks.ranks import NodeReport
-from safelaunch.supervisor.common import overlap
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Nodes, Uninspected
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
-from safelaunch.supervisor.state.tasks import Step
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step
 
 AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where things are
@@ -49,33 +46,36 @@ POLL_S = 0.05
 LOOK_S = 0.25           # whether a restart has settled
 
 
-def at_start(lead: Leader, number: int) -> Step:
+def at_start(
+    helpers: Helpers, running: RunningAttempt, journal: LeaderJournal, files: FolderPort, say: Say, number: int
+) -> Step:
     """End or report leftovers, keep py-spy; a second time where a node had no py-spy yet, or has not told its software.
     """
-    nodes = all_nodes = lead.attempt.nodes
+    here, run_nodes = helpers.here, helpers.nodes
+    nodes = all_nodes = running.now.nodes
     for pause_s in (AT_START_S, TOOL_AGAIN_S):
         yield pause_s
-        if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
+        if running.live is None or running.live.number != number or running.live.killed_t is not None:
             return
         if pause_s == AT_START_S:
-            _tell_changed_code(lead.plan, lead.job, lead.journal, lead.files, number)
+            _tell_changed_code(here, journal, files, number)
         # In a container it is not this host's path that leads to the rank's Python.
-        software = pause_s == TOOL_AGAIN_S and lead.plan.container is None
-        collected = yield from collect(lead.plan, lead.here, lead.nodes, nodes, Depth(
-            samples=0, gpus=lead.job.has_gpus, keep_tool=True, software=software, attempt=number, end_left=True,
+        software = pause_s == TOOL_AGAIN_S and here.plan.container is None
+        collected = yield from collect(helpers, nodes, Depth(
+            samples=0, gpus=here.job.has_gpus, keep_tool=True, software=software, attempt=number, end_left=True,
             at_once=AT_ONCE))
-        _tell_left(lead.journal, lead.files, lead.say, number, collected.reports, "leftovers.json")
+        _tell_left(journal, files, say, number, collected.reports, "leftovers.json")
         told = {node: json.loads(line) for node, line in collected.lines.items()}
         if software:
-            _tell_software(lead.nodes, lead.files, lead.say, number, all_nodes,
+            _tell_software(run_nodes, files, say, number, all_nodes,
                            {node: one.get("software") for node, one in told.items()})
         nodes = tuple(node for node, one in told.items()
-                      if not one["tools"]["py_spy"] or node not in lead.nodes.software)
+                      if not one["tools"]["py_spy"] or node not in run_nodes.software)
         if not nodes:
             return
 
 
-def _tell_changed_code(plan: Plan, job: Allocation, journal: LeaderJournal, files: FolderPort, number: int) -> None:
+def _tell_changed_code(here: Here, journal: LeaderJournal, files: FolderPort, number: int) -> None:
     """Journal that somebody has edited the training since the attempt before it: another cause may be at work."""
     before = next((one for one in journal.state.attempts if one.number == number - 1), None)
     if before is None:
@@ -83,10 +83,10 @@ def _tell_changed_code(plan: Plan, job: Allocation, journal: LeaderJournal, file
     from safelaunch.run.codefiles import code_files
     from safelaunch.run.io.codechanges import changed_since  # for a restart
 
-    names = code_files(plan.setup, plan.command)
+    names = code_files(here.plan.setup, here.plan.command)
     if not names:
         return
-    cwd, since_t = job.cwd, before.started_t
+    cwd, since_t = here.job.cwd, before.started_t
     answer = files.ask(lambda: changed_since(cwd, names, since_t), CODE_S)
     if answer.is_ok and answer.value:
         journal.record(journal.event("code_changed", attempt=number, since=before.number,
@@ -110,28 +110,28 @@ def _tell_software(
         say(f"ranks of attempt {number} run in unlike software: {line}")
 
 
-def after_failures(lead: Leader) -> Step:
+def after_failures(
+    helpers: Helpers, clock: Clock, journal: LeaderJournal, files: FolderPort, tasks: BackgroundTasks, say: Say
+) -> Step:
     """Inspect the nodes of failed attempts once, when the restart has settled or the run ends."""
-    while failed := lead.nodes.uninspected:
+    while failed := helpers.nodes.uninspected:
         first_s, last_s = failed[0].since_s, failed[-1].since_s
-        if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
+        if not tasks.is_leaving and clock.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        yield from _inspect(lead.plan, lead.here, lead.journal, lead.files, lead.nodes, lead.say,
-                            lead.nodes.take_uninspected())
+        yield from _inspect(helpers, journal, files, say, helpers.nodes.take_uninspected())
 
 
 def _inspect(
-    plan: Plan, here: Here, journal: LeaderJournal, files: FolderPort, run_nodes: Nodes, say: Say,
-    failures: Sequence[Uninspected]
+    helpers: Helpers, journal: LeaderJournal, files: FolderPort, say: Say, failures: Sequence[Uninspected]
 ) -> Step:
     """Name core files of these attempts in the last one's folder and in the job's output; end or report leftovers."""
-    live = failures[-1].live
+    job, live = helpers.here.job, failures[-1].live
     nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in ended_first(one.live)))[:CORE_NODES]
     if not nodes:
         return
-    collected = yield from collect(plan, here, run_nodes, nodes, Depth(
-        samples=0, gpus=here.job.has_gpus, deadline_s=CORES_S, cores=((here.job.cwd,), failures[0].started_t),
+    collected = yield from collect(helpers, nodes, Depth(
+        samples=0, gpus=job.has_gpus, deadline_s=CORES_S, cores=((job.cwd,), failures[0].started_t),
         at_once=AT_ONCE, attempt=live.number + 1, end_left=True))
     _tell_left(journal, files, say, live.number, collected.reports, "leftovers-after.json")
     found: dict[str, dict[str, Any]] = {}
@@ -156,34 +156,32 @@ def _inspect(
         say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
 
 
-def ticket(
-    plan: Plan, here: Here, clock: Clock, files: FolderPort, nodes: Nodes, say: Say, number: int, node: str, why: str
-) -> Step:
+def ticket(helpers: Helpers, clock: Clock, files: FolderPort, say: Say, number: int, node: str, why: str) -> Step:
     """Write a text for the administrators where the node answers and shows ranks that no KILL has ended."""
-    collected = yield from collect(plan, here, nodes, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
+    collected = yield from collect(helpers, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
     ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
     if not ranks:
         return
-    text = nodeticket.render(node, why, ranks, job=here.job.id, run=plan.name, user=here.user, when=moment(clock.now))
+    here = helpers.here
+    text = nodeticket.render(
+        node, why, ranks, job=here.job.id, run=here.plan.name, user=here.user, when=moment(clock.now))
     name = f"system/ticket-{node}.txt"
     files.put(number, name, mask(text).encode(errors="replace"))
     say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "
         f"{runfolder.attempt_folder(number)}/{name}")
 
 
-def collect(
-    plan: Plan, here: Here, run_nodes: Nodes, nodes: Sequence[str], depth: Depth
-) -> Generator[float, Any, Collected]:
+def collect(helpers: Helpers, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
     """Samples of these nodes, which never wait for each other. The leader runs every helper of this kind here."""
-    if run_nodes.no_overlap is not None:
-        return Collected((), tuple(Silent(node, run_nodes.no_overlap, is_node_mute=False) for node in nodes))
-    job = here.job
-    target = Target(job.id, tuple(nodes), f"{plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
+    if helpers.nodes.no_overlap is not None:
+        return Collected((), tuple(Silent(node, helpers.nodes.no_overlap, is_node_mute=False) for node in nodes))
+    here, job = helpers.here, helpers.here.job
+    target = Target(job.id, tuple(nodes), f"{here.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
     look = here.world.look(target, job.env, depth)
     while (collected := look.poll()) is None:
         yield POLL_S
     for silent in collected.silent:
-        overlap.note_words(here.job, run_nodes, silent.why)
+        helpers.note_words(silent.why)
     return collected
 
 

@@ -11,20 +11,20 @@ from safelaunch.base.model import Event
 from safelaunch.node import fresh
 from safelaunch.run.fold.state import Attempt
 from safelaunch.run.lost import has_gone_on, judge
-from safelaunch.run.plan import Plan
 from safelaunch.run.reach import last_epoch as find_epoch
-from safelaunch.supervisor.common import listening
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import Counted, RunningAttempt
-from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.clock import Clock, Timer
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.listening import LiveLog
+from safelaunch.supervisor.state.ports import FolderPort
 from safelaunch.trainlog import counters
+from safelaunch.trainlog.lines import Talk
 from safelaunch.trainlog.steps import latest_step
 
 NEAR_S = 3600.0   # as hang.first_step: an attempt makes steps by then
 TAIL_BYTES = 64 << 10
 ANSWER_S = 1.0    # of the run folder
+JOURNAL_PROGRESS_S = 60.0
 
 
 def is_open(journal: LeaderJournal, running: RunningAttempt) -> bool:
@@ -61,8 +61,9 @@ def take_in(journal: LeaderJournal, running: RunningAttempt, number: int, text: 
     running.note_counted(before._replace(counters=found))
 
 
-def judge_start(plan: Plan, journal: LeaderJournal, running: RunningAttempt, say: Say) -> None:
+def judge_start(log: LiveLog) -> None:
     """Say it once if the live attempt has started too low; have it ended if that is sure."""
+    journal, running = log.journal, log.running
     attempt = journal.state.attempt
     if attempt is None or running.live is None or running.counted.attempt != attempt.number:
         return
@@ -75,13 +76,13 @@ def judge_start(plan: Plan, journal: LeaderJournal, running: RunningAttempt, say
     if found is None:
         return
     if attempt.lost is None:
-        then = "stop" if found.is_sure and plan.restart.on_lost_progress == "stop" else "warn"
+        then = "stop" if found.is_sure and log.here.plan.restart.on_lost_progress == "stop" else "warn"
         journal.record(journal.event("lost_progress", attempt=attempt.number, step=found.step, sure=found.is_sure,
                                      resume_step=found.resume_step, resume_path=attempt.resume_path, then=then,
                                      why=found.why))
         what = "LOST PROGRESS" if found.is_sure else "PERHAPS LOST PROGRESS"
         goes_on = "" if then == "stop" else "; it goes on, and may overwrite newer checkpoints"
-        say(f"!!! {what}: {found.why}{goes_on}")
+        log.say(f"!!! {what}: {found.why}{goes_on}")
     if found.is_sure:
         running.note_lost_progress(found.why)
 
@@ -100,6 +101,23 @@ def progress_event(clock: Clock, journal: LeaderJournal, running: RunningAttempt
                          counter="" if main.fell else main.form, **at)
 
 
+def note_step(log: LiveLog, number: int, talk: Talk | None) -> None:
+    """Note the step that the log has named; the journal gets the first one, one a minute, the first one after a
+    suspected hang, and one that overwrites a checkpoint.
+    """
+    clock, journal, running = log.clock, log.journal, log.running
+    attempt = journal.state.attempt
+    if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
+        return
+    event = progress_event(clock, journal, running, number, talk.step)
+    is_news = attempt.step is None or running.last_step.is_suspected or overwrites(attempt, talk.step)
+    running.note_step(running.grew_t(clock))
+    if clock.take_turn(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S) or is_news:
+        journal.record(event)
+    else:
+        journal.note(event)
+
+
 def ended_tail(files: FolderPort, number: int) -> bytes:
     """The last lines that reached the run folder, of an attempt whose supervisor's host is gone; b"" where the folder
     does not answer. A batch host crashed at step 53, and its successor knew step 17, of the journal.
@@ -114,19 +132,19 @@ def ended_tail(files: FolderPort, number: int) -> bytes:
     return answer.value.encode("latin-1") if answer.is_ok and answer.value is not None else b""
 
 
-def last_progress(lead: Leader, number: int, text: bytes) -> list[Event]:
+def last_progress(log: LiveLog, number: int, text: bytes) -> list[Event]:
     """The event of the last step that the end of its log names; [] = it names none, or less than the journal."""
-    step = listening.read(lead, text, latest_step, None)
-    attempt = lead.state.attempt
-    known = attempt.step if lead.process is None and attempt is not None and attempt.number == number else None
+    step = log.read(text, latest_step, None)
+    attempt = log.journal.state.attempt
+    known = attempt.step if log.running.process is None and attempt is not None and attempt.number == number else None
     if step is None or step < (known or 0):
         return []
-    return [progress_event(lead.clock, lead.journal, lead.running, number, step)]
+    return [progress_event(log.clock, log.journal, log.running, number, step)]
 
 
-def last_epoch(lead: Leader, text: bytes) -> float | None:
+def last_epoch(log: LiveLog, text: bytes) -> float | None:
     """The last epoch that it names."""
-    return listening.read(lead, text, lambda cut, _: find_epoch(cut), None)
+    return log.read(text, lambda cut, _: find_epoch(cut), None)
 
 
 def _named_t(clock: Clock, journal: LeaderJournal, running: RunningAttempt, number: int, step: int) -> float | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from safelaunch.decide.nodes.checks import MEETING
 from safelaunch.node.porttrial import PortTrial
 from safelaunch.nodehealth.checks.results import CheckReport
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.parts import Here
+from safelaunch.supervisor.state.ports import Here
 
 TRIES = 8   # of ports: each is taken with a small chance
 
@@ -31,17 +30,19 @@ def choose(here: Here, number: int, first: str, port: int | None = None) -> tupl
     return taken, None
 
 
-def hold(lead: Leader, number: int, first: str, asked: Collection[str]) -> tuple[dict[str, Any], PortTrial | None]:
+def hold(
+    here: Here, nodes: Nodes, address_of: Callable[[str], str | None], number: int, first: str, asked: Collection[str]
+) -> tuple[dict[str, Any], PortTrial | None]:
     """Words for the request of a check (docs/nodes.md) by which the nodes try the port of the coming attempt, and what
     listens on it meanwhile: this supervisor, or the first node's own check if that node is asked.
     """
-    port, trial = choose(lead.here, number, first)
-    address = "127.0.0.1" if lead.job.is_local else lead.address_of(first)
-    is_here = first == lead.job.host
+    port, trial = choose(here, number, first)
+    address = "127.0.0.1" if here.job.is_local else address_of(first)
+    is_here = first == here.job.host
     if address is None or (trial is None and (is_here or first not in asked)):   # a name that only srun can resolve
         return {}, trial
     if is_here:
-        lead.nodes.try_port(number, port)
+        nodes.try_port(number, port)
     return {"meeting": {"node": first, "address": address, "port": port, "listens": not is_here}}, trial
 
 

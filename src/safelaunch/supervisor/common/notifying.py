@@ -16,13 +16,12 @@ from safelaunch.run.notices import Notice
 from safelaunch.run.noticewords import due
 from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Result
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import Say
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.ports import Here, Say
+from safelaunch.supervisor.state.standbys import Standbys
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 TELLS_IN = (Phase.LIVE, Phase.PRESERVING, Phase.HANDING_OVER, Phase.FINISHING)
 POLL_S = 0.1
@@ -32,12 +31,15 @@ TERM_S = 5.0              # the same where Slurm ends the job
 HELD_TERM_S = 20.0        # ... and holds the next one: nobody else would tell, and KillWait is 30 s
 
 
-def follow(lead: Leader) -> None:
+def follow(
+    here: Here, clock: Clock, journal: LeaderJournal, course: Course, standbys: Standbys, tasks: BackgroundTasks,
+    say: Say
+) -> None:
     """Begin to tell what waits. Where Slurm ends the job the standby is silent because it ends, too."""
-    may_lead = not lead.standbys.is_contested or lead.ending is not None
-    if _targets(lead.plan) and lead.course.phase in TELLS_IN and may_lead and (
-            due(lead.state.notices, lead.plan.notify.when, lead.now)):
-        lead.tasks.begin(Work.NOTIFY, _tell(lead.plan, lead.here, lead.clock, lead.journal, lead.course, lead.say))
+    may_lead = not standbys.is_contested or course.ending is not None
+    if _targets(here.plan) and course.phase in TELLS_IN and may_lead and (
+            due(journal.state.notices, here.plan.notify.when, clock.now)):
+        tasks.begin(Work.NOTIFY, _tell(here, clock, journal, course, say))
 
 
 def last_words(plan: Plan, clock: Clock, journal: LeaderJournal, course: Course, after_term_s: float = TERM_S) -> Step:
@@ -60,13 +62,13 @@ def _pause(clock: Clock, journal: LeaderJournal, course: Course, length_s: float
         yield 1.0
 
 
-def _tell(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, course: Course, say: Say) -> Step:
+def _tell(here: Here, clock: Clock, journal: LeaderJournal, course: Course, say: Say) -> Step:
     """One message, tried again while no target takes it. What comes meanwhile goes with the next try."""
     for pause_s in (*RETRY_S, None):
-        told = due(journal.state.notices, plan.notify.when, clock.now)
+        told = due(journal.state.notices, here.plan.notify.when, clock.now)
         if not told:
             return
-        results = yield from _send(plan, here, journal, told)
+        results = yield from _send(here, journal, told)
         failed = [label for label, trouble in results.items() if trouble]
         for label in failed:
             if label not in journal.state.notices.failing and pause_s == RETRY_S[0]:
@@ -79,11 +81,11 @@ def _tell(plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, course: 
 
 
 def _send(
-    plan: Plan, here: Here, journal: LeaderJournal, told: Sequence[Notice]
+    here: Here, journal: LeaderJournal, told: Sequence[Notice]
 ) -> Generator[float, Result | None, dict[str, str]]:
     """For each target why it did not take the message; "" = it did."""
-    message = compose(plan.name, str(here.run_dir), journal.state, told)
-    delivery = here.world.deliver(_targets(plan), message, plan.notify.smtp, here.job.env)
+    message = compose(here.plan.name, str(here.run_dir), journal.state, told)
+    delivery = here.world.deliver(_targets(here.plan), message, here.plan.notify.smtp, here.job.env)
     while (results := delivery.poll()) is None:
         yield POLL_S
     return results

@@ -15,14 +15,12 @@ from safelaunch.slurm import jobstates, slurmoutput, slurmwords
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.slurmwords import UNKNOWN, EndLine
 from safelaunch.slurm.via import HERE
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 COMPLETING_LOOKS = 5
@@ -30,22 +28,24 @@ OUTPUT_TAIL_BYTES = 256 << 10
 WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
 
 
-def find_ending(lead: Leader) -> None:
-    """TERM has come: find out why, first from slurmstepd's own line."""
-    assert lead.course.term_s is not None
-    line = (JobEnd.CANCELLED if lead.job.is_local else
-            ending_of(lead.run_dir, lead.journal, lead.files, lead.say, lead.job.id))
-    step = jobend.explain(line, lead.now_s - lead.course.term_s)
+def find_ending(
+    here: Here, clock: Clock, journal: LeaderJournal, files: FolderPort, course: Course, tasks: BackgroundTasks,
+    say: Say
+) -> tuple[str, ...]:
+    """TERM has come: find out why, first from slurmstepd's own line. The nodes whose Prolog failed, if it tells."""
+    assert course.term_s is not None
+    job = here.job
+    line = JobEnd.CANCELLED if job.is_local else ending_of(here.run_dir, journal, files, say, job.id)
+    step = jobend.explain(line, clock.now_s - course.term_s)
     if step is Explain.ASK_SCONTROL:
-        lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead.here, lead.course, lead.say))
+        tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(here, course, say))
     elif step is Explain.ASK_SQUEUE:
-        lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead.here, lead.course, lead.say))
+        tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(here, course, say))
     elif step is Explain.LINE and line is not None:
-        lead.course.note_ending(line)
-        lead.say(f"the job is being ended: {tell_ending(line)}")
-        output = _output_of(lead.run_dir, lead.files, lead.job.id) or ""
-        for node in slurmoutput.parse_failed_prologs(output, lead.job.id):
-            lead.reach.lose(node, "its Prolog failed")
+        course.note_ending(line)
+        say(f"the job is being ended: {tell_ending(line)}")
+        return tuple(slurmoutput.parse_failed_prologs(_output_of(here.run_dir, files, job.id) or "", job.id))
+    return ()
 
 
 def find_early_ending(job: Allocation, running: RunningAttempt, course: Course, say: Say) -> None:
@@ -66,7 +66,10 @@ def may_tell_who_ended_it(job: Allocation, running: RunningAttempt, course: Cour
             and course.asked_who != running.now.number)
 
 
-def find_who_ended_it(lead: Leader) -> None:
+def find_who_ended_it(
+    here: Here, clock: Clock, journal: LeaderJournal, running: RunningAttempt, course: Course, tasks: BackgroundTasks,
+    say: Say
+) -> None:
     """Ask Slurm who ended the attempt's step, if its log says that somebody did and safelaunch did not.
 
     A preemption with grace ends the steps, not the batch script: ranks that die of it look failed, ranks that save and
@@ -74,24 +77,22 @@ def find_who_ended_it(lead: Leader) -> None:
     the attempt counts as no failure (decide.ends.refusal). A script that ended with 0 may have cancelled its own step:
     only an end of the job takes that back.
     """
-    live, process = lead.attempt, lead.process
-    lead.course.note_asked_who(live.number)
-    find_early_ending(lead.job, lead.running, lead.course, lead.say)
-    if process is None or lead.ending is not None:
+    live, process = running.now, running.process
+    course.note_asked_who(live.number)
+    find_early_ending(here.job, running, course, say)
+    if process is None or course.ending is not None:
         return
     said = process.tail(WHOLE_END_BYTES).decode("latin-1")
-    unread = slurmoutput.find_unknown_step_end(said, lead.job.id)
+    unread = slurmoutput.find_unknown_step_end(said, here.job.id)
     if unread is not None:
-        report_unknown(lead.journal, lead.say, lead.job.id, unread)
-        lead.course.note_unread(live.number)
-    if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
-        if not has_script_ended_well(lead.plan, lead.running):
-            lead.running.mark_asked("step_cancelled", lead.now)
-        lead.tasks.begin(Work.EXPLAIN_STEP,
-                         ask_who_ended_it(lead.plan, lead.here, lead.clock, lead.running, lead.course, lead.say))
-    elif lead.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
-        lead.tasks.begin(Work.EXPLAIN_STEP,
-                         ask_who_ended_it(lead.plan, lead.here, lead.clock, lead.running, lead.course, lead.say))
+        report_unknown(journal, say, here.job.id, unread)
+        course.note_unread(live.number)
+    if unread is not None or slurmoutput.is_step_cancelled_first(said, here.job.id):
+        if not has_script_ended_well(here.plan, running):
+            running.mark_asked("step_cancelled", clock.now)
+        tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(here, clock, running, course, say))
+    elif here.plan.cluster == HERE and live.failed:   # nothing signals this process: it is none of the job's
+        tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(here, clock, running, course, say))
 
 
 def has_script_ended_well(plan: Plan, running: RunningAttempt) -> bool:
@@ -101,17 +102,17 @@ def has_script_ended_well(plan: Plan, running: RunningAttempt) -> bool:
     return plan.is_script and is_well
 
 
-def ask_who_ended_it(plan: Plan, here: Here, clock: Clock, running: RunningAttempt, course: Course, say: Say) -> Step:
+def ask_who_ended_it(here: Here, clock: Clock, running: RunningAttempt, course: Course, say: Say) -> Step:
     """Ask Slurm whether this job is being preempted, or ended otherwise."""
     result = yield here.world.command(slurm.show_job(here.job.id), here.job.env, SQUEUE_S)
-    for _ in range(COMPLETING_LOOKS if plan.cluster == HERE else 0):   # while it completes no cancel is shown
+    for _ in range(COMPLETING_LOOKS if here.plan.cluster == HERE else 0):   # while it completes no cancel is shown
         if result is None or f"JobState={jobstates.COMPLETING}" not in result.stdout:
             break
         yield 1.0
         result = yield here.world.command(slurm.show_job(here.job.id), here.job.env, SQUEUE_S)
     is_answered = result is not None and result.is_ok
     ending = slurmoutput.parse_why_it_ends(result.stdout) if result is not None and is_answered else None
-    if result is not None and ending is None and plan.cluster == HERE and slurmoutput.is_over(result.stdout):
+    if result is not None and ending is None and here.plan.cluster == HERE and slurmoutput.is_over(result.stdout):
         ending = JobEnd.UNKNOWN   # its shell has been left
     if not is_answered and running.live is not None and running.live.end_row is None:
         running.mark_asked("step_cancelled", clock.now)
@@ -160,6 +161,12 @@ def ask_whether_it_ends(here: Here, course: Course, say: Say) -> Step:
     elif course.ending is None:
         course.note_ending(ending)
         say("the job is being ended, for an unknown reason")
+
+
+def learn_why_it_ends(course: Course) -> Step:
+    """Wait until it is known why a TERM has come, if one has: it may be a person's cancel."""
+    while course.term_s is not None and course.ending is None:
+        yield 0.1
 
 
 def ending_of(run_dir: Path, journal: LeaderJournal, files: FolderPort, say: Say, job: str) -> str | None:

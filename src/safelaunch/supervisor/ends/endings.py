@@ -14,14 +14,13 @@ from safelaunch.guard.io.job import Allocation
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runfolder
-from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command, Result, outcome, said
-from safelaunch.supervisor import observe
-from safelaunch.supervisor.common import metering, notifying
+from safelaunch.supervisor.common import metering, notifying, slurmends
 from safelaunch.supervisor.ends import handover
+from safelaunch.supervisor.ends.handover import Handover
 from safelaunch.supervisor.jobs import nextjob
 from safelaunch.supervisor.jobs.following import tell_followers
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
@@ -30,8 +29,8 @@ from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
@@ -41,17 +40,17 @@ START_IN_S = 8
 
 
 def preserve(
-    plan: Plan, here: Here, clock: Clock, journal: LeaderJournal, tasks: BackgroundTasks, say: Say, row: str,
+    here: Here, clock: Clock, journal: LeaderJournal, tasks: BackgroundTasks, say: Say, row: str,
     action: Preserve
 ) -> None:
     """Keep the site for people; the other nodes are given back to Slurm."""
-    nodes = preserved(plan, journal.state, here.job.nodes, here.job.host)
+    nodes = preserved(here.plan, journal.state, here.job.nodes, here.job.host)
     journal.record(journal.event("preserved", until=action.until, nodes=list(nodes)))
     until = moment(action.until, clock.now)
     say.decision(row,
                  f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {until}: look with "
                  f"`safelaunch shell {here.run_dir} NODE`, give back with `safelaunch release {here.run_dir}`")
-    if len(nodes) < len(here.job.nodes) and plan.cluster != ways.HERE:   # those are the shell's, too
+    if len(nodes) < len(here.job.nodes) and here.plan.cluster != ways.HERE:   # those are the shell's, too
         tasks.begin(Work.SHRINK, _give_back(here, journal, say, nodes))
 
 
@@ -65,13 +64,14 @@ def keep_for_longer(clock: Clock, journal: LeaderJournal, folder: FolderState, s
     say(f"{who} extended it: the site is preserved until {moment(action.until, clock.now)}")
 
 
-def put_on_hold(lead: Leader, why: str, job: str | None = None) -> None:
+def put_on_hold(
+    here: Here, journal: LeaderJournal, files: FolderPort, say: Say, why: str, job: str | None = None
+) -> None:
     """Hold the run until a person lets it go on; `job`: the one that it is about, by default this one."""
-    lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
-    lead.journal.record(lead.journal.event("held", job=job or lead.job.id, why=why, lives=len(lead.state.lives)))
-    lead.say(f"the run is put on hold: {why}. safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} "
-             "ends the run")
-    observe.read_requests(lead)
+    files.ask_patiently(lambda: runfolder.request(here.run_dir, "hold", why))
+    journal.record(journal.event("held", job=job or here.job.id, why=why, lives=len(journal.state.lives)))
+    say(f"the run is put on hold: {why}. safelaunch resume {here.run_dir} goes on, safelaunch stop {here.run_dir} ends "
+        "the run")
 
 
 def _give_back(here: Here, journal: LeaderJournal, say: Say, kept: tuple[str, ...]) -> Step:
@@ -98,21 +98,22 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         return
     lead.say.decision(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
-    exclude = yield from nextjob.affordable(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes, action.exclude)
+    passed = handover.handover_of(lead)
+    exclude = yield from nextjob.affordable(lead.suspects, action.exclude)
     action = replace(action, exclude=exclude)
-    if not (yield from acts.perform(lead.journal, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
+    if not (yield from acts.perform(lead.journal, "hand_over", claim, _pass_on(passed, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
-        yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
+        yield from finish(lead, row, passing.end_of_taken_back(lead.course.ending))
         return
     yield from _hold_back(lead.job, lead.journal, lead.next, lead.say, action.pause_s)
     if action.held and lead.state.held is not None:   # no supervisor comes before a person does
         yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course, notifying.HELD_TERM_S)
     # The last figures until the next job starts must not say that it runs.
-    metering.write(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
+    metering.write(lead.here, lead.clock, lead.journal, lead.files, lead.running)
     if lead.reach.lost:
         yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
-    yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
-    yield from handover.announce_end(lead)
+    yield from passed.drain()
+    yield from handover.announce_end(passed)
     yield from lead.course.end_act or ()
     yield from start_soon(lead.job, lead.journal, lead.next, lead.say)
     lead.course.end(HANDED_OVER)
@@ -147,13 +148,14 @@ def start_soon(job: Allocation, journal: LeaderJournal, next_job: NextJob, say: 
         f"it is pending: scontrol update JobId={job.id} StartTime=now+3")
 
 
-def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
+def _pass_on(passed: Handover, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
     """Whether the next job has the run; False = a person has cancelled it, or this job."""
-    is_passed = yield from handover.pass_on(lead, action)
-    yield from handover.learn_why_it_ends(lead.course)
-    if passing.is_taken_back(is_passed=is_passed, ending=lead.ending):
-        return ActOutcome(False, False, {"why": passing.end_of_taken_back(lead.ending).why})
-    return ActOutcome(True, True, {"job": lead.job.id, "ending": lead.ending})
+    course = passed.queueing.course
+    is_passed = yield from handover.pass_on(passed, action)
+    yield from slurmends.learn_why_it_ends(course)
+    if passing.is_taken_back(is_passed=is_passed, ending=course.ending):
+        return ActOutcome(False, False, {"why": passing.end_of_taken_back(course.ending).why})
+    return ActOutcome(True, True, {"job": passed.slot.here.job.id, "ending": course.ending})
 
 
 def finish(lead: Leader, row: str, action: Finish) -> Step:
@@ -161,29 +163,33 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     if lead.state.preserving_until is not None:
         lead.journal.record(lead.journal.event("released",
                                                by=", ".join(request.who for request in lead.folder.requests)))
-    if lead.state.ended is None:
-        yield from _write_end(lead, action)
+    if lead.state.ended is None and (yield from _write_end(lead.clock, lead.journal, lead.standbys, action)):
+        metering.write(lead.here, lead.clock, lead.journal, lead.files, lead.running)
     ended, was_gone = f"the run has ended: {action.how}: {action.why}", lead.folder.gone is not None
     lead.say.decision(row, ended)
     yield from _empty_queue(lead.clock, lead.journal, lead.files, lead.tasks, lead.course, lead.next)
     yield from tell_followers(lead.here, lead.journal, lead.folder, lead.say, None)
     yield from notifying.last_words(lead.plan, lead.clock, lead.journal, lead.course)
-    yield from handover.drain(lead.local, lead.clock, lead.folder, lead.tasks, lead.course)
-    yield from handover.announce_end(lead)
+    leaving = handover.handover_of(lead)
+    yield from leaving.drain()
+    yield from handover.announce_end(leaving)
     yield from lead.course.end_act or ()
     if lead.folder.gone is not None and not was_gone:
         lead.say(ended)   # the other line went with the folder
     lead.course.end(action.exit_code)
 
 
-def _write_end(lead: Leader, action: Finish) -> Step:
-    """Write the run's end down, under a claim where the folder answers in time."""
-    patience_s = lead.now_s + CANCEL_PATIENCE_S
-    while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
+def _write_end(
+    clock: Clock, journal: LeaderJournal, standbys: Standbys, action: Finish
+) -> Generator[float, Result | None, bool]:
+    """Write the run's end down, under a claim where the folder answers in time; whether it is written."""
+    patience_s = clock.now_s + CANCEL_PATIENCE_S
+    while (claim := journal.claim("end the run")) == 0 and clock.now_s < patience_s:
         yield 1.0
-    if passing.may_write_end(has_claim=claim != 0, is_contested=lead.standbys.is_contested):
-        lead.journal.record(lead.journal.event(action.how, exit_code=action.exit_code, why=action.why))
-        metering.write(lead.plan, lead.here, lead.clock, lead.journal, lead.files, lead.running)
+    may = passing.may_write_end(has_claim=claim != 0, is_contested=standbys.is_contested)
+    if may:
+        journal.record(journal.event(action.how, exit_code=action.exit_code, why=action.why))
+    return may
 
 
 def _empty_queue(
@@ -217,7 +223,7 @@ def _cancel_waiting(journal: LeaderJournal, next_job: NextJob) -> Generator[Comm
         claim = journal.claim("cancel the successor")
         if claim == 0:
             return False
-        done = yield from acts.perform(journal, "cancel", claim, handover.scancel(next_job, job), job=job)
+        done = yield from acts.perform(journal, "cancel", claim, nextjob.scancel(next_job, job), job=job)
         if not done:
             return done
     return jobs is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,29 +29,30 @@ from safelaunch.run.io import journal, ownership, runfolder
 from safelaunch.run.io.outbox import PUT
 from safelaunch.slurm import jobstates
 from safelaunch.slurm.io import slurm
+from safelaunch.slurm.io.slurm import Result
 from safelaunch.slurm.via import HERE
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempt import attempts, resuming
 from safelaunch.supervisor.attempt.attempts import ask_addresses
 from safelaunch.supervisor.attempt.closing import checkpoint_events
 from safelaunch.supervisor.common import asking, lostprogress, slurmends
-from safelaunch.supervisor.common.suspicion import ask_available, recall
 from safelaunch.supervisor.ends import handover
 from safelaunch.supervisor.ends.endings import put_on_hold
 from safelaunch.supervisor.io.fence import Fencer
 from safelaunch.supervisor.io.successor import Successor
 from safelaunch.supervisor.jobs import vanished
-from safelaunch.supervisor.jobs.nextjob import secure_next
+from safelaunch.supervisor.jobs.nextjob import cancel_job, secure_next
 from safelaunch.supervisor.jobs.standbys import eligible_standbys
 from safelaunch.supervisor.leader import Leader, hold_token
 from safelaunch.supervisor.state.attempt import RunningAttempt
+from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
-from safelaunch.supervisor.state.parts import Here, TookOver
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say, TookOver
 from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
@@ -59,30 +61,32 @@ UNEXPLAINED_S = 60.0     # for Slurm's answer on a job whose end nothing explain
 ASK_S = 15.0    # for Slurm's answer on a job that is over; no answer proves nothing
 LAST_ASK_S = 5.0   # once this job itself is being ended
 HEARTBEATS_A_GENERATION = 1_000_000
+OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
 
 
 def boot(lead: Leader) -> None:
     """Open the guards' endpoint first (their lease runs), then read the journal."""
-    open_control(lead)
-    lead.folder.attach(lead.world.share(lead.run_dir, lead.local / "spool", lead.listen))
+    open_control(lead.here, lead.clock, lead.guard_endpoint, lead.standbys, lead.running, lead.say)
+    run_dir, world = lead.here.run_dir, lead.here.world
+    lead.folder.attach(world.share(run_dir, lead.here.local / "spool", lead.listen))
     # Each question is a child process, and a next job's training waits for all of them.
-    meta, env, claims, reason, places = lead.patiently(lambda: (
-        sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
-        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir), vanished.way_to(lead.run_dir)))
+    meta, env, claims, reason, places = lead.files.ask_patiently(lambda: (
+        sharedfile.read_json(run_dir / "run.json"), runfolder.read_env(run_dir),
+        journal.last_claim(run_dir), ownership.why_not_own_run(run_dir), vanished.way_to(run_dir)))
     lead.folder.note_route(places)   # a folder that goes away before the first read of the requests is missed, too
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    lead.follow(plans.of_config(meta["config"], meta["run_id"]))
-    lead.world.reads_by(undump(meta.get("rules")))
+    lead.here.follow(plans.of_config(meta["config"], meta["run_id"]))
+    world.reads_by(undump(meta.get("rules")))
     lead.journal.note_claims(claims)
     lead.journal.lead_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
     lead.standbys.heartbeat.count_from(lead.journal.gen * HEARTBEATS_A_GENERATION)
     # After this claim nobody else acts; what was done before it must be read.
-    raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
+    raw, launched = lead.files.ask_patiently(lambda: _read_afresh(run_dir))
     lead.journal.attach(journal.merge_raw(raw).events, journal.Writer(
-        lead.folder.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
-    lead.next.set_successor(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
-    lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, lead.world.command, lead.world.ask))
+        lead.folder.shared, lead.journal.gen, lead.job.host, world.now, world.pid))
+    lead.next.set_successor(Successor(lead.plan, lead.job, run_dir, env, world.command))
+    lead.guard_endpoint.set_fencer(Fencer(lead.plan, lead.job, lead.server, world.command, world.ask))
     observe.read_requests(lead)
     if not (is_new := not is_same_job(lead.job, lead.journal)):
         before = lead.here.took_over.host if lead.here.took_over else lead.job.host
@@ -95,28 +99,28 @@ def boot(lead: Leader) -> None:
         meet_the_job_before(lead)
         lead.journal.record(lead.journal.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
                                                batch_host=lead.job.host, restart_count=lead.job.restart_count,
-                                               before_cancelled=lead.ending == JobEnd.CANCELLED))
+                                               before_cancelled=lead.course.ending == JobEnd.CANCELLED))
     settle_intents(lead.here, lead.journal, lead.next, lead.tasks)
-    recall(lead, may_wait=is_new)
+    lead.suspects.recall(lead.say, lead.ask_slurm if is_new else None)
     adopt(lead)
     _begin_to_ask(lead)
     _note_taken(lead.here, lead.journal)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.journal.record(*checkpoint_events(lead.plan, lead.journal, lead.resume, None))
-    secure_next(lead)
+    secure_next(lead.queueing)
 
 
 def _begin_to_ask(lead: Leader) -> None:
     """What the first attempt does not wait for."""
     if not lead.job.is_local:
         lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead.here, lead.guard_endpoint, lead.nodes))
-        lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead.plan, lead.here, lead.clock, lead.journal, lead.nodes))
+        lead.tasks.begin(Work.ASK_AVAILABLE, lead.suspects.ask_available())
         lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead.here, lead.journal, lead.say))
     if lead.here.took_over is not None and lead.here.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.here.took_over.host} is dead or cut off")
     if lead.here.took_over is not None or lead.plan.cluster == HERE or lead.plan.restart.max_time_s is not None:
         lead.tasks.begin(Work.WATCH_LIMIT,
-                         observe.watch_limit(lead.plan, lead.here, lead.clock, lead.journal, lead.course))
+                         observe.watch_limit(lead.here, lead.clock, lead.journal, lead.course))
 
 
 def _note_taken(here: Here, journal: LeaderJournal) -> None:
@@ -141,22 +145,24 @@ def is_same_job(job: Allocation, journal: LeaderJournal) -> bool:
             and known.restart_count == job.restart_count)
 
 
-def open_control(lead: Leader) -> None:
+def open_control(
+    here: Here, clock: Clock, guards: GuardEndpoint, standbys: Standbys, running: RunningAttempt, say: Say
+) -> None:
     """Open the earlier leader's port with its token, so that its guards find this one."""
-    file = lead.local / "control.json"
+    file = here.local / "control.json"
     try:
         old = json.loads(file.read_text())
     except (OSError, ValueError):
-        old = {"token": lead.world.secret(), "port": 0}
+        old = {"token": here.world.secret(), "port": 0}
     token = old["token"]
-    lead.guard_endpoint.open(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
-    lead.server.report_to(on_report=lambda guard: observe.on_report(lead.clock, lead.running, guard),
-                          on_standby=lambda: hold_watched(lead.local, lead.guard_endpoint),
-                          on_forged=lambda guard: tell_forged(lead.guard_endpoint, lead.say, guard))
+    guards.open(token, here.world.serve(token, old["port"], "127.0.0.1" if here.job.is_local else ""))
+    guards.server.report_to(on_report=lambda guard: observe.on_report(clock, running, guard),
+                            on_standby=lambda: hold_watched(here.local, guards),
+                            on_forged=lambda guard: tell_forged(guards, say, guard))
     # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
-    lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.standbys.heartbeat.begin_with(eligible_standbys(lead.job, lead.clock, lead.guard_endpoint))
-    hold_watched(lead.local, lead.guard_endpoint)
+    guards.server.remember(old.get("watched", ()), clock.born_s)
+    standbys.heartbeat.begin_with(eligible_standbys(here.job, clock, guards))
+    hold_watched(here.local, guards)
 
 
 def tell_forged(guards: GuardEndpoint, say: Say, guard: Guard) -> None:
@@ -204,11 +210,18 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is None and attempt is None:
         return
     if before is not None and before.id != lead.job.id:
-        canceller = who_cancelled(lead, before.id)
+        canceller = who_cancelled(
+            lead.here, lead.journal, lead.files, lead.say, before.id,
+            partial(_ask_who_cancelled, lead.clock, lead.course, lead.rest,
+                    partial(_state_of, lead.next, lead.ask_slurm, before.id)))
         if canceller is Canceller.PERSON:
             lead.course.note_ending(JobEnd.CANCELLED)   # no job comes back from a scancel
         elif canceller in (Canceller.UNTOLD, Canceller.UNSAID):
-            hold_for_people(lead, before.id, canceller)
+            # Going on could undo a person's cancel; stopping could lose the run (simulated: test_found "a step of a
+            # dead node that ended as by scancel is no person's cancel").
+            why = f"nobody can tell whether a person cancelled job {before.id}: {canceller.value}"
+            put_on_hold(lead.here, lead.journal, lead.files, lead.say, why, before.id)
+            observe.read_requests(lead)
     if attempt is not None and attempt.ended is None:
         while not lead.folder.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
@@ -217,57 +230,55 @@ def meet_the_job_before(lead: Leader) -> None:
         while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
         text = b"" if attempt.resize is not None else lostprogress.ended_tail(lead.files, attempt.number)
-        lead.journal.record(*lostprogress.last_progress(lead, attempt.number, text),
+        lead.journal.record(*lostprogress.last_progress(lead.log, attempt.number, text),
                             lead.journal.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
                                                why=f"job {before.id if before else attempt.job} ended under it",
-                                               epoch=lostprogress.last_epoch(lead, text)),
+                                               epoch=lostprogress.last_epoch(lead.log, text)),
                             lead.journal.event("fenced", attempt=attempt.number))
 
 
-def hold_for_people(lead: Leader, job: str, untold: Canceller) -> None:
-    """Hold the run: nobody tells why the last job ended. Going on could undo a person's cancel; stopping could lose the
-    run (simulated: test_found "a step of a dead node that ended as by scancel is no person's cancel").
-    """
-    why = f"nobody can tell whether a person cancelled job {job}: {untold.value}"
-    put_on_hold(lead, why, job)
-
-
-def who_cancelled(lead: Leader, job: str) -> Canceller:
+def who_cancelled(
+    here: Here, journal: LeaderJournal, files: FolderPort, say: Say, job: str,
+    ask_slurm: Callable[[Witnesses], Canceller]
+) -> Canceller:
     """Who cancelled a job of this run that is over; asks the witnesses in turn until they tell."""
-    history = lead.journal.history
+    history = journal.history
     noted = any(event.data.get("act") == NOTE and event.data.get("job") == job for event in history)
     seen = Witnesses(
-        noted, not noted and (job in lead.state.cancelled_jobs
-                              or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job))),
-        is_local=lead.job.is_local, handed_over=cancel.is_explained_handover(history, job))
+        noted, not noted and (job in journal.state.cancelled_jobs
+                              or files.ask_patiently(lambda: runfolder.is_orphaned(here.run_dir, job))),
+        is_local=here.job.is_local, handed_over=cancel.is_explained_handover(history, job))
     asked: tuple[CancelWitness, ...] = ()
     while (witness := cancel.next_witness(seen, asked)) is not None:
         asked = (*asked, witness)
         match witness:
             case CancelWitness.JOB_OUTPUT:
-                seen = seen._replace(ending=slurmends.ending_of(lead.run_dir, lead.journal, lead.files, lead.say, job))
+                seen = seen._replace(ending=slurmends.ending_of(here.run_dir, journal, files, say, job))
             case CancelWitness.STEP_OUTPUT:
-                seen = seen._replace(step_end=slurmends.step_end_of(lead.run_dir, lead.files, job))
+                seen = seen._replace(step_end=slurmends.step_end_of(here.run_dir, files, job))
             case CancelWitness.SLURM:
-                return _ask_who_cancelled(lead, job, seen)
+                return ask_slurm(seen)
     return cancel.judge(seen)
 
 
-def _ask_who_cancelled(lead: Leader, job: str, witnesses: Witnesses) -> Canceller:
+def _ask_who_cancelled(
+    clock: Clock, course: Course, rest: Callable[[float], None], ask_state: Callable[[bool], str | None],
+    witnesses: Witnesses
+) -> Canceller:
     """Slurm says so once the job has ended; if its batch host is dead, that takes a while."""
-    until_s = lead.now_s + (COMPLETING_S if witnesses.is_likely or witnesses.has_unknown_line else UNEXPLAINED_S)
+    until_s = clock.now_s + (COMPLETING_S if witnesses.is_likely or witnesses.has_unknown_line else UNEXPLAINED_S)
     while True:
         # A TERM in the middle of a question leaves time for a last one: KillWait is 30 s
         # (simulated: test_found "TERM in the middle of a question about the job before is no answer").
-        is_last = _is_called(lead.course)
-        state = _state_of(lead, job, is_last)
-        is_late = lead.now_s > until_s or is_last
+        is_last = _is_called(course)
+        state = ask_state(is_last)
+        is_late = clock.now_s > until_s or is_last
         found = cancel.judge(witnesses._replace(state=state, is_late=is_late))
         if found is not Canceller.ASK:
             return found
-        again_s = lead.now_s + COMPLETING_LOOK_S
-        while lead.now_s < again_s and not _is_called(lead.course):
-            lead.rest(1.0)
+        again_s = clock.now_s + COMPLETING_LOOK_S
+        while clock.now_s < again_s and not _is_called(course):
+            rest(1.0)
 
 
 def _is_called(course: Course) -> bool:
@@ -277,18 +288,18 @@ def _is_called(course: Course) -> bool:
     return course.was_told or course.limit_near
 
 
-def _state_of(lead: Leader, job: str, is_last: bool) -> str | None:
+def _state_of(next_job: NextJob, ask_slurm: Callable[..., Result | None], job: str, is_last: bool) -> str | None:
     """Slurm's state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge). sacct also has the
     end of a job that squeue calls COMPLETING, for minutes where a node of it is silent (22.05, measured).
 
     "" = nobody knows it any more, None = no clear answer. `is_last`: this job itself is being ended.
     """
-    ask = partial(lead.ask_slurm, deadline_s=LAST_ASK_S if is_last else ASK_S, is_last=is_last)
+    ask = partial(ask_slurm, deadline_s=LAST_ASK_S if is_last else ASK_S, is_last=is_last)
     asked = ask(slurm.squeue_job(job))
-    state = None if asked is None else lead.next.successor.state_of(asked, job)
+    state = None if asked is None else next_job.successor.state_of(asked, job)
     if state and state != jobstates.COMPLETING:
         return state
-    account = lead.next.successor.account_state(ask(slurm.sacct([job])), job)
+    account = next_job.successor.account_state(ask(slurm.sacct([job])), job)
     return account if account and (account in jobstates.FINISHED or not state) else state
 
 
@@ -301,15 +312,32 @@ def settle_intents(here: Here, journal: LeaderJournal, next_job: NextJob, tasks:
                 happened = here.world.adopt(here.local, int(intent.data["attempt"])) is not None
             case ActKind(settling=Settling.END_JOB) if unwritten.is_left_running(
                     journal.state, str(intent.data.get("job")), this_job(here, journal)):
-                tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(journal, next_job, str(intent.data["job"])))
+                tasks.begin(Work.END_JOB_BEFORE, end_announced(journal, next_job, str(intent.data["job"])))
         acts.settle(journal, intent.claim, intent.act, happened)
+
+
+def end_announced(journal: LeaderJournal, next_job: NextJob, job: str) -> Step:
+    """Cancel the job before this one, if its supervisor died or stood still after it announced that, or during a
+    handover: it may have no script to end it (simulated: test_found "a job whose leader stood still before it could
+    cancel it is ended by the next one's").
+    """
+    state: str | None = None
+    for _ in range(handover.CHANGE_TRIES):
+        yield OWN_CANCEL_S
+        looked = yield next_job.successor.run(slurm.squeue_job(job))
+        state = None if looked is None else next_job.successor.state_of(looked, job)
+        if state is not None:
+            break
+    if state != jobstates.RUNNING:
+        return
+    yield from cancel_job(journal, next_job, job, "end the job before")
 
 
 def adopt(lead: Leader) -> None:
     """Take over a live attempt of this job, also one whose start was not journalled."""
     last = lead.state.attempt
     number = last.number if last else 0
-    unknown = lead.world.adopt(lead.local, number + 1)
+    unknown = lead.here.world.adopt(lead.here.local, number + 1)
     if unknown is not None:
         facts = {key: value for key, value in unknown.facts.items() if key != "rank_logs"}   # the pump's, no event's
         lead.journal.record(lead.journal.event("attempt_started",
@@ -317,10 +345,10 @@ def adopt(lead: Leader) -> None:
         last, number = lead.state.attempt, number + 1
     step = unwritten.adopt(last, lead.job.id)
     if step is Adopt.RESUME:
-        resuming.find_resume(lead)
+        resuming.find_resume(lead.here, lead.clock, lead.journal, lead.files, lead.resume, lead.say)
     if step is not Adopt.TAKE or last is None:
         return
-    process = lead.world.adopt(lead.local, number)
+    process = lead.here.world.adopt(lead.here.local, number)
     lead.running.adopt(Live(
         number, last.nodes, tasks=1 if last.resize else lead.plan.tasks_on(len(last.nodes)),
         srun_code=None if process is not None else 255, is_hook=last.resize is not None,
@@ -334,14 +362,17 @@ def adopt(lead: Leader) -> None:
             case AfterAdopting.MOVE_RECORD:
                 lead.folder.shared.enqueue(PUT, *lead.record_of(number, "live"))
             case AfterAdopting.ASK_ON:
-                lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
+                # Unless the dead supervisor journalled the answer, nobody knows who was told.
+                act = asking.asking_of(lead)
+                lead.tasks.begin(Work.ASK_TO_END, act.ask_to_end(lead.plan.kill_switch.signal)
+                                 if last.waits_for is None else act.wait_for_checkpoint(None), last.asked_row)
             case AfterAdopting.FENCE if lead.here.took_over is not None:
                 fence_of_another(lead, lead.here.took_over)
 
 
 def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its guards find this endpoint by the record."""
-    lead.guard_endpoint.fencer.take_over(lead.attempt, before.heard_s, before.host)
+    lead.guard_endpoint.fencer.take_over(lead.running.now, before.heard_s, before.host)
     attempts.kill(lead, "took_over", unwritten.end_of_silent(before.host))
     lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead.guard_endpoint, lead.reach, lead.running, before.host))
 

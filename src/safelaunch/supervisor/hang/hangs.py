@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
 from safelaunch.base.io.localtime import clock, moment
 from safelaunch.base.secretmask import mask
 from safelaunch.checkpoints.io import checkpoints
-from safelaunch.guard.io.job import Allocation
 from safelaunch.hangs import hang
 from safelaunch.hangs.proof import EndedRanks, Examination
 from safelaunch.nodehealth.slow import pace
-from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Command, Result
@@ -35,8 +33,8 @@ from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock, Timer
 from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.hangs import HangWatch
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.trainlog.lines import Talk
 
@@ -50,14 +48,14 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     """Take in what the log has said; check the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
-    lead.hangs.follow(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
+    lead.hangs.follow(lead.running.now.number, len(lead.running.now.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
         lead.hangs.note_log(lead.running.grew_s, talk)
     ended, failed = _ended_beside_others(lead.guard_endpoint)
     lead.hangs.note_failed_ranks(failed, lead.now_s)
     if ended is EndedRanks.WELL:   # no step is to come: whatever the others print is a sign of life
         lead.hangs.note_alive(lead.running.grew_s)
-    if lead.hangs.is_silent(lead.now_s) and lead.attempt.may_hang:
+    if lead.hangs.is_silent(lead.now_s) and lead.running.now.may_hang:
         lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
 
@@ -94,7 +92,7 @@ def step_due(clock: Clock, running: RunningAttempt, hangs: HangWatch) -> dict[st
 
 def check_ranks(lead: Leader) -> Step:
     """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
-    number, began_s = lead.attempt.number, lead.hangs.rhythm.since_s
+    number, began_s = lead.running.now.number, lead.hangs.rhythm.since_s
     since_s = lead.now_s - began_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.running.suspect_hang()
@@ -106,7 +104,7 @@ def check_ranks(lead: Leader) -> Step:
         lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
         lead.hangs.postpone_check(lead.now_s)
         return
-    lead.hangs.note_alive(_last_checkpoint_s(lead.plan, lead.job, lead.clock, lead.files))
+    lead.hangs.note_alive(_last_checkpoint_s(lead.here, lead.clock, lead.files))
     if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
         lead.say.decision("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since", attempt=number,
                           is_work=True)
@@ -114,7 +112,7 @@ def check_ranks(lead: Leader) -> Step:
     lead.say(f"{what}: reading the stacks of all ranks")
     found = yield from hangchecks.examine(
         lead.hangs, lambda: lead.now_s,
-        lambda depth: collect(lead.plan, lead.here, lead.nodes, lead.attempt.nodes, depth),
+        lambda depth: collect(lead.helpers, lead.running.now.nodes, depth),
         lambda: _is_silent_still(lead.clock, lead.running, lead.hangs, number),
         partial(_keep, lead.clock, lead.files, number), lambda: _ended_beside_others(lead.guard_endpoint)[0])
     if isinstance(found, HangVerdict):
@@ -123,8 +121,8 @@ def check_ranks(lead: Leader) -> Step:
         end_s = yield from _end_of_job_s(lead.here, lead.clock)
         if lead.hangs.rhythm.since_s == began_s:
             lead.hangs.check_before(lead.now_s, end_s)
-        next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.now - lead.now_s
-        lead.say.decision("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.now), next_s,
+        next_s, shift_s = hang.deadline_s(lead.hangs.rhythm), lead.clock.now - lead.now_s
+        lead.say.decision("hang", f"{found}; " + tell_next(lambda at_s: moment(at_s + shift_s, lead.clock.now), next_s,
                                                            lead.hangs.counts_s, end_s),
                           attempt=number, is_work=lead.hangs.is_at_work)
 
@@ -155,12 +153,12 @@ def _usual_s(running: RunningAttempt) -> float | None:
     return None if level is None else round(level.level_s, 4)
 
 
-def _last_checkpoint_s(plan: Plan, job: Allocation, clock: Clock, files: FolderPort) -> float:
+def _last_checkpoint_s(here: Here, clock: Clock, files: FolderPort) -> float:
     """When the newest complete checkpoint was written; long ago, where there is none or its folder does not answer."""
-    resume = plan.resume
+    resume = here.plan.resume
     if resume.dir is None:
         return 0.0
-    folder = os.path.join(job.cwd, resume.dir)   # noqa: PTH118 - text only
+    folder = os.path.join(here.job.cwd, resume.dir)   # noqa: PTH118 - text only
 
     def newest() -> float | None:
         best = checkpoints.find(folder, resume.format, resume.pattern).best
@@ -190,6 +188,7 @@ def _keep(ticks: Clock, files: FolderPort, number: int, collected: Collected, ex
 def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
+    is_silent = partial(_is_silent_still, lead.clock, lead.running, lead.hangs, number)
     where = f" on {nodefold.fold(verdict.suspects)}" if verdict.suspects else ""
     lead.say.decision("hang", f"attempt {number} hangs: {verdict.summary}{where}", attempt=number, is_work=False)
     if then == "notify":
@@ -197,30 +196,34 @@ def _act(lead: Leader, number: int, verdict: HangVerdict) -> Step:
         lead.hangs.postpone_check(lead.now_s)
         return
     if then == "preserve":
-        yield from _preserve(lead, number)
+        yield from _preserve(lead.here, lead.clock, lead.journal, lead.files, lead.say, lead.running.now.nodes,
+                             is_silent)
     while lead.folder.is_frozen:   # the training may go on with it; a restart could not even read its checkpoint
         yield 2.0
-        if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
+        if not is_silent():
             return
     # A rank that slept on its filesystem goes on by itself.
-    if (yield from wait_for_thaw(lead.plan, lead.here, lead.clock, lead.tasks, lead.say, verdict)):
+    if (yield from wait_for_thaw(lead.here, lead.clock, lead.tasks, lead.say, verdict)):
         lead.hangs.postpone_check(lead.now_s)
         return
-    if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
+    if not is_silent():
         return
     lead.hangs.note_hang(number, verdict)
     lead.running.note_hang(verdict.summary)
 
 
-def _preserve(lead: Leader, number: int) -> Step:
+def _preserve(
+    here: Here, ticks: Clock, journal: LeaderJournal, files: FolderPort, say: Say, nodes: Sequence[str],
+    is_silent: Callable[[], bool]
+) -> Step:
     """Keep the hung processes for people until they are released or the time is up."""
-    for_s = lead.plan.preserve.for_s or PRESERVE_S
-    until, until_s = lead.now + for_s, lead.now_s + for_s
-    lead.journal.record(lead.journal.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
-    lead.say(f"the hung attempt is kept until {moment(until, lead.now)} (hang.then: preserve): look with "
-             f"`safelaunch stacks {lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
-    while lead.now_s < until_s and not any(request.name == "release" for request in lead.folder.requests):
+    for_s = here.plan.preserve.for_s or PRESERVE_S
+    until, until_s = ticks.now + for_s, ticks.now_s + for_s
+    journal.record(journal.event("preserved", until=until, nodes=list(nodes)))
+    say(f"the hung attempt is kept until {moment(until, ticks.now)} (hang.then: preserve): look with "
+        f"`safelaunch stacks {here.run_dir}`, go on with `safelaunch release {here.run_dir}`")
+    while ticks.now_s < until_s and not any(request.name == "release" for request in files.state.requests):
         yield 1.0
-        if not _is_silent_still(lead.clock, lead.running, lead.hangs, number):
+        if not is_silent():
             break
-    lead.journal.record(lead.journal.event("released"))
+    journal.record(journal.event("released"))

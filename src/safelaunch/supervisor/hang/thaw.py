@@ -13,12 +13,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 from safelaunch.run.io.storage import try_to_write
-from safelaunch.run.plan import Plan
 from safelaunch.slurm.io.slurm import Command, Result
 from safelaunch.stacks.scene import HangVerdict
 from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.ports import Here, Say
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second
@@ -27,14 +25,14 @@ NEAR_PYTHON = "/usr/bin/python3"
 
 
 def wait_for_thaw(
-    plan: Plan, here: Here, clock: Clock, tasks: BackgroundTasks, say: Say, verdict: HangVerdict
+    here: Here, clock: Clock, tasks: BackgroundTasks, say: Say, verdict: HangVerdict
 ) -> Generator[Command, Result | None, bool]:
     """True where this node had to wait for the filesystems that the verdict names; False where they answer here."""
     folders = list(dict.fromkeys(verdict.folders))
     if verdict.kind != "storage" or not folders:
         return False
-    if plan.resume.dir is not None:
-        folders.append(os.path.join(here.job.cwd, plan.resume.dir))   # noqa: PTH118 - text only
+    if here.plan.resume.dir is not None:
+        folders.append(os.path.join(here.job.cwd, here.plan.resume.dir))   # noqa: PTH118 - text only
     python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
     start_s = clock.now_s
     command = here.world.command(try_to_write(folders, python), here.job.env, FOREVER_S)

@@ -15,7 +15,6 @@ from safelaunch.node import fresh
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
 from safelaunch.run.io import runends, runfolder
-from safelaunch.run.plan import Plan
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm import via as ways
 from safelaunch.slurm.io import slurm
@@ -24,18 +23,17 @@ from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nextjob import NextJob
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.tasks import Step
 
 READ_S = 5.0         # for the journals of all those runs
 LOOK_EVERY_S = 15.0
 
 
-def look_at_others(plan: Plan, here: Here, clock: Clock, files: FolderPort, next_job: NextJob) -> Step:
+def look_at_others(here: Here, clock: Clock, files: FolderPort, next_job: NextJob) -> Step:
     """Find out how the runs before this one are doing, until it may start or never will."""
     absent: dict[str, float] = {}
-    folders = [one.run_dir for one in plan.after]
+    folders = [one.run_dir for one in here.plan.after]
 
     def read() -> dict[str, Any]:
         fresh.see(*(f"{folder}/journal" for folder in folders))
@@ -45,7 +43,7 @@ def look_at_others(plan: Plan, here: Here, clock: Clock, files: FolderPort, next
         asked_s = clock.now_s   # this host may stand still between a question and its answer
         answer = files.ask(read, READ_S)
         ends = answer.value if answer.is_ok and answer.value is not None else {}
-        waits = [one for one in plan.after if ends.get(one.run_dir, {}).get("ended") is None]
+        waits = [one for one in here.plan.after if ends.get(one.run_dir, {}).get("ended") is None]
         jobs: dict[str, list[str] | None] = {}   # by name; None = no clear answer
         if here.job.is_local:
             jobs = {one.job_name: ends.get(one.run_dir, {}).get("local_jobs", []) for one in waits}
@@ -58,7 +56,7 @@ def look_at_others(plan: Plan, here: Here, clock: Clock, files: FolderPort, next
                 absent.setdefault(one.job_name, clock.now_s)
             else:
                 absent.pop(one.job_name, None)
-        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in plan.after)
+        before = tuple(_known(one, ends.get(one.run_dir), jobs, absent, asked_s) for one in here.plan.after)
         next_job.note_before(before)
         may = after.judge(before)
         if may.is_free or may.never:

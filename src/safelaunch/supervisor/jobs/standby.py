@@ -28,7 +28,7 @@ from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.leader import LISTEN_S, SIGNALS
-from safelaunch.supervisor.state.parts import TookOver
+from safelaunch.supervisor.state.ports import TookOver
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0

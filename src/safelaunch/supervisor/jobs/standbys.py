@@ -7,15 +7,15 @@ from safelaunch.decide.jobs import standby
 from safelaunch.decide.jobs.standby import LOST_S, StandbyFacts, StandbyStep
 from safelaunch.guard.io.job import Allocation, hand_to_standby
 from safelaunch.slurm.io.slurm import Result
-from safelaunch.supervisor.common import overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.endpoint import GuardEndpoint
+from safelaunch.supervisor.state.endpoint import GuardEndpoint, had_eligible
 from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.standbys import Standbys
 
@@ -31,15 +31,16 @@ def keep_standby(lead: Leader) -> None:
     if lead.folder.gone is not None:   # in which nobody can claim to lead
         lead.standbys.doubt(False)
         return
+    helpers = lead.helpers
     for node, quiet_s in _silences_s(lead.job, lead.clock, lead.guard_endpoint).items():
         if quiet_s >= CALM_AFTER_S:
             lead.server.forget_standby(node)   # before the heartbeat says so: what it hears from then on is a greeting
-    lead.standbys.doubt(lead.had_eligible and (
+    lead.standbys.doubt(had_eligible(lead.here, lead.guard_endpoint) and (
         _may_be_watched_unheard(lead.job, lead.clock, lead.journal, lead.guard_endpoint, lead.standbys)
         or _check_striking_off(lead.job, lead.clock, lead.folder, lead.guard_endpoint, lead.standbys)))
     if not lead.standbys.is_contested:
-        _confirm(lead)
-    if lead.live is None:
+        _confirm(lead.here, lead.clock, lead.guard_endpoint, lead.standbys)
+    if lead.running.live is None:
         return
     heard = max((guard for guard in lead.server.standbys.values()
                  if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.reach.lost),
@@ -50,7 +51,7 @@ def keep_standby(lead: Leader) -> None:
     result = None
     if (silent_s is None or silent_s >= LOST_S) and lead.standbys.process is not None:
         result = lead.standbys.process.poll()
-        overlap.note_result(lead.job, lead.nodes, result)
+        helpers.note_result(result)
         if lead.folder.is_frozen:
             lead.standbys.wait_until(lead.now_s + START_S)
     has_answered = heard is not None and heard.has_answered
@@ -63,7 +64,12 @@ def keep_standby(lead: Leader) -> None:
         _note_lost(lead.clock, lead.journal, lead.standbys, lead.say, _last_words(result) if result else late)
         step = standby.judge(_facts(lead.clock, lead.files, lead.nodes, lead.standbys, silent_s))
     if step is StandbyStep.START:
-        _start(lead)
+        chosen = _choose(lead.job, lead.journal, lead.reach, lead.running, lead.standbys)
+        if chosen is not None and lead.check_folder():
+            _start(helpers, lead.standbys, lead.own_address(), chosen, lead.now_s + START_S)
+        elif chosen is None and lead.standbys.note_no_node(lead.now_s + RETRY_S):
+            lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
+                     f"goes on in its next one")
 
 
 def _facts(
@@ -111,18 +117,18 @@ def _check_striking_off(
         eligible_standbys(job, clock, guards), folder.shared.is_durable, clock.now_s, standbys.confirmed_s)
 
 
-def _confirm(lead: Leader) -> None:
+def _confirm(here: Here, clock: Clock, guards: GuardEndpoint, standbys: Standbys) -> None:
     """Nobody else leads: no standby was ever eligible, or all that were say that they still stand by.
 
     So a folder that is frozen on all nodes costs no training, however long, while the standby's connection stands.
     """
-    if not lead.had_eligible:
-        lead.standbys.confirm(lead.now_s)
+    if not had_eligible(here, guards):
+        standbys.confirm(clock.now_s)
     else:
-        sure_s = (guard.sure_s for guard in lead.server.standbys.values()
-                  if guard.node != lead.job.host and lead.now_s - guard.heard_s < CALM_AFTER_S)
-        confirmed_s = lead.standbys.confirmed_s
-        lead.standbys.confirm(max(confirmed_s, min(sure_s, default=confirmed_s)))
+        sure_s = (guard.sure_s for guard in guards.server.standbys.values()
+                  if guard.node != here.job.host and clock.now_s - guard.heard_s < CALM_AFTER_S)
+        confirmed_s = standbys.confirmed_s
+        standbys.confirm(max(confirmed_s, min(sure_s, default=confirmed_s)))
 
 
 def _keep(journal: LeaderJournal, standbys: Standbys, node: str, heard_s: float) -> None:
@@ -144,22 +150,14 @@ def _note_lost(clock: Clock, journal: LeaderJournal, standbys: Standbys, say: Sa
     say(f"the standby on {node} is lost: {why}")
 
 
-def _start(lead: Leader) -> None:
-    node = _choose(lead.job, lead.journal, lead.reach, lead.running, lead.standbys)
-    if node is None:
-        if lead.standbys.note_no_node(lead.now_s + RETRY_S):
-            lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
-                     f"goes on in its next one")
-        return
-    if not lead.check_folder():
-        return
-    env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.guard_endpoint.token,
-                          lead.nodes.addresses)
-    script = str(lead.run_dir / "job.sbatch")
+def _start(helpers: Helpers, standbys: Standbys, own_address: str, node: str, until_s: float) -> None:
+    here, guards = helpers.here, helpers.guards
+    env = hand_to_standby(here.job, (own_address, guards.server.port), guards.token, helpers.nodes.addresses)
+    script = str(here.run_dir / "job.sbatch")
     # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
-    output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
-    argv = lead.guard_endpoint.fencer.helper(node, ["bash", script, "standby"])
-    lead.standbys.start(lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, lead.now_s + START_S)
+    output = f"--output={str(here.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
+    argv = guards.fencer.helper(node, ["bash", script, "standby"])
+    standbys.start(here.world.command([argv[0], output, *argv[1:]], env, FOREVER_S), node, until_s)
 
 
 def _choose(

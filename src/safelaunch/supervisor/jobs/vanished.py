@@ -13,16 +13,12 @@ from safelaunch.base.plaintext import clean_lines
 from safelaunch.base.secretmask import mask
 from safelaunch.decide.ends import vanished
 from safelaunch.decide.ends.vanished import Look, Next
-from safelaunch.supervisor.common import overlap
-from safelaunch.supervisor.jobs.nextjob import secure_next
-from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.folder import FolderState
-from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import FolderPort, Say
+from safelaunch.supervisor.state.helpers import Helpers
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 LOOK_S = 2.0
@@ -56,54 +52,53 @@ def _forget_log(here: Here, running: RunningAttempt) -> Step:
     yield FORGET_EVERY_S
 
 
-def follow(lead: Leader) -> None:
-    """After a read of the requests: has the folder gone, or come back?"""
-    if not lead.folder.refused:
-        if lead.folder.gone is not None:
-            lead.folder.take_up()
-            lead.say("the run folder is there again: the run goes on with it")
-            secure_next(lead)
-        return
-    if lead.folder.gone is not None:
-        lead.tasks.begin(Work.FORGET_LOG, _forget_log(lead.here, lead.running))
-    if lead.folder.gone is not None or lead.folder.refused not in folderroute.ABSENT or not lead.folder.route:
-        return
-    places = [place.path for place in lead.folder.route]
-    answer = lead.files.ask(lambda: folderroute.look(places), LOOK_S)
+def follow(
+    helpers: Helpers, clock: Clock, files: FolderPort, running: RunningAttempt, reach: Reach, tasks: BackgroundTasks,
+    say: Say
+) -> bool:
+    """After a read of the requests: has the folder gone? True where one that was gone has come back."""
+    folder, job = files.state, helpers.here.job
+    if not folder.refused:
+        if folder.gone is not None:
+            folder.take_up()
+            say("the run folder is there again: the run goes on with it")
+            return True
+        return False
+    if folder.gone is not None:
+        tasks.begin(Work.FORGET_LOG, _forget_log(helpers.here, running))
+    if folder.gone is not None or folder.refused not in folderroute.ABSENT or not folder.route:
+        return False
+    places = [place.path for place in folder.route]
+    answer = files.ask(lambda: folderroute.look(places), LOOK_S)
     path = None
     if answer.is_ok and answer.value is not None:
         ids, is_listed = answer.value
-        path = vanished.missing_at(lead.folder.route, Look(tuple((one, two) for one, two in ids), is_listed))
-    missing = lead.folder.missing.seen(path, lead.now_s)
-    lead.folder.note_missing(missing)
-    others = [node for node in lead.job.nodes if node != lead.job.host and node not in lead.reach.lost]
-    can_ask = bool(others) and lead.nodes.no_overlap is None and not lead.job.is_local
-    match vanished.judge(missing, lead.now_s, has_others=can_ask):
+        path = vanished.missing_at(folder.route, Look(tuple((one, two) for one, two in ids), is_listed))
+    missing = folder.missing.seen(path, clock.now_s)
+    folder.note_missing(missing)
+    others = [node for node in job.nodes if node != job.host and node not in reach.lost]
+    can_ask = bool(others) and helpers.can_run and not job.is_local
+    match vanished.judge(missing, clock.now_s, has_others=can_ask):
         case Next.ASK:
-            lead.tasks.begin(Work.LOOK_ELSEWHERE,
-                             _look_elsewhere(lead.here, lead.clock, lead.guard_endpoint, lead.nodes, lead.files,
-                                             others[missing.looks % len(others)]))
+            tasks.begin(Work.LOOK_ELSEWHERE,
+                        _look_elsewhere(helpers, clock, folder, others[missing.looks % len(others)]))
         case Next.GONE:
-            _give_up_folder(lead.here, lead.folder, lead.tasks, lead.say, missing.path)
+            _give_up_folder(helpers.here, folder, tasks, say, missing.path)
+    return False
 
 
-def _look_elsewhere(
-    here: Here, clock: Clock, guards: GuardEndpoint, nodes: Nodes, files: FolderPort, node: str
-) -> Step:
-    missing = files.state.missing
-    files.state.note_missing(missing._replace(asked_s=clock.now_s))
+def _look_elsewhere(helpers: Helpers, clock: Clock, folder: FolderState, node: str) -> Step:
+    missing = folder.missing
+    folder.note_missing(missing._replace(asked_s=clock.now_s))
     above = missing.path.rpartition("/")[0] or "/"
-    result = yield here.world.command(
-        guards.fencer.helper(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path]), here.job.env,
-        ELSEWHERE_S)
-    overlap.note_result(here.job, nodes, result)
-    now = files.state.missing
+    result = yield from helpers.run(node, ["/bin/sh", "-c", _ELSEWHERE, "vanished", above, missing.path], ELSEWHERE_S)
+    now = folder.missing
     if result is None or now.path != missing.path or now.since_s != missing.since_s:
         return
     if result.returncode == vanished.ELSEWHERE_GONE:
-        files.state.note_missing(now._replace(is_confirmed=True))
+        folder.note_missing(now._replace(is_confirmed=True))
     elif result.returncode == vanished.ELSEWHERE_THERE:   # it is this node that cannot see it
-        files.state.note_missing(now.seen(None, clock.now_s))
+        folder.note_missing(now.seen(None, clock.now_s))
 
 
 def _give_up_folder(here: Here, folder: FolderState, tasks: BackgroundTasks, say: Say, path: str) -> None:

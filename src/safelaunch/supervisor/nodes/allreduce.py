@@ -15,8 +15,7 @@ from safelaunch.slurm import nodefold
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.slurm.io.slurm import Result
 from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.ports import Say
+from safelaunch.supervisor.state.ports import Here, Say
 from safelaunch.supervisor.state.tasks import BackgroundTasks
 
 POLL_S = 0.2

@@ -6,7 +6,7 @@ Suspects are checked beside an attempt by supervisor/suspectchecks; what is told
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,17 +20,16 @@ from safelaunch.nodehealth.checks.judge import judge
 from safelaunch.nodehealth.io.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.nodehealth.ledger import NodeEvidence
 from safelaunch.nodehealth.ledgerlines import node_suspected
-from safelaunch.run.plan import Plan
 from safelaunch.slurm import nodefold
 from safelaunch.slurm.gpus import gpu_type
 from safelaunch.slurm.io import slurm
 from safelaunch.slurm.io.noderound import Target
-from safelaunch.supervisor.common import masterport, overlap
-from safelaunch.supervisor.common.suspicion import accuse, change_exclusions
-from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.common import masterport
 from safelaunch.supervisor.nodes import allreduce
-from safelaunch.supervisor.state.parts import Here
-from safelaunch.supervisor.state.tasks import Step, Work
+from safelaunch.supervisor.state.helpers import Helpers
+from safelaunch.supervisor.state.ports import Here, Say
+from safelaunch.supervisor.state.suspicion import Suspicions
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 POLL_S = 0.05
 ADDRESSES_S = 1.0     # Slurm may need so long to tell the nodes' addresses, without which no port is tried
@@ -54,25 +53,29 @@ class CheckRound(NamedTuple):
     file: str = "checks.json"
 
 
-def check(lead: Leader, row: str, action: CheckNodes) -> Step:
+def check(
+    suspects: Suspicions, helpers: Helpers, address_of: Callable[[str], str | None], tasks: BackgroundTasks, say: Say,
+    row: str, action: CheckNodes
+) -> Step:
     """Check the nodes lightly, within the action's limit. The rows of decide then choose by what the journal says.
     """
-    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
-    limit_s = lead.plan.checks.timeout_s if action.limit_s is None else min(action.limit_s, lead.plan.checks.timeout_s)
+    here, clock, last, wanted = suspects.here, suspects.clock, suspects.journal.state.attempt, suspects.here.plan.checks
+    number = (last.number if last else 0) + 1
+    limit_s = wanted.timeout_s if action.limit_s is None else min(action.limit_s, wanted.timeout_s)
     asking = CheckRound(LIGHT, limit_s, action.after, number)
-    lead.say.decision(row, f"{action.why}, {limit_s:g} s at most")
-    if lead.nodes.no_overlap is not None:
-        take_in(lead, asking, nobody(action.nodes, lead.nodes.no_overlap))
+    say.decision(row, f"{action.why}, {limit_s:g} s at most")
+    if helpers.nodes.no_overlap is not None:
+        take_in(suspects, helpers, say, asking, nobody(action.nodes, helpers.nodes.no_overlap))
         return
-    has_pairs = lead.plan.checks.allreduce and action.after is None
-    until_s, light_s = lead.now_s + limit_s, limit_s * LIGHT_SHARE if has_pairs else limit_s
-    light_until_s, named_s = lead.now_s + light_s, lead.now_s + ADDRESSES_S
-    while lead.tasks.is_running(Work.ASK_ADDRESSES) and lead.now_s < named_s and not lead.tasks.is_leaving:
+    has_pairs = wanted.allreduce and action.after is None
+    until_s, light_s = clock.now_s + limit_s, limit_s * LIGHT_SHARE if has_pairs else limit_s
+    light_until_s, named_s = clock.now_s + light_s, clock.now_s + ADDRESSES_S
+    while tasks.is_running(Work.ASK_ADDRESSES) and clock.now_s < named_s and not tasks.is_leaving:
         yield POLL_S
-    meeting, trial = masterport.hold(lead, number, action.first, action.nodes)
-    asked = ask(lead.plan, lead.here, action.nodes, LIGHT, max(LEAST_S, light_until_s - lead.now_s - STARTS_S), meeting)
+    meeting, trial = masterport.hold(here, helpers.nodes, address_of, number, action.first, action.nodes)
+    asked = ask(here, action.nodes, LIGHT, max(LEAST_S, light_until_s - clock.now_s - STARTS_S), meeting)
     try:
-        while not asked.poll() and lead.now_s < light_until_s and not lead.tasks.is_leaving:
+        while not asked.poll() and clock.now_s < light_until_s and not tasks.is_leaving:
             if trial is not None:
                 trial.take()
             yield POLL_S
@@ -81,12 +84,12 @@ def check(lead: Leader, row: str, action: CheckNodes) -> Step:
             trial.close()
     asked.stop()
     checked = asked.checked()
-    masterport.keep(lead.nodes, number, meeting, checked.reports)
-    if has_pairs and not lead.tasks.is_leaving:
-        checked = yield from allreduce.measure(lead.here, lead.clock, lead.tasks, lead.say, checked, until_s)
-    if not lead.tasks.is_leaving:
-        take_in(lead, asking, checked)
-    while not asked.poll() and lead.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
+    masterport.keep(helpers.nodes, number, meeting, checked.reports)
+    if has_pairs and not tasks.is_leaving:
+        checked = yield from allreduce.measure(here, clock, tasks, say, checked, until_s)
+    if not tasks.is_leaving:
+        take_in(suspects, helpers, say, asking, checked)
+    while not asked.poll() and clock.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
         yield POLL_S
 
 
@@ -96,17 +99,17 @@ def nobody(nodes: tuple[str, ...], why: str) -> CheckedNodes:
 
 
 def ask(
-    plan: Plan, here: Here, nodes: tuple[str, ...], level: str, limit_s: float, more: Mapping[str, Any] | None = None,
+    here: Here, nodes: tuple[str, ...], level: str, limit_s: float, more: Mapping[str, Any] | None = None,
     own_job: tuple[str, ...] | None = None
 ) -> NodeChecks:
     """The checks, started. No attempt runs on these nodes, so the helpers may have the job's GPUs. `more`: words of the
     request. `own_job`: srun's options where each node gets a short job of its own.
     """
-    wanted, job = plan.checks, here.job
-    skip = [*wanted.skip, *NEVER, *(ALONE if plan.nodes == 1 else ())]
+    wanted, job = here.plan.checks, here.job
+    skip = [*wanted.skip, *NEVER, *(ALONE if here.plan.nodes == 1 else ())]
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": skip,
-             "control": str(here.run_dir / "control"), "gpus": plan.gpus_per_node,
-             "gpu_model": gpu_type(dict(plan.sbatch)),
+             "control": str(here.run_dir / "control"), "gpus": here.plan.gpus_per_node,
+             "gpu_model": gpu_type(dict(here.plan.sbatch)),
              "programs": list(wanted.programs), **(more or {})}
     question = CheckQuestion(dict.fromkeys(nodes, level), words, limit_s)
     if own_job is not None:
@@ -114,37 +117,38 @@ def ask(
     return here.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
 
 
-def take_in(lead: Leader, asking: CheckRound, checked: CheckedNodes) -> None:
+def take_in(suspects: Suspicions, helpers: Helpers, say: Say, asking: CheckRound, checked: CheckedNodes) -> None:
     """Tell people and the journal what the answers mean."""
     silent = {one.node: one.why for one in checked.silent}
-    found = checks.weigh(checked.reports, silent, lead.state.usual_failures)
-    lead.files.put(asking.folder, asking.file, _as_json(checked, found, asking))
+    found = checks.weigh(checked.reports, silent, suspects.journal.state.usual_failures)
+    suspects.files.put(asking.folder, asking.file, _as_json(checked, found, asking))
     for line in _lines(checked, found, silent, asking):
-        lead.say(line)
+        say(line)
     for why in silent.values():
-        overlap.note_words(lead.job, lead.nodes, why)
-    lead.journal.record(*_events(lead, found, asking))
+        helpers.note_words(why)
+    suspects.journal.record(*_events(suspects, found, asking))
 
 
-def _events(lead: Leader, found: BootResult, asking: CheckRound) -> list[Event]:
+def _events(suspects: Suspicions, found: BootResult, asking: CheckRound) -> list[Event]:
     """What the journal keeps: who has passed, and who has failed with evidence and exclusions."""
+    here, journal, plan = suspects.here, suspects.journal, suspects.here.plan
     events, of = [], {} if asking.after is None else {"after": asking.after, "level": asking.level}
     if found.passed or found.unknown:
-        events.append(lead.journal.event("checks_passed", job=lead.job.id, nodes=list(found.passed),
+        events.append(journal.event("checks_passed", job=here.job.id, nodes=list(found.passed),
                                          unknown=list(found.unknown), shared=list(found.shared), **of))
-    is_unused = lead.plan.checks.on_bad_node == "exclude"
-    events += [lead.journal.event("checks_failed", job=lead.job.id, nodes=[one.node], why=one.why, unused=is_unused,
+    is_unused = plan.checks.on_bad_node == "exclude"
+    events += [journal.event("checks_failed", job=here.job.id, nodes=[one.node], why=one.why, unused=is_unused,
                                   checks=list(one.checks), **of) for one in found.failed]
     if not found.failed or not is_unused:
         return events
-    suspects = () if asking.after is None else lead.nodes.blamed_by(lead.plan.run_id, asking.after)
+    blamed = () if asking.after is None else suspects.nodes.blamed_by(plan.run_id, asking.after)
     evidence = tuple(NodeEvidence(
-        one.node, checks.kind_of(one, is_suspect=one.node in suspects), lead.now, one.why, lead.here.user,
-        lead.plan.run_id, asking.folder if asking.after is None else asking.after,
-        f"checks: {' '.join(one.checks)}", lead.job.cluster) for one in found.failed)
-    accuse(lead.plan, lead.job, lead.files, lead.nodes, evidence)
-    return [*events, *(lead.journal.event("node_suspected", **node_suspected(one)) for one in evidence),
-            *change_exclusions(lead.plan, lead.job, lead.clock, lead.journal, lead.nodes)]
+        one.node, checks.kind_of(one, is_suspect=one.node in blamed), suspects.clock.now, one.why, here.user,
+        plan.run_id, asking.folder if asking.after is None else asking.after,
+        f"checks: {' '.join(one.checks)}", here.job.cluster) for one in found.failed)
+    suspects.accuse(evidence)
+    return [*events, *(journal.event("node_suspected", **node_suspected(one)) for one in evidence),
+            *suspects.change_exclusions()]
 
 
 def _lines(checked: CheckedNodes, found: BootResult, silent: dict[str, str], asking: CheckRound) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from safelaunch.base.timing import ping_every_s
 from safelaunch.guard.io.control import ControlServer
 from safelaunch.supervisor.io.fence import Fencer
+from safelaunch.supervisor.state.ports import Here
 
 
 class GuardEndpoint:
@@ -26,3 +27,8 @@ class GuardEndpoint:
     def set_fencer(self, fencer: Fencer) -> None:
         """The plan is known by now."""
         self.fencer = fencer
+
+
+def had_eligible(here: Here, guards: GuardEndpoint) -> bool:
+    """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
+    return here.took_over is not None or any(node != here.job.host for node in guards.server.standbys)

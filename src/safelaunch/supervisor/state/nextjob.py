@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from safelaunch.decide.facts.after import RunBefore
 from safelaunch.supervisor.io.successor import Successor
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.course import Course
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.ports import FolderPort, Here, Say
+from safelaunch.supervisor.state.tasks import BackgroundTasks
 
 
 class NextJob:
@@ -13,7 +19,8 @@ class NextJob:
 
     successor: Successor
 
-    def __init__(self) -> None:
+    def __init__(self, check_folder: Callable[[], bool]) -> None:
+        self.check_folder = check_folder   # right before each submission
         self.refused_changes = 0
         self.later: Mapping[str, str] = {}   # what a person has changed for later jobs (script.laterjobs)
         self.before: tuple[RunBefore, ...] | None = None   # None = not known yet
@@ -33,3 +40,22 @@ class NextJob:
     def note_refused_change(self) -> None:
         """Slurm has refused to change the next job."""
         self.refused_changes += 1
+
+
+class NextSlot(NamedTuple):
+    """The place behind this job in Slurm's queue: what waits there is asked of Slurm, journalled and told."""
+
+    here: Here
+    journal: LeaderJournal
+    next_job: NextJob
+    say: Say
+
+
+class Queueing(NamedTuple):
+    """The course of the next job: into the queue, and watched there, while this job goes on and its folder is there."""
+
+    slot: NextSlot
+    clock: Clock
+    files: FolderPort
+    course: Course
+    tasks: BackgroundTasks

@@ -29,7 +29,7 @@ class Nodes:
         self.missing: MissingNodes | None = None         # when Slurm has those that a full set lacks
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.names: Mapping[str, str | None] = {}       # of nodes, where they are reached; None = does not resolve
-        self.no_overlap: str | None = None              # why none runs beside the training (supervisor.common.overlap)
+        self.no_overlap: str | None = None              # why none runs beside the training (supervisor.state.helpers)
         self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.common.inspection)
         self.software: Mapping[str, CheckReport] = {}   # of the ranks' own Python, as far as nodes have told it
         self.tried_port: tuple[int, int] | None = None      # of the next attempt (its number, MASTER_PORT)

@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from safelaunch.base.io import owners
 from safelaunch.base.io.localtime import clock as time_of_day
 from safelaunch.base.io.probe import ChildAnswer
 from safelaunch.base.plaintext import clean
 from safelaunch.base.secretmask import mask
+from safelaunch.base.timing import PATIENT_S
 from safelaunch.guard.io.job import Allocation
 from safelaunch.run.io import runfolder
 from safelaunch.run.io.outbox import APPEND, PUT
+from safelaunch.run.plan import Plan
+from safelaunch.script.laterjobs import in_partition
+from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.folder import FolderState
+from safelaunch.supervisor.state.folder import PATIENCE, FolderState
 from safelaunch.supervisor.state.journal import LeaderJournal
 
 T = TypeVar("T")
+
+
+class TookOver(NamedTuple):
+    """Who led this job before (host), when it was last heard (monotonic seconds of this node), and the other standbys.
+    """
+
+    host: str
+    heard_s: float
+    eligible: tuple[str, ...] = ()
+
+
+class Here:
+    """Where this leader runs, for which run, and as whom."""
+
+    plan: Plan
+
+    def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World, took_over: TookOver | None) -> None:
+        self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
+        self.took_over = took_over   # nothing else ends the job where this process was its standby
+        self.user = owners.name_of(os.geteuid())
+
+    def follow(self, plan: Plan) -> None:
+        """The run's plan is known by now. It has the partition of this job, which may have been changed."""
+        self.plan = plan._replace(sbatch=in_partition(plan.sbatch, self.job.env.get("SLURM_JOB_PARTITION", "")))
 
 
 class Say:
@@ -53,8 +84,23 @@ class FolderPort:
     leader: pings go before it, and a long wait listens and pings itself.
     """
 
-    def __init__(self, run_dir: Path, clock: Clock, state: FolderState, ping: Callable[[], None], say: Say) -> None:
+    def __init__(self, run_dir: Path, clock: Clock, state: FolderState, ping: Callable[[], None],
+                 pause: Callable[[], None], say: Say) -> None:
         self._root, self._clock, self.state, self._ping, self._say = str(run_dir), clock, state, ping, say
+        self._pause = pause   # for a second, with the guards served
+
+    def ask_patiently(self, ask: Callable[[], T]) -> Any:
+        """The answer, however long the folder is frozen; the guards are served meanwhile."""
+        refusals = 0   # not seconds: this process may stand still meanwhile
+        while True:
+            answer = self.ask_anyway(ask, PATIENT_S)
+            if answer.is_ok:
+                self.state.note_answer()   # the next question is worth its wait
+                return answer.value
+            self._pause()
+            refusals += not answer.late
+            if answer.error and (answer.errno == errno.ENOENT or refusals > PATIENCE):
+                raise OSError(f"the run folder: {answer.error}")
 
     def ask(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
         """The answer of a shared folder; late at once where one was late in this tick.
