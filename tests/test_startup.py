@@ -23,7 +23,7 @@ MOST = {
     "safelaunch.verbs.submit.submit": (104, 1),
     "safelaunch.verbs.status.status": (102, 7),
     "safelaunch.verbs.logs.logs": (102, 13),
-    "safelaunch.verbs.why.why": (114, 14),
+    "safelaunch.verbs.why.why": (115, 14),
 }
 COUNT = """
 import importlib, json, sys

@@ -27,8 +27,9 @@ _HET = ("a heterogeneous job is not built: its parts are jobs of their own, and 
         "submit it with sbatch")
 _CALL = r"(?:^|[\s({`!'\"])"   # what a command may stand behind, beside the ends of parts
 _OPTIONS = r"(?:-[^\s({`!'\"]+\s+)*"
+_FOLDERS = r"(?:/[^\s/;&|({`!'\"=]*)*/"   # they hold nothing that may stand before a path: each is tried once
 # By its path, also below a variable, and where a variable is set to it.
-_PATH = r"(?:^|[\s({`!'\"=])(?:\$\{?\w+\}?)?(?:/[^\s/;&|({`!'\"]*)*/"
+_PATH = r"(?:^|[\s({`!'\"=])(?:\$\{?\w+\}?)?" + _FOLDERS
 _END = r"(?=[\s\"']|\Z)"
 
 REFUSALS: tuple[LineRule, ...] = (
@@ -50,9 +51,9 @@ _ITSELF = ("a command of Slurm by its path tells of the run's job, whose name, C
 NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}ssh\s", f"sbatch on another host {_PAST}", r"\b(?:sbatch|scontrol\s+requeue)\b"),
     LineRule(rf"{_PATH}sbatch{_END}", f"sbatch by its path {_PAST}"),
-    LineRule(rf"{_CALL}(?:\S*/)?qsub\s", f"qsub {_PAST}"),
+    LineRule(rf"(?:{_CALL}|{_PATH})qsub\s", f"qsub {_PAST}"),
     LineRule(rf"{_PATH}scontrol{_END}", _ITSELF, r"\b(?:jobs?|requeue|update|write)\b"),
-    LineRule(rf"{_PATH}s(?:queue|acct|cancel){_END}|=[\"']?(?:/[^\s/]*)*/scontrol{_END}", _ITSELF),
+    LineRule(rf"{_PATH}s(?:queue|acct|cancel){_END}|=[\"']?{_FOLDERS}scontrol{_END}", _ITSELF),
     LineRule(rf"{_CALL}srun\s", "sbatch in a task is Slurm's own on all nodes but the script's: if it submits this "
              "script, two jobs train at once; call sbatch in the script itself, where it is taken as the next link of "
              "this run", rf"{_CALL}sbatch\s"),

@@ -78,10 +78,9 @@ class Compiled:
 
     def pattern(self, index: int) -> Pattern:
         """The pattern of the rule at `index`."""
-        found = self._patterns.get(index)
-        if found is None:
-            found = self._patterns[index] = self._compile(self.rules[index])
-        return found
+        if index not in self._patterns:
+            self._patterns[index] = self._compile(self.rules[index])
+        return self._patterns[index]
 
 
 class _Place(NamedTuple):
@@ -382,8 +381,7 @@ class Scanner:
             return None
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
             head = raw[:loglines.MAX_PREFIX]
-            t = loglines.parse(head, self._hosts).t if _CLOCK.search(head) else None
-            if t is not None:
+            if _CLOCK.search(head) and (t := loglines.parse(head, self._hosts).t) is not None:
                 self._stampless = 0
                 return t
         return None
