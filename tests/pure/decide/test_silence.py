@@ -11,6 +11,7 @@ from safelaunch.decide.ends.silence import (
     SILENT_BUSY_S,
     Heard,
     Silence,
+    is_in_doubt,
     is_lost_by_probe,
     is_missed,
     is_missing_by_probe,
@@ -52,8 +53,10 @@ def test_what_the_silence_of_a_guard_means(heard: Heard, expected: Silence) -> N
 def test_no_node_is_lost_within_ten_seconds(
     silent_s: float, closed_s: float | None, awaited: bool, grew_s: float, ping_s: float, killed: bool, probe: bool
 ) -> None:
-    if judge(Heard(silent_s, closed_s, awaited, grew_s, ping_s, killed, probe)) is Silence.LOST:
+    heard = judge(Heard(silent_s, closed_s, awaited, grew_s, ping_s, killed, probe))
+    if heard is Silence.LOST:
         assert silent_s >= SILENT_S and awaited
+    assert heard is Silence.NOTHING or is_in_doubt(silent_s, closed_s is not None)
 
 
 @each(("silent_s", "is_ok", "expected"), [

@@ -33,6 +33,11 @@ class Heard(NamedTuple):
     can_probe: bool = True         # helper steps can run in this job
 
 
+def is_in_doubt(silent_s: float, has_closed: bool) -> bool:
+    """Whether a guard is to be judged at all: of all others the answer is NOTHING."""
+    return has_closed or silent_s >= SILENT_S
+
+
 def judge(heard: Heard) -> Silence:
     """A silent guard is one witness; the second is a log that stands still, or a node that runs no step."""
     if heard.closed_s is not None and heard.closed_s > CLOSED_S:

@@ -19,9 +19,11 @@ ASKS_S = 60.0           # srun gives up a node that is dead after 11 s, a silent
 
 def find_lost(helpers: Helpers, clock: Clock, running: RunningAttempt, reach: Reach, tasks: BackgroundTasks) -> None:
     """Nodes whose guards are silent; tasks whose guard has gone without a message."""
-    live = running.now
-    reported = {(exit.node, exit.task) for exit in live.exits}
-    for guard in tuple(helpers.guards.server.guards.values()):   # others may connect while a loss is journalled
+    now_s = clock.now_s
+    doubtful = [guard for guard in helpers.guards.server.guards.values()   # a list: others may connect meanwhile
+                if silence.is_in_doubt(now_s - guard.heard_s, guard.closed_s is not None)]
+    reported = {(exit.node, exit.task) for exit in running.now.exits} if doubtful else set()
+    for guard in doubtful:
         if guard.gone or (guard.node, guard.task) in reported or guard.node in reach.lost:
             continue
         heard = _heard(helpers, clock, running, guard)
