@@ -42,6 +42,7 @@ TYPED = {
 # Not here, and why; the tests that type them.
 ELSEWHERE = {
     "nodes bench n 1-48": ("needs nodes of a Slurm", "drills/test_nodebench.py"),
+    "nodes bench": ("needs nodes of a Slurm", "drills/test_nodebench.py"),
     "nodes check --level isolate n3": ("needs a node of a Slurm", "drills/test_nodechecks.py"),
     "attach JOBID": ("needs a job of sbatch", "drills/test_attach.py"),
     "why JOBID": ("needs a job of sbatch", "drills/test_why.py"),
@@ -57,12 +58,16 @@ ELSEWHERE = {
     "logs RUN": ("is typed there", "verbs/test_logs.py"),
     "logs RUN -f": ("is typed there", "verbs/test_logs.py"),
     "progress LOG": ("is typed there", "verbs/test_progress.py"),
+    "report RUN": ("is typed there", "verbs/test_report.py"),
     "restart RUN": ("is typed there", "drills/test_restart.py"),
     "save RUN": ("needs a training that listens", "test_callbacks.py"),
     "stacks RUN --gpus": ("is typed there", "verbs/test_stacks.py"),
     "status --all": ("is typed there", "verbs/test_status.py"),
     "submit --here train.yaml": ("is typed there", "verbs/test_secrets.py"),
+    "submit train.yaml resume.dir=ckpt2": ("is typed there", "verbs/test_samefolder.py"),
     "submit train.yaml resume.step=4000": ("is typed there", "drills/test_restart.py"),
+    "wait RUN": ("is typed there", "verbs/test_wait.py"),
+    "why RUN --attempt N": ("is typed there", "verbs/test_why.py"),
 }
 NAMED = {"stop", "submit"}   # as verbs, within a sentence
 

@@ -258,6 +258,7 @@ class Leader(LeaderParts):
     def address_of(self, node: str) -> str | None:
         """Slurm's address where the name does not resolve; else what its name server said, which is asked once."""
         if node not in self.nodes.addresses and node not in self.nodes.names:
+            self._catch_up()
             answer = self.here.world.address_of(node, self.listen)
             self.nodes.note_names_of({node: answer.value})
             if answer.late:

@@ -38,7 +38,6 @@ MOST_STACKS_BYTES = 16 << 20
 NO_PACE = ("the run was too short to tell start-up from steps: what lies before the first step that the journal has "
            "counts as start-up")
 NO_STEPS = "no step could be read from a log, so what was useful is not known: see progress.step in train.yaml"
-TOLERANCE = 0.05            # of a run whose train.yaml has no slow.tolerance
 
 
 @dataclass(frozen=True)
@@ -151,8 +150,7 @@ def _curves(figures: LogFigures) -> dict[str, Any]:
 
 def _findings(run: Run, figures: LogFigures) -> dict[str, Any]:
     """Changes of pace, and spikes; numbers that JSON does not have are words."""
-    tolerance = getattr(getattr(run.plan, "slow", None), "tolerance", None) or TOLERANCE
-    return {"pace_changes": [one._asdict() for one in curves.changes(figures.step_times, tolerance)],
+    return {"pace_changes": [one._asdict() for one in curves.changes(figures.step_times, run.plan.slow.share)],
             "spikes": {name: [{**asdict(one), "value": one.value if math.isfinite(one.value) else str(one.value)}
                               for one in curves.spikes(found)]
                        for name, found in (("loss", figures.losses), ("step_time_s", figures.step_times))}}

@@ -70,7 +70,7 @@ _KILL = ("One touch of a file, which every member of a group can be allowed, and
          "Nothing restarts it.")
 STORIES = {
     "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there. It may be its node, and "
-                 "one is in reserve.", RunEnd.GAVE_UP, 3, _BUG,
+                 "one is in reserve.", RunEnd.GAVE_UP, 2, _BUG,
                  "the same error at each submission"),
     "node": Story("gpu", "A node whose GPU fails at step 60. There is no GPU here: rank 3 raises what CUDA would. One "
                   "node is in reserve.", RunEnd.COMPLETED, 2, _RESTART,
