@@ -254,6 +254,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                 site="no_sinfo", handles_signal=True, notify="fails", faults=(
                     Fault("scancel", 1.19, 0.0, 72), Fault("hold", 44.61, 371.2))), "completed", 1),
     # scancel meets a silent batch host, and min_nodes=1
+    # two attempts more on one node, whose conversions fail, where the watch asks at other moments
     "a cancel of a job whose batch host stands still, and no other node has a step, leaves none, either": (
         replace(_PLAIN, seed=80002627, pool=2, steps=138, step_s=0.5, save_every=10, save_s=5.0, load_s=0.5,
                 limit_min=20, slurmd_timeout_s=30.0, fs_latency_s=0.02, fs_late_s=3.0, fs_clock_s=-600.0, via="watch",
@@ -261,7 +262,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                 allreduce=True, after_failure="off", before_resize="fails", notify="works", faults=(
                     Fault("batch_silent", 1.74, 606.2, 58), Fault("scancel", 43.08, 0.0, 1),
                     Fault("worker_crashes", 43.6, 637.4, 20),
-                    Fault("manners", 58.18, 0.0, 95, ("empty", "times_out_undone", "garbled")))), "completed", 2),
+                    Fault("manners", 58.18, 0.0, 95, ("empty", "times_out_undone", "garbled")))), "completed", 3),
     # one node of three; n1 and n2 fail their checks
     "three jobs in a row on bad nodes end a run that has no good one": (
         replace(_PLAIN, seed=70005650, nodes=1, pool=3, steps=46, step_s=2.0, save_every=50, save_s=5.0, load_s=2.0,
@@ -750,3 +751,16 @@ def test_a_wall_clock_that_steps_makes_no_grace_longer_or_shorter(x: int) -> Non
                        for words in ("asking the training to end", "still running"))
     assert (outcome.how, outcome.violations) == ("stopped", [])
     assert over_s - asked_s == pytest.approx(DEAF_S, abs=2.0)
+
+
+@pytest.mark.parametrize("x", [0, 4], ids=["back by two hours", "ahead by one"])
+def test_a_wall_clock_that_steps_keeps_a_site_for_as_long_as_was_asked_for(x: int) -> None:
+    """It stepped back while the site of a failure was kept: the nodes were kept for two hours more."""
+    outcome = run(Scenario(seed=1, steps=3000, limit_min=60, save_every=100_000, preserve_s=120.0, standby=False,
+                           watchers=0, faults=(Fault("all_ranks_fail", 5.0), Fault("rank_dies", 6.0),
+                                               Fault("wall_jump", 240.0, 0.0, x))), is_verbose=True)
+    kept_s, over_s = (next(float(line[:9]) for line in outcome.timeline if words in line)
+                      for words in ('"event":"preserved"', "the run has ended"))
+    assert (outcome.how, outcome.violations) == ("gave_up", [])
+    assert kept_s < 240.0 and over_s - kept_s == pytest.approx(120.0, abs=2.0)
+    assert sum('"event":"clock_stepped"' in line for line in outcome.timeline) == 1

@@ -208,3 +208,13 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pyt
     assert run(["demo", "--dir", "mine"]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert (tmp_path / "mine" / "train.py").read_text() == "precious"
+
+
+@pytest.mark.root
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its owner could have exchanged the train.yaml that is submitted there."""
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 65534, 65534)
+    assert run(["demo", "--dir", str(tmp_path / "theirs"), "bug"]) == 2
+    assert "theirs belongs to somebody else" in capsys.readouterr().err
+    assert not any((tmp_path / "theirs").iterdir())

@@ -89,7 +89,7 @@ class Cluster:
         def tell(kind: str, dir: str, text: str) -> None:
             self.said.append(f"{kind} {text}")
 
-        return Watcher(self.clock, dict(os.environ), "login", tell, memory or Memory(), named,
+        return Watcher(self.clock, dict(os.environ), more.pop("host", "login"), tell, memory or Memory(), named,
                        more.pop("reader", RunReader(at_once)), **more)
 
     def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1, *, is_telling: bool = True) -> None:
@@ -702,6 +702,35 @@ def test_whoever_comes_second_does_nothing(cluster: Cluster, bloom: Made) -> Non
 
     assert len(cluster.calls("sbatch")) == 1
     assert [event.event for event in bloom.run.journal().events].count("intent") == 1
+
+
+@pytest.mark.parametrize("later", ["goes on", "finds its claim taken away"])
+def test_a_watch_that_stood_still_before_its_sbatch_queues_no_second_job(
+    cluster: Cluster, bloom: Made, later: str
+) -> None:
+    """Its host slept, after it had won the claim and had found no job of that name; another host's watch took over."""
+    first, second = cluster.watcher(), cluster.watcher(host="login2")
+    for watching in (first, second):
+        cluster.tick(watching)
+    cluster.shows()
+    cluster.tick(first)
+    cluster.clock.at_s += 130.0
+    asking = first.tick()
+    command = next(asking)
+    while "%E" in " ".join(command.argv) or command.argv[0] != "squeue":
+        command = asking.send(command.wait())
+    answer = command.wait()   # no job of that name
+    assert (bloom.dir / "claims" / "2").exists() and not cluster.calls("sbatch")
+    if later != "goes on":
+        (bloom.dir / "claims" / "2").unlink()
+    for _ in range(12):
+        if not cluster.calls("sbatch"):
+            cluster.tick(second)
+    assert len(cluster.calls("sbatch")) == 1
+    with pytest.raises(StopIteration):
+        while True:
+            answer = asking.send(answer).wait()
+    assert len(cluster.calls("sbatch")) == 1 and state(bloom).successor == "99"
 
 
 def test_only_looking_does_nothing(cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,8 +46,10 @@ _QUERY = (
 _URL = r"(://)(?:[^\s/@:'\"\\]{0,128}:[^\s/@'\"\\]{1,512}|[A-Za-z0-9_-]{16,255})@"
 _PAIR = (
     r"(?i)(?<![a-z0-9_-])(?P<name>-{0,2}[a-z0-9_.-]{0,64}(?:key|token|secret|password|passwd|passphrase|pass|pwd))"
-    r"(?P<sign>['\"]?[ \t]{0,4}[=:][ \t]{0,4}['\"]?|[ \t]{1,4}['\"]?)"
-    r"(?P<value>(?<=['\"])[^'\"\\\r\n]{3,512}(?=['\"])|[^\s'\"\\&;,]{3,512})")
+    r"(?P<sign>(?:\\{0,7}['\"]?[ \t]{0,4}[=:][ \t]{0,4}(?:[bfru]{1,2}(?=['\"]))?"
+    r"|\\{0,7}['\"],[ \t]{0,4}(?=\\{0,7}['\"])|[ \t]{1,4})(?:\"\"\"|\'\'\'|\\{0,7}['\"])?)"
+    r"(?P<value>(?<=[^\\]\")(?:[^\"\\\r\n]|\\[^\r\n]){3,512}(?=\")|(?<=[^\\]')(?:[^'\"\\\r\n]|\\[^\r\n]){3,512}(?=')"
+    r"|(?<=['\"])[^'\"\\\r\n]{3,512}(?=\\{0,7}['\"])|(?:[^\s'\"\\&;,]|\\ ){3,512})")
 # Names whose value is always a secret; a name in capitals is a variable.
 _SURE = (
     r"[\w.-]{0,64}(?:secret|password|passwd|passphrase)"
@@ -101,7 +103,7 @@ def _is_secret(name: str, sign: str, value: str) -> bool:
     is_option = name.startswith("--")
     if HIDDEN in value or re.match(_NO_VALUE, value) or re.fullmatch(_TOKENISERS, name.lstrip("-")):
         return False
-    if not sign.strip(" \t'\""):   # a word behind a word
+    if not sign.strip(" \t'\",\\"):   # a word behind a word, also in a list of words
         return is_option and not value.startswith("-")
     if is_option or re.fullmatch(_SURE, name.lower().lstrip("-")) or re.fullmatch(_VARIABLE, name):
         return True

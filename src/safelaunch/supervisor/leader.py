@@ -101,6 +101,8 @@ class Leader(LeaderParts):
             self._receive(max(NO_TIME_S, until_s - self.now_s))
         self.clock.forget_news()
         self.server.tick(self.now_s, self.guard_endpoint.ping_every_s)
+        if self.journal.unwritten:
+            self.journal.record()
 
     def listen(self) -> None:
         """A moment of listening while somebody waits for a shared folder; its news ends the next sleep."""
@@ -126,6 +128,7 @@ class Leader(LeaderParts):
             self.clock.take_news()
         if abs(self.clock.stepped_s) > STEP_S:
             self.running.note_clock_step(self.clock.stepped_s)
+            self.journal.note_clock_step(self.clock.stepped_s)
         for key, _ in ready:
             key.data(self.now_s)
 

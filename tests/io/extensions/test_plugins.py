@@ -231,3 +231,20 @@ def test_a_child_of_a_supervisor_sees_the_packages_of_its_interpreter(tmp_path: 
 
 def test_the_names_of_the_formats_are_those_of_the_table() -> None:
     assert set(BUILT_IN_FORMATS) == set(NAMES)
+
+
+def test_no_module_and_no_package_of_the_folder_where_a_verb_is_typed_is_loaded(tmp_path: Path) -> None:
+    """It may be somebody else's. What is loaded is what the interpreter of `safelaunch` has."""
+    mark = f"open({str(tmp_path / 'loaded')!r}, 'a').write(__file__)\n"
+    place = tmp_path / "theirs"
+    (place / "safelaunch").mkdir(parents=True)
+    for name in ("safelaunch/__init__", "click", "json", "yaml", "sitecustomize", "usercustomize"):
+        (place / f"{name}.py").write_text(mark)
+    package(place, "planted", {RULES: "planted = planted:rules", LAUNCHERS: "planted = planted:call"}, mark)
+    (place / "planted.pth").write_text("import planted\n")
+    (place / "job.log").write_text("RuntimeError: CUDA out of memory\n")
+    program = str(Path(sys.executable).with_name("safelaunch"))
+    for words in (["plugins"], ["why", "job.log"], ["status"]):
+        said = subprocess.run([program, *words], cwd=place, capture_output=True, text=True, timeout=60, check=False)
+        assert said.returncode == 0 and "planted" not in said.stdout, said
+    assert not (tmp_path / "loaded").exists()

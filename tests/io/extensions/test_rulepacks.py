@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from safelaunch.why.io.logfiles import read_logs
 from safelaunch.why.judge.engine import judge_log
 from safelaunch.why.rulebook import RULES
 from tests.localruns import SubmitLocal
+from tests.tables import each
 
 PACK = r"""version: 1
 rules:
@@ -53,6 +58,30 @@ def test_mistakes_of_all_packs_are_told_at_once(tmp_path: Path) -> None:
 
 def test_no_pack_is_no_mistake(tmp_path: Path) -> None:
     assert load_packs({"XDG_CONFIG_HOME": str(tmp_path)}) == ()
+
+
+@each(("made", "said"), {
+    "a pipe": (lambda pack: os.mkfifo(pack), "no regular file"),
+    "a device": (lambda pack: pack.symlink_to("/dev/zero"), "no regular file"),
+    "a folder": (lambda pack: pack.mkdir(), "no regular file"),
+    "a link to itself": (lambda pack: pack.symlink_to(pack.name), "no regular file"),
+    "a terabyte": (lambda pack: subprocess.run(["truncate", "-s", "1T", pack], check=True), "larger than 1 MiB"),
+    "an object of Python": (lambda pack: pack.write_text('!!python/object/apply:os.system ["false"]'), "tags"),
+    "itself in itself": (lambda pack: pack.write_text("version: 1\nrules: &a [*a]\n"), "no &a before it"),
+    "aliases of aliases": (lambda pack: pack.write_text("b0: &b0 [x, x]\n" + "".join(
+        f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}]\n" for n in range(1, 9))), "aliases expanded"),
+    "a summary that reads attributes": (lambda pack: pack.write_text(
+        PACK.replace("the burst buffer {name}", "{name.__class__}")), "which the pattern does not have"),
+}.values())
+def test_what_a_member_can_put_into_a_groups_folder_is_refused_at_once(
+    made: Callable[[Path], object], said: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pack = tmp_path_factory.mktemp("packs") / "site.yaml"
+    made(pack)
+    started_s = time.process_time()
+    with pytest.raises(ConfigError) as caught:
+        load_packs({"SAFELAUNCH_RULES": str(pack)})
+    assert said in str(caught.value.problems) and time.process_time() - started_s < 1.0
 
 
 # No look at a pattern tells all that can take for ever: these pass it.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from safelaunch.guard.io.callers import Connection, Strangers
-from safelaunch.guard.io.control import AT_ONCE, ControlServer
+from safelaunch.guard.io.control import AT_ONCE, GREETING_S, ControlServer
 from safelaunch.node.guard.fence import SAY, TaskFence
 from safelaunch.node.guard.link import Link
 from safelaunch.node.guard.processes import signal_handlers
@@ -230,6 +230,21 @@ def test_a_stranger_may_say_two_kilobytes() -> None:
     assert end.is_open and len(end.inbox) == 60_000 - MAX_GREETING
     door.watched.known[end](NOW_S)
     assert not end.is_open
+
+
+@pytest.mark.parametrize("text", [b"", b'{"node": "n0", "task": 0, "attempt": 1, "role": "guard", "nonce": "'],
+                         ids=["byte by byte", "after half a hello"])
+def test_a_stranger_that_sends_a_byte_a_second_has_no_more_time_than_a_silent_one(text: bytes) -> None:
+    door = Door()
+    end, known = door.accept(), greet(door, Line("n1"))
+    door.hear(end, text)
+    for second in range(1, 5):
+        door.hear(end, b"x")
+        door.tick(NOW_S + second, 1.0)
+        assert end.is_open
+    door.hear(end, b"x")
+    door.tick(NOW_S + GREETING_S + 0.1, 1.0)
+    assert not end.is_open and known.is_open
 
 
 class Endless(End):

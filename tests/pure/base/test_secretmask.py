@@ -67,6 +67,12 @@ POSITIVE += [(line.format(secret), secret) for line, secret in (
     ("client_secret={}", "abc"), ("DB_PASS: {}", "hunter2"), ("MYSQL_PASS={}", "hunter"), ("smtp_pass = {}", "hunter"),
     ("REGISTRY_PASS={}", "hunter"), ('token="{}"', f"{random(20, 59)}"), ('auth_token="{}"', WORDS),
     ('password="{}"', WORDS), ("password: '{}'", WORDS), ('"db_password": "{}"', WORDS), ("passphrase='{}'", WORDS),
+    # the same in other quotes: texts of Python, of a shell, of JSON in JSON, and lists of words
+    ("password=b'{}'", WORDS), ('password=rb"{}"', WORDS), ('secret = """{}"""', WORDS), ('password="it\'s {}"', WORDS),
+    ('password="{}"', 'two \\" words'), ("password='{}'", "it\\'s mine"), ("PGPASSWORD={} psql", "two\\ words"),
+    ('{{\\"password\\": \\"{}\\"}}', "hunter2"), ('{{\\"api_key\\": \\"{}\\", \\"n\\": 1}}', WORDS),
+    ("Command '['mysql', '--password', '{}']' returned 1", "hunter2"), ('["--hub-token", "{}", "-v"]', WORDS),
+    ('\\"--api-key\\", \\"{}\\"', "hunter2"), ('--token "{}"', "abc def"), ('HF_TOKEN="{}"', "abc def"),
     ("SG.{}", f"{random(22, 60)}.{random(43, 61)}"), ("ya29.{}", random(60, 62)), ("r8_{}", random(37, 63)),
     ("nvapi-{}", random(64, 64)), ("gsk_{}", random(52, 65)), ("dop_v1_{}", hashlib.sha256(b"do").hexdigest()),
     ("dapi{}", hashlib.md5(b"dapi").hexdigest()), ("lin_api_{}", random(40, 66)), ("glsa_{}", random(32, 67)),
@@ -129,6 +135,11 @@ NEGATIVE = [
     "-----BEGIN CERTIFICATE-----", "12:34:56:AA", "https://github.com/org/webhooks", "signature mismatch: f(a, b)",
     "passed 12 of 12", "token: '<pad> two words'", "hf_hub_download failed", "ghp_ is a prefix",
     "[local0:0]:step 5 loss 1.0 rank 0",
+    # a token of a text may be two words; names in a list are no pairs
+    'token="abc def"', "token: 'New York'", '"token": "the end"', 'key="hello world"', "cache_key=b'train split'",
+    'eos_token="end of text"', '\\"sort_key\\": \\"step loss\\"', "['token', 'password', 'secret']",
+    "add_argument('--password', '-p')", "['--num-token', '4096']", "['--pad-token', '</s>']", 'password="",other="x y"',
+    "['train.py', '--token', '--steps']", "password=b''",
 ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from safelaunch.base.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.decide.budget import endless
 from safelaunch.decide.ends import passing
@@ -153,6 +155,18 @@ def test_a_job_that_died_without_a_word_is_counted_to_its_supervisors_last_event
     assert (state.used_s, state.life_t) == (300.0, 9001.0)
     again = fold(events, state)
     assert (again.used_s, again.life_t, again.idle_from) == (state.used_s, state.life_t, state.idle_from)
+
+
+@pytest.mark.parametrize("by_s", [7200.0, -7200.0, 3e8], ids=["two hours ahead", "two hours back", "ten years"])
+def test_a_wall_clock_that_steps_uses_none_of_the_runs_time_and_adds_none(by_s: float) -> None:
+    events = [Event(1000.0, 1, 0, "n0", "job_started", {"job": "11"}),
+              Event(1600.0 + by_s, 1, 1, "n0", "clock_stepped",
+                    {"by_s": by_s, "life_t": 1000.0 + by_s, "preserving_until": None})]
+    assert endless.used_s(fold(events), 1700.0 + by_s) == 700.0
+    for last, used_s in (("handed_over", 700.0), ("job_started", 600.0)):   # it ended in order; it died without a word
+        state = fold([*events, Event(1700.0 + by_s, 2, 0, "n0", last, {"job": "12"})])
+        assert (state.used_s, state.preserving_until) == (used_s, None)
+        assert fold(events, state).used_s == used_s
 
 
 def test_the_end_of_a_run_whose_time_limits_bring_nothing_says_what_would() -> None:

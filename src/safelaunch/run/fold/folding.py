@@ -6,7 +6,6 @@ next supervisor can go on from. Events of an unknown kind are skipped, odd value
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -263,10 +262,8 @@ def _outcome(state: State, event: Event) -> State:
 
 
 def _preserved(state: State, event: Event) -> State:
-    until = float(event.data["until"])
-    if state.ended or not abs(until) < MAX_T_S:   # NaN and Infinity are no time
-        return state
-    return replace(state, preserving_until=until)
+    until = _time(event.data["until"])
+    return state if state.ended or until is None else replace(state, preserving_until=until)
 
 
 def _local_folder_taken(state: State, event: Event) -> State:
@@ -337,7 +334,7 @@ def _mapping(value: Any) -> Mapping[str, Any] | None:
 
 def _time(value: Any) -> float | None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and -math.inf < value < math.inf else None
+    return float(value) if is_number and abs(value) < MAX_T_S else None   # NaN is not, either
 
 
 def _bytes(value: Any) -> int | None:
@@ -389,9 +386,10 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "local_folder_taken": _local_folder_taken,
     "handed_over": _leave,
     "successor_lost": lambda state, event: replace(state, successor=None, successor_excludes=()),
-    "successor_relaxed": _handed_over,
-    "successor_freed": _handed_over,
-    "resubmitted": _handed_over,
+    **dict.fromkeys(("successor_relaxed", "successor_freed", "resubmitted"), _handed_over),
+    "clock_stepped": lambda state, event: replace(
+        state, life_t=state.life_t and _time(event.data["life_t"]),
+        preserving_until=state.preserving_until and _time(event.data["preserving_until"])),
     "ended_alone": _ended_alone,
     "notified": _notified,
     "completed": _end(RunEnd.COMPLETED, DONE),

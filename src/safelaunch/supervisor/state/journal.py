@@ -27,6 +27,7 @@ class LeaderJournal:
         self.claimed_s = now_s                  # before the last claim was published
         self.last_row = ""                      # of decide
         self.books = Books()                    # where the time went, by the lines that are written
+        self.unwritten: list[Event] = []        # folded already; their lines go with the next ones
 
     def note_claims(self, number: int) -> None:
         """Others have published claims up to this number."""
@@ -59,6 +60,7 @@ class LeaderJournal:
         is durable no later than the next events that are.
         """
         self._catch_up()
+        noted, self.unwritten = (*self.unwritten, *noted), []
         self.writer.write(*noted, *events, deadline_s=DEADLINE_S if is_awaited else 0.0)
         self.state = fold(events, self.state)
         self.books.add((*noted, *events))
@@ -68,6 +70,15 @@ class LeaderJournal:
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
         self.state = fold([event], self.state)
+
+    def note_clock_step(self, by_s: float) -> None:
+        """The wall clock has stepped, perhaps while the folder is waited for: the run's times step with it."""
+        life_t, until = self.state.life_t, self.state.preserving_until
+        if life_t is not None or until is not None:
+            self.unwritten.append(self.writer.event(
+                "clock_stepped", by_s=round(by_s, 3), life_t=None if life_t is None else life_t + by_s,
+                preserving_until=None if until is None else until + by_s))
+            self.note(self.unwritten[-1])
 
     def note_row(self, row: str) -> None:
         """The row of the last decision that was carried out."""

@@ -223,6 +223,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
                                         f"supervisor uses another folder there"),
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
+    "clock_stepped": lambda data: (f"the clock of this host has stepped {'ahead' if data['by_s'] > 0 else 'back'} by "
+                                   f"{talk.span(abs(data['by_s']))}"),
     "held": lambda data: f"safelaunch put the run on hold{_because(data)}",
     "handed_over": _handed_over,
     "successor_lost": lambda data: f"job {data['job']}, which was to go on, is lost{_because(data)}",

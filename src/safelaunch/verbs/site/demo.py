@@ -228,6 +228,8 @@ def _new_folder(wanted: str | None) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         if any(place.iterdir()):
             raise UsageError(f"{place} is not empty", hint="choose another folder: --dir DIR")
+        if place.stat().st_uid != os.geteuid():   # its owner could exchange train.yaml, which is run here
+            raise UsageError(f"{place} belongs to somebody else", hint="choose another folder: --dir DIR")
     except OSError as error:
         raise UsageError(f"the demo cannot be put into {place}: {error.strerror}",
                          hint="choose another folder: --dir DIR") from error

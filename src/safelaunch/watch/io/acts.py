@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.base.endings import RunEnd
+from safelaunch.base.io import sharedfile
 from safelaunch.base.model import Event
 from safelaunch.decide.io.knownnodes import try_with_fewer, try_with_known
 from safelaunch.decide.nodes.resize import size_in_slurm
@@ -47,6 +48,7 @@ from safelaunch.watch.watched import (
 
 FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
+OVERTAKEN: ActOutcome[str | None] = ActOutcome(False, None, {"why": "somebody else acts on the run"})
 
 # An act yields commands, is sent their results, and returns the sentence for people; None = nothing done.
 Doing = Generator[Command, Result, str | None]
@@ -103,8 +105,8 @@ class WatchAct:
         self.claim = int(self.facts["claim"]) + 1
         gen = 0 if beside else self.claim
         action = f"watch: {name.lower()}"
-        content = journal.render_claim(gen, self.host, action, self.world.now(), self.world.pid)
-        won = self.folder.publish(f"claims/{self.claim}", content)
+        self.content = journal.render_claim(gen, self.host, action, self.world.now(), self.world.pid)
+        won = self.folder.publish(f"claims/{self.claim}", self.content)
         if won is None:
             raise Blind("its folder takes no claim")
         if not won:
@@ -153,6 +155,8 @@ class WatchAct:
                               {"why": f"squeue gave no clear answer: {said(looked)}"})
         if found:   # an earlier sbatch worked, and nobody journalled it
             return self._queued(act, found, "was found in the queue")
+        if self._is_overtaken():
+            return OVERTAKEN
         result, exclude = yield from try_with_fewer(act.exclude, lambda names: self._with_known_nodes(
             names, lambda: self._sbatch(act, names)))
         if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
@@ -227,16 +231,21 @@ class WatchAct:
             result = yield from self._update(act.successor, act.exclude)
             if not result.is_ok and result.is_unknown:
                 return ActOutcome(False, f"did not end job {act.job}: {said(result)}", {"why": said(result)})
-        def look() -> int:
+        if self._is_overtaken():   # its supervisor is back
+            return OVERTAKEN
+        result = yield self._run(slurm.scancel(act.job))
+        return _as_said(result, f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}")
+
+    def _is_overtaken(self) -> bool:
+        """Whether somebody else acts on the run: this watch may have stood still since it won its claim."""
+        def look() -> bool:
             fresh.see(f"{self.run_dir}/claims")
-            return journal.last_claim(self.run_dir)
+            own = self.run_dir / "claims" / str(self.claim)
+            return journal.last_claim(self.run_dir) == self.claim and sharedfile.read(own) == self.content
         latest = self.ask(look, FOLDER_S)
         if not latest.is_ok:
             raise Blind(latest.error or "its folder does not answer")
-        if latest.value != self.claim:   # its supervisor is back
-            return ActOutcome(False, None, {"why": "somebody else acts on the run"})
-        result = yield self._run(slurm.scancel(act.job))
-        return _as_said(result, f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}")
+        return not latest.value
 
     # --- services -------------------------------------------------------------------------------------------------
 
