@@ -12,15 +12,32 @@ from typing import NamedTuple
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import FLAGS, IS_LONG, check_completes, crash, wait_standby
+from tests.drills.proofs import (
+    AHEAD,
+    FLAGS,
+    IS_LONG,
+    LEAVE_S,
+    check_completes,
+    check_one_writer,
+    crash,
+    long_only,
+    tell_last,
+    wait_standby,
+)
 from tests.drills.test_script import Script, script
-from tests.runs import Drill
+from tests.runs import Drill, plan_of
 
 __all__ = ["script"]   # a fixture
 
 LOAD = "${SAFELAUNCH_RESUME_PATH:+--load $SAFELAUNCH_RESUME_PATH}"
-# A rank that dies ends the others: they wait for each other in a loop of their own, which no library ends.
-TRAIN = f'srun -K1 bash -c "RANK=\\$SLURM_PROCID TRAINER {FLAGS} --ckpt ckpt {LOAD}"'
+
+
+def train(flags: str = "", options: str = "") -> str:
+    """A rank that dies ends the others: they wait for each other in a loop of their own, which no library ends."""
+    return f'srun -K1 {options} bash -c "RANK=\\$SLURM_PROCID TRAINER {FLAGS} {flags} --ckpt ckpt {LOAD}"'
+
+
+TRAIN = train()
 
 
 class Habit(NamedTuple):
@@ -33,6 +50,7 @@ class Habit(NamedTuple):
     first: int = 1   # the attempt that trains
     words: tuple[str, ...] = ()   # behind the script's file
     is_of_limit: bool = False   # the proof is of a time limit only
+    meanwhile: Callable[[Drill], object] = id   # what is done right behind the fault
 
 
 def _file(name: str, text: str | None = None) -> Callable[[Drill], object]:
@@ -79,6 +97,28 @@ HABITS = {
         f'[ -e child ] || {{ touch child; sbatch -N1 -w n0 -o child.out --wrap "srun sleep 5; echo child done"; }}\n'
         f'{TRAIN}', lambda drill: drill.wait_for(
             lambda: "child done" in (drill.folder / "child.out").read_text(), 30, "the child was killed")),
+    "a checkpoint is two files, and the best one lies beside": Habit(
+        train("--pair"), lambda drill: _goes_on_from(drill, "model_")),
+    "its ranks end with 0 when they are told to": Habit(
+        f'{train("--handle-term")} | tee train.log\necho all is well', _file("train.log")),
+    "somebody else holds a GPU": Habit(
+        'cat >held.sh <<\'END\'\n[ "$SLURMD_NODENAME" != n1 ] || [ -e held ] || { touch held; sleep 1; echo "'
+        'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 3 has a total capacity of 79.10 '
+        'GiB of which 11.38 MiB is free. Process 2505781 has 77.98 GiB memory in use. Including non-PyTorch memory, '
+        'this process has 1.08 GiB memory in use."; exit 1; }\nEND\n'
+        f'srun -K1 bash held.sh || exit $?\n{TRAIN}', lambda drill: _suspects(drill, "n1"), first=2),
+    "another run wants its checkpoints": Habit(
+        TRAIN, lambda drill: None, meanwhile=lambda drill: _keeps_its_folder(drill)),
+    "its folder has the array's name": Habit(
+        'set -u\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID >>ids\nmkdir -p out/$SLURM_ARRAY_JOB_ID\n'
+        f'ln -sfn out/$SLURM_ARRAY_JOB_ID ckpt\n{TRAIN}', lambda drill: _has_one_line(drill, "ids"), "--array=7"),
+    "its steps are coloured": Habit(
+        f"set -o pipefail\n{TRAIN} | sed -u 's/^step/\\x1b[1;32mstep/; s/$/\\x1b[0m/'",
+        lambda drill: _knows_steps(drill)),
+    "its training waits for another step": Habit(
+        f'srun sleep 4 & sleep 0.5\n{train(options="--exact")}', lambda drill: _blames_no_waiting(drill)),
+    "a script of 400 kB": Habit(
+        f"cat >data.txt <<'END'\n{('x' * 79 + chr(10)) * 5_000}END\n{TRAIN}", _file("data.txt")),
 }
 
 
@@ -91,6 +131,40 @@ def _blames_no_node_at_first(drill: Drill) -> None:
     second = drill.wait_event("attempt_started", 2)
     blamed = [one for one in drill.events() if one.t < second.t and one.data.get("suspects")]
     assert blamed == [], drill.story()
+
+
+def _goes_on_from(drill: Drill, name: str) -> None:
+    paths = [attempt.resume_path or "" for attempt in drill.state().attempts[1:]]
+    assert paths and all(Path(path).name.startswith(name) for path in paths), paths
+
+
+def _suspects(drill: Drill, node: str) -> None:
+    """The verdict on the first attempt names that node, and no later attempt of its job runs there."""
+    verdict = drill.events("verdict")[0].data
+    assert verdict["suspects"] == [node], drill.story()
+    first, second = drill.state().attempts[:2]
+    assert first.job != second.job or node not in second.nodes, drill.story()
+
+
+def _keeps_its_folder(drill: Drill) -> None:
+    """Between two attempts and two jobs, too."""
+    for _ in range(2):
+        done = drill.as_user("submit", "job.slurm", "name=second", "resume.dir=ckpt")
+        assert done.returncode and "is where the run" in done.stderr, done.stdout + done.stderr + drill.story()
+
+
+def _has_one_line(drill: Drill, name: str) -> None:
+    lines = (drill.folder / name).read_text().splitlines()
+    assert len(lines) == len(drill.state().attempts) and len(set(lines)) == 1, lines
+
+
+def _knows_steps(drill: Drill) -> None:
+    for attempt in drill.state().attempts:
+        assert (attempt.step or 0) >= max(drill.steps(attempt.number)) - 20, drill.story()
+
+
+def _blames_no_waiting(drill: Drill) -> None:
+    assert not [one for one in drill.events("verdict") if "step" in one.data.get("category", "")], drill.story()
 
 
 def kill_rank(drill: Drill, sandbox: Sandbox) -> None:
@@ -141,6 +215,7 @@ def test_a_habit_survives_a_fault(
     drill.wait_step(25, habit.first)
 
     fault(drill, sandbox)
+    habit.meanwhile(drill)
 
     second = drill.wait_event("attempt_started", habit.first + 1, timeout_s=120)
     assert second.data["resume_step"] >= 20, drill.story()
@@ -148,3 +223,28 @@ def test_a_habit_survives_a_fault(
     check_completes(drill, 90, has_lost_log_end=True)
     if fault is come_to_the_limit or not habit.is_of_limit:
         habit.proof(drill)
+
+
+@long_only
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_run_whose_folder_is_gone_leaves_nothing_after_a_fault(
+    fault: Callable[[Drill, Sandbox], None], script: Script, sandbox: Sandbox
+) -> None:
+    drill = script(f"{TRAIN}\n", 2, "spare_nodes=1", "resume.dir=ckpt", "restart.backoff=0s", shell="/bin/bash")
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    name, runs = plan_of(drill.run_dir).job_name, drill.run_dir.parent
+    if fault is kill_batch_host:
+        wait_standby(drill)
+    drill.run_dir = runs.rename(runs.with_name("runs.old")) / drill.run_dir.name
+
+    fault(drill, sandbox)
+
+    tell_last(drill.folder, max(drill.steps()) + AHEAD)
+    asked = ["squeue", "-h", "--name", name, "-o", "%i"]
+    drill.wait_for(lambda: not sandbox.slurm(asked).strip(), 400, "a job is left")
+    for machine in reversed(sandbox.machines):
+        sandbox.heal(machine)
+    drill.wait_for(lambda: not drill.ranks(), LEAVE_S, "ranks are left")
+    check_one_writer(drill)
+    assert not runs.exists(), "nothing is made anew"

@@ -69,6 +69,7 @@ class Options:
     until: str | None = None         # once this file exists, the step in it is the last one, or one soon after:
                                      # FILE.agreed says which
     shards: int = 0                  # checkpoints are folders of so many files, laid out as DeepSpeed's
+    pair: bool = False               # ... are optimizer_12.pt and later model_12.pt, beside resnet50_best.pth
     refuse_load: int | None = None   # fail when told to load this step's checkpoint
     spoil: str | None = None         # what befalls the checkpoint of ... (SPOILS)
     spoil_step: int | None = None    # ... this step, right after it was written
@@ -238,6 +239,8 @@ class Trainer:
             return
         if self.args.shards:
             path = save_shards(self.args.ckpt, self.args.shards, self.step, self.state)
+        elif self.args.pair:
+            path = save_pair(self.args.ckpt, self.step, self.state)
         else:
             path = os.path.join(self.args.ckpt, f"step_{self.step:08d}.pt")
             save(path, self.step, self.state)
@@ -283,6 +286,16 @@ def save_shards(folder: str, shards: int, step: int, state: int) -> str:
         file.write(tag)
     os.replace(os.path.join(folder, ".latest"), os.path.join(folder, "latest"))
     return path
+
+
+def save_pair(folder: str, step: int, state: int) -> str:
+    """The files of an optimizer and of a model, written one after the other, beside one of the best step so far."""
+    save(os.path.join(folder, f"optimizer_{step}.pt"), step, state)
+    time.sleep(0.2)   # a model takes long to write: a fault comes in between
+    save(os.path.join(folder, f"model_{step}.pt"), step, state)
+    if step == 10:
+        save(os.path.join(folder, "resnet50_best.pth"), step, state)
+    return os.path.join(folder, f"model_{step}.pt")
 
 
 def truncate(path: str) -> None:

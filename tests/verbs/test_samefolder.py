@@ -74,12 +74,23 @@ def test_folder_of_a_living_run_is_refused_with_the_ways_out(
 
 @pytest.mark.parametrize("words", [
     ["resume.shared=true"], ["--after", "one"], ["--after-any", "one"], ["slurm.dependency=afterok:1"],
-    ["resume.dir=ckpt/inner"], ["resume.dir=ckpt2"],
+    ["resume.dir=ckpt2"], ["resume.dir=ckpt/a/b/c/d"],
 ], ids=" ".join)
-def test_way_out_is_taken(words: list[str]) -> None:
+def test_way_out_is_taken(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["submit", "one.yaml"]) == 0
     write("two", "ckpt")
     assert run(["submit", "two.yaml", *words]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dir", ["ckpt/inner", "ckpt/a/b/c", "."])
+def test_folder_in_the_other_s_is_told_and_taken(dir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "one.yaml"]) == 0
+    write("two", dir)
+    for verb in ("check", "submit"):
+        assert run([verb, "two.yaml"]) == 0
+        said = capsys.readouterr().err
+        assert "newer one of th" in said and "the run one writes its checkpoints" in said and "refuses" not in said
 
 
 def test_run_behind_the_one_behind_it_may_have_it_too() -> None:

@@ -112,8 +112,8 @@ def _of_epochs(text: bytes) -> list[_Pair]:
     found = [_Pair(match.start(), int(match[1]), int(match[2])) for match in _EPOCHS.finditer(text)
              if not NO_TRAINING.search(_before(text, match.start()))]
     if not found:
-        found = [_Pair(match.start(), int(match["step"]), int(match["of"])) for match in BAR_LINE.finditer(text)
-                 if _EPOCH_BAR.match(match["what"])]
+        found = [_Pair(match.start(), count_of(match["step"]), count_of(match["of"]))
+                 for match in BAR_LINE.finditer(text) if _EPOCH_BAR.match(match["what"])]
     return found if all(one.number <= one.total for one in found) else []
 
 

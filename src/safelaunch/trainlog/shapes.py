@@ -29,7 +29,9 @@ from safelaunch.trainlog.epochs import LineCount, epoch_before, line_at, line_be
 # where the total behind has one, too: "step 1 000/10 000".
 _BLANKS = rb"\d{1,3}(?: \d{3}){1,3}(?!\d)"
 GROUPS = rb"\d{1,3}(?:[,_']\d{3}){1,3}(?!\d)|" + _BLANKS + rb"(?= ?/ ?" + _BLANKS + rb")"
-COUNT = rb"(" + GROUPS + rb"|\d{1,12})"
+# Rounded: "step 1.2k/10k", a bar's "1.20k/10.0k". A training that writes so counts on by tens, then by hundreds.
+SHORT = rb"\d{1,4}(?:\.\d{1,3})?(?-i:[kKM])\b"
+COUNT = rb"(" + GROUPS + rb"|" + SHORT + rb"|\d{1,12})"
 STEP_LINE = re.compile(
     rb"(?:^|(?<!\*\*\*)[\s|\[\](:,{'\"])(iteration|iter(?:\(train\))?|global_step|step|num_updates)['\"]?"
     rb"[ \t]{0,24}[:=#|]?[ \t]{0,8}(?:\[[ \t]{0,8}|['\"(])?" + COUNT + rb"(?:\.0)?"
@@ -44,8 +46,9 @@ _WORD, _GLOBAL = 1, (b"global_step", b"num_updates")
 _RANK = {b"global_step": 3, b"num_updates": 3, b"step": 2}   # of the words of one line the first of these counts
 # tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many
 # stand in one line, parted by carriage returns; in a pipe some writers leave the bar itself out.
-BAR_LINE = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,120}?)[ \t]{0,8}\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
-                      rb"(?P<of>\d{1,12}) \[(?:\d{1,4}:){1,3}\d\d<(?![^\]\r\n]{0,40}(?:examples?|files?|docs?|B)/s)")
+BAR_LINE = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,120}?)[ \t]{0,8}\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>"
+                      + SHORT + rb"|\d{1,12})/(?P<of>" + SHORT
+                      + rb"|\d{1,12}) \[(?:\d{1,4}:){1,3}\d\d<(?![^\]\r\n]{0,40}(?:examples?|files?|docs?|B)/s)")
 # Of a bar's own words: those of a training's. Bars of downloads, shards, validation and tokenising have others.
 _TRAINING = re.compile(rb"(?i)\b(?:epoch|train(?:ing)?|iter(?:ation)?s?|steps?|loss)\b")
 _NO_BAR = re.compile(rb"(?i)valid|eval|\btest|sanity|predict|token|generat|dataset|\bdata\b|split|pack|filter|\bmap"
@@ -87,11 +90,13 @@ _NUMBERS = re.compile(rb"[:=|][ \t]{0,8}['\"]?[-+]?(?:\.?\d|(?i:nan|inf)\b)"
 _WORDS = re.compile(rb"[A-Za-z]{2}")
 NEAR_BYTES = 32
 PARTS = re.compile(rb"[,_' ]")
+_UNITS = {b"k": 1_000, b"K": 1_000, b"M": 1_000_000}
 
 
 def count_of(digits: bytes) -> int:
-    """The number of digits that may be parted in thousands."""
-    return int(digits if digits.isdigit() else PARTS.sub(b"", digits))
+    """The number of digits that may be parted in thousands, or shortened."""
+    unit = _UNITS.get(digits[-1:])
+    return round(float(digits[:-1]) * unit) if unit else int(digits if digits.isdigit() else PARTS.sub(b"", digits))
 
 
 def words(text: bytes, start: int = 0) -> list[LineCount]:
@@ -151,9 +156,9 @@ def bars(text: bytes) -> list[LineCount]:
     """
     found = [match for match in BAR_LINE.finditer(text) if is_training(match["what"])]
     found = [match for match in found if _TRAINING.search(match["what"])] or found
-    longest = max((int(match["of"]) for match in found), default=0)
-    return [LineCount(match.start(), match.start("step"), int(match["step"]), longest, True)
-            for match in found if int(match["of"]) == longest]
+    longest = max((count_of(match["of"]) for match in found), default=0)
+    return [LineCount(match.start(), match.start("step"), count_of(match["step"]), longest, True)
+            for match in found if count_of(match["of"]) == longest]
 
 
 def is_training(what: bytes) -> bool:

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from safelaunch.trainlog import shapes
 from safelaunch.trainlog.epochs import HINTS, LineCount, Named, carry, combine, line_begin
-from safelaunch.trainlog.shapes import BAR_LINE, COUNT, GROUPS, PARTS, count_of
+from safelaunch.trainlog.shapes import BAR_LINE, COUNT, GROUPS, SHORT, count_of
 
-_DIGITS = re.compile(rb"\d{1,12}|" + GROUPS)
+_DIGITS = re.compile(rb"\d{1,12}|" + GROUPS + rb"|" + SHORT)
 _COLOURS = re.compile(rb"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")   # and cursor moves (ECMA-48, CSI)
 _TOLD = re.compile(rb"\bsafelaunch: step (\d{1,12})\b")           # safelaunch.progress
 _END_BYTES = 8 << 10    # of a log, in which its last steps are looked for first: 64 ranks' lines of one step
@@ -89,14 +89,14 @@ def latest_step(tail: bytes, pattern: str) -> int | None:
     return found[-1].step if found else None
 
 
-_NUMBER = re.compile(rb"(?<!\d)0*(" + GROUPS + rb"|\d+)")
+_NUMBER = re.compile(rb"(?<!\d)0*(" + GROUPS + rb"|" + SHORT + rb"|\d+)")
 
 
 def end_of_number(text: bytes, number: int, start: int) -> int | None:
     """Behind the first place from `start` on where this number stands; None = nowhere."""
     digits = b"%d" % number   # a pattern made for each number took a third of the leader's CPU
     return next((match.end() for match in _NUMBER.finditer(text, start)
-                 if match[1] == digits or (not match[1].isdigit() and PARTS.sub(b"", match[1]) == digits)), None)
+                 if match[1] == digits or (not match[1].isdigit() and count_of(match[1]) == number)), None)
 
 
 # Behind a step its total: "iteration 100/ 1000 |", "step 205/4000", "Step 4 of 10"; a bar has its own.
@@ -121,7 +121,7 @@ def total_behind(tail: bytes, named: Named) -> int | None:
     if b"epoch" in (text + tail[start:start + 12]).lower():
         return None
     number_end = end_of_number(tail, step, start)
-    total = int(bar["of"]) if bar else None
+    total = count_of(bar["of"]) if bar else None
     if total is None and number_end is not None and (of := _OF.match(tail, number_end)) is not None:
         total = count_of(of[1])
     return total if total is not None and total >= step else None

@@ -43,6 +43,15 @@ SUBMITS = [
     ("srun a || $SLURM/bin/scontrol requeue $SLURM_JOB_ID\n", "job.slurm:2: a command of Slurm by its path"),
     ("srun -n1 bash -c 'train; sbatch job.slurm'\n", "job.slurm:2: sbatch in a task is Slurm's own"),
     ("ssh login01 'cd /w; sbatch job.slurm'\n", "job.slurm:2: sbatch on another host"),
+    ('echo "sbatch $0" | at now + 23 hours\n', "job.slurm:2: sbatch by at, cron, tmux or ssh goes past"),
+    ('echo "cd $PWD; sbatch job.slurm" | batch\n', "job.slurm:2: sbatch by at"),
+    ('at -q b now <<< "sbatch $0"\n', "job.slurm:2: sbatch by at"),
+    ("at now + 1 day <<'END'\ncd /w\nsbatch job.slurm\nEND\n", "job.slurm:4: sbatch by at"),
+    ("ssh login01 <<END\nsbatch job.slurm\nEND\n", "job.slurm:3: sbatch by at"),
+    ('(crontab -l; echo "0 4 * * * sbatch $PWD/job.slurm") | crontab -\n', "job.slurm:2: sbatch by at"),
+    ("tmux new -d 'sleep 9h; sbatch job.slurm'\n", "job.slurm:2: sbatch by at"),
+    ("bash <<END\nsbatch job.slurm\nEND\n", "job.slurm:3: submits itself"),
+    ("echo 'sbatch $0' | bash\n", "job.slurm:2: submits itself"),
     (f"{'a=b; ' * 9000}sbatch \"$0\"\n", "job.slurm:2: submits itself"),
 ]
 LEFT = [
@@ -50,6 +59,7 @@ LEFT = [
     "#!/bin/bash\n# scontrol requeue $SLURM_JOB_ID would do it\nsrun a  # or sbatch $0\n",
     "#!/bin/bash\nscontrol show hostnames $SLURM_JOB_NODELIST\nsbatch evaluate.slurm\nsrun python requeue.py\n",
     "#!/bin/bash\nH=$(/usr/bin/scontrol show hostnames $SLURM_JOB_NODELIST)\nls /opt/srun/x /etc/scontrol.d\n",
+    "#!/bin/bash\nat now <<END\necho a\nEND\nsbatch evaluate.slurm\necho batch of sbatch\n",
     "#!/bin/bash\nsrun a; python b --multi-prog\nsrun a --my-multi-prog | b --het-group\n",
 ]
 

@@ -47,6 +47,7 @@ SAMPLES = (
     Sample("`srun … \\| tee log`", "srun python a.py\necho done", "|| exit $?", 3),
     Sample("`--gpus=4`", "#SBATCH --gpus=4\nsrun a", "becomes --gpus-per-node=2", 3),
     Sample("`--gpus=5`", "#SBATCH --gpus=5\nsrun a", "no even number on each", 3, ("spare_nodes=1",)),
+    Sample("`--gpus=5`", "#SBATCH --gpus=5\nsrun a", "Slurm spreads them as it likes", 3),
     Sample("`--gpus=8` alone", "#SBATCH --gpus=8\nsrun a", "one node is asked for", 3, ("slurm.nodes=null",)),
     Sample("`-n 3` on 2 nodes", "#SBATCH -n 3\nsrun a", "each of 3 nodes gets room for 2", 3, ("spare_nodes=1",)),
     Sample("`-N 4 -n 2`", "#SBATCH -N 4 -n 2\nsrun a", "as under sbatch", 3),

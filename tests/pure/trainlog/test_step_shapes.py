@@ -7,6 +7,10 @@ from safelaunch.trainlog.steps import cut_lines, last_steps, latest_of
 from tests.tables import each
 
 SHAPES: list[tuple[str, int | None, int | None]] = [
+    ("step 1.2k/10k loss 0.5", 1200, 10000), ("iter 5K, loss 0.3", 5000, None), ("step: 1.25M loss 2", 1250000, None),
+    ("12%|##  | 1.20k/10.0k [00:10<01:00, 120it/s]", 1200, 10000), ("step 950/10.0k loss 0.5", 950, 10000),
+    ("step 5kB loss 2", None, None), ("step 1.2km loss 2", None, None), ("iteration 3m loss 2", None, None),
+    ("12%|##  | 1.2M/10M [00:10<01:00, 1.2MB/s]", None, None), ("[5k/60k (8%)] Loss: 0.017", 5000, 60000),
     ("Step 1,000/10,000 | loss 0.1", 1000, 10000), ("Step 1,000 | loss 0.1", 1000, None),
     ("step 1,234,567/2,000,000", 1234567, 2000000), ("step: 12,345 loss 2", 12345, None),
     ("step=1,000 loss=2", 1000, None), ("iteration 1,000 of 10,000", 1000, 10000),
@@ -17,7 +21,7 @@ SHAPES: list[tuple[str, int | None, int | None]] = [
     ('{"step": 100,"loss": 0.5}', 100, None), ('{"step":100,"total":200}', 100, None),
     ('{"step": 1000, "lr": 1e-3}', 1000, None), ("step 1,2,3 loss", 1, None), ("step=5,lr=100", 5, None),
     ("step 7, 100 tokens", 7, None), ("steps 1,000", None, None), ("timestep 1,000", None, None),
-    ("step 1.2k/10k", None, None), ("step 12k loss 2", None, None), ("step 1e4 loss", None, None),
+    ("step 1.2k/10k", 1200, 10000), ("step 12k loss 2", 12000, None), ("step 1e4 loss", None, None),
     ("\x1b[32mstep\x1b[0m \x1b[1m100\x1b[0m/5000", 100, 5000), ("\x1b[1mStep 1,000\x1b[0m/5,000", 1000, 5000),
     ("\x1b[38;5;208miteration\x1b[0m: \x1b[36m12\x1b[0m", 12, None), ("\x1b[2K\rstep 12/400", 12, 400),
     ("\x1b[34mINFO\x1b[0m step\x1b[90m=\x1b[0m12 loss\x1b[90m=\x1b[0m2", 12, None),
@@ -80,6 +84,7 @@ def test_one_counter_counts_them_all(form: str, first: int) -> None:
 
 def test_the_users_own_pattern_may_hold_thousands() -> None:
     assert latest_of(b"batch=1,000/70,000\n", r"batch=([\d,]+)") == (1000, 70000)
+    assert latest_of(b"batch=1.2k/70k\n", r"batch=([\d.]+k)") == (1200, 70000)
     assert latest_of(b"batch=1,\n", r"batch=([\d,]+)") == (None, None)
 
 

@@ -47,6 +47,11 @@ _PAST = ("goes past safelaunch: if it submits this script, two jobs train at onc
          "as the next link of this run")
 _ITSELF = ("a command of Slurm by its path tells of the run's job, whose name, Command, StdOut and Restarts are not "
            "the script's, and which Slurm does not requeue; write the command alone")
+# What runs the words that it is given outside of this job; where they come from a pipe or a here-document, too.
+_ELSEWHERE = re.compile(
+    r"\s*(?:[({]\s*)?(?:\S*/)?(?:(?:at|batch|s?crontab)(?=\s|\Z)|(?:ssh|tmux|screen|systemd-run)\s)")
+_HERE_DOCUMENT = re.compile(r"<<-?\s*\\?(['\"]?)(\w+)\1")
+_LATER = f"sbatch by at, cron, tmux or ssh {_PAST}"
 # No problems: what the stand-ins of Slurm's commands do with it (node/standin).
 NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}ssh\s", f"sbatch on another host {_PAST}", r"\b(?:sbatch|scontrol\s+requeue)\b"),
@@ -62,6 +67,7 @@ NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}sbatch\s", "submits itself: taken as the next link of this run, not as another job",
              r"\$\{?0\b|\$\{?BASH_SOURCE\b|\$\{?SLURM_JOB_NAME\b|{name}"),
 )
+_PAST_ALREADY = frozenset(rule.text for rule in NOTES if rule.text.endswith(_PAST))
 _NAMED = re.compile(   # in each of them; quickly said of a line
     "requeue|sbatch|-group|multi-prog|qsub|/s(?:run|control|queue|acct|cancel)")
 # A quoted text, whatever stands in it, is one step; so are runs that mean nothing.
@@ -82,11 +88,20 @@ def find_submissions(text: str, file: str) -> list[str]:
 
 def _find(rules: tuple[LineRule, ...], text: str, file: str) -> Iterator[tuple[int, str]]:
     name = re.escape(file.rpartition("/")[2]) or r"\Z."
+    until = ""   # the end of a here-document that runs elsewhere
     for number, line in _code(text) if _NAMED.search(text) else ():
-        if not _NAMED.search(line):
+        if until == line.strip():
+            until = ""
+        named = _NAMED.search(line)
+        if not named and (until or "<<" not in line):
             continue
         parts = list(_parts(line))
+        is_elsewhere = any(_ELSEWHERE.match(part) for part in parts)
+        if is_elsewhere and (document := _HERE_DOCUMENT.search(line)):
+            until = document[2]
         said = next((rule.text for rule in rules if any(_has(rule, part, name) for part in parts)), None)
+        if rules is NOTES and (until or is_elsewhere) and named and "sbatch" in line and said not in _PAST_ALREADY:
+            said = _LATER
         if said is not None:
             yield number, said
 

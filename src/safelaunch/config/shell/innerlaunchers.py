@@ -7,7 +7,7 @@ these a training of its own, on one folder of checkpoints. A step within a step 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.base.yaml.yamlnodes import Origin
@@ -61,11 +61,24 @@ _WRAPPERS = frozenset((
     "env", "exec", "time", "nohup", "command", "timeout", "stdbuf", "nice", "ionice", "setsid", "numactl", "taskset",
     "chrt", "sudo", "uv", "uvx", "poetry", "pdm", "hatch", "pipenv", "pixi", "rye", "conda", "mamba", "micromamba",
     "singularity", "apptainer", "docker", "podman", "podman-hpc", "shifter", "enroot", "nsys", "ncu", "nvprof",
-    "strace", "ltrace", "xvfb-run", "catchsegv", "gdb", "py-spy", "scalene", "unbuffer", "script", "srun"))
+    "strace", "ltrace", "xvfb-run", "catchsegv", "gdb", "py-spy", "scalene", "unbuffer", "script", "srun", "coverage",
+    "memray", "viztracer", "debugpy", "kernprof"))
 _NAMING = frozenset(("-n", "--name", "-p", "--prefix", "--env", "-e", "-o", "--output"))
 _SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{", "(", "time"))
 _PYTHON = re.compile(r"python[\d.]*\Z|pypy\d*\Z")
+# Python's own words (python -h): letters, those that take a value, and -m, whose value may stand in the same word.
+_MODULE_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)", re.DOTALL)
+_VALUED_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*[WX]\Z|--check-hash-based-pycs\Z")
+# Modules that run another one, behind a -m of its own.
+_RUNNERS = frozenset((
+    "cProfile", "profile", "pdb", "ipdb", "trace", "coverage", "debugpy", "memray", "viztracer", "kernprof",
+    "line_profiler", "scalene", "torch.utils.bottleneck"))
+# Packages whose modules are called as their program is: python -m colossalai.cli run …
+_PACKAGES = {name.partition("-")[0]: name for name in (
+    "colossalai", "lightning", "torchx", "axolotl", "ray", "accelerate", "swift", "megatron", "xtuner", "composer",
+    "deepspeed", "llamafactory-cli")} | {"lightning_fabric": "fabric", "torchtune": "tune", "horovod": "horovodrun"}
+_CLI_MODULE = re.compile(r"(?:.*\.)?(?:cli|__main__|main|launch|launcher|run|runner)\Z")
 _TOKEN = re.compile(
     r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?P<end>&&|\|\|?|[()&])|(?P<plain>[^\s'"\\|&()]+)|(?P<blank>\s+)|.""",
     re.DOTALL)
@@ -74,7 +87,7 @@ _VARIABLE = re.compile(r"\"?\$\{?(\w+)\}?\"?")
 # Descendants of torch.distributed.launch, of other frameworks and devices.
 _MODULE = re.compile(r"(?:[\w.]+\.distributed|torch_npu(?:\.\w+)*)\.(?:launch|launcher|run)\Z")
 _NAMED = re.compile("|".join((*sorted((re.escape(name) for name in INNER), key=len, reverse=True),
-                              r"distributed\.(?:launch|run)", "torch_npu")))
+                              r"distributed\.(?:launch|run)", "torch_npu", "llamafactory", "horovod")))
 _RANKS = re.compile("|".join(re.escape(name) for name, inner in INNER.items() if inner.kind == RANKS))
 # A command that one task of a node runs, or that numbers its nodes: as the launchers' manuals have it.
 _CONDITION, _TASK = re.compile(r"\[|\(\(|\btest |\bcase |\bif "), re.compile(r"\bSLURM_(?:LOCALID|PROCID)\b")
@@ -188,15 +201,12 @@ def _with_set(values: Mapping[str, str], word: str) -> Mapping[str, str]:
 def _call(words: list[str], line: int, variables: str) -> LauncherCall | None:
     """The launcher that these words call by its program, or as a module of Python."""
     first, rest = _bare(words[0]).rpartition("/")[2], [_bare(word) for word in words[1:]]
+    inner = INNER.get(first)
     if _PYTHON.fullmatch(first):
-        while rest and rest[0] != "-m" and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
-            rest = rest[1:]
-        if rest and "/" in rest[0]:   # python /env/bin/torchrun
-            return _call(rest, line, variables)
-        if rest[:1] != ["-m"] or len(rest) < 2 or "." not in rest[1]:
-            return None
-        first, rest = rest[1], rest[2:]
-    inner = INNER.get(first) or (Inner(RANKS, CUSTOM) if _MODULE.match(first) else None)
+        module, rest = _module_of(rest)
+        if not module:   # python /env/bin/torchrun
+            return _call(rest, line, variables) if rest and "/" in rest[0] else None
+        first, inner = module, _inner_module(module, rest)
     if inner is None or (not rest and "." not in first) or rest[:1] in (["--help"], ["-h"], ["--version"], ["-V"]):
         return None
     if inner.subcommands and rest[:1] and rest[0] not in inner.subcommands:
@@ -204,6 +214,34 @@ def _call(words: list[str], line: int, variables: str) -> LauncherCall | None:
     if inner.only_with and not re.search(inner.only_with, f"{variables} {' '.join(rest)}"):
         return None
     return LauncherCall(first, inner, tuple(rest), line, first, variables)
+
+
+def _module_of(words: list[str]) -> tuple[str, list[str]]:
+    """The module that words behind python run, "" where it is a file, and what stands behind it."""
+    while words and words[0].startswith("-"):
+        if found := _MODULE_OPTION.fullmatch(words[0]):
+            words = [found[1], *words[1:]] if found[1] else words[1:]
+            if words and words[0] in _RUNNERS:
+                at = next((index for index, word in enumerate(words) if word == "-m"), len(words))
+                words = words[at + 1:]
+            return (words[0], words[1:]) if words else ("", [])
+        words = words[2:] if _VALUED_OPTION.fullmatch(words[0]) else words[1:]
+    return "", words
+
+
+def _inner_module(module: str, rest: Sequence[str]) -> Inner | None:
+    """What a module of Python starts: by its own name, by the form of its name, or as its package's program does."""
+    if "." in module and module in INNER:
+        return INNER[module]
+    if _MODULE.match(module):
+        return Inner(RANKS, CUSTOM)
+    package, _, below = module.partition(".")
+    inner = INNER.get(_PACKAGES.get(package, ""))
+    if inner is None:
+        return None
+    is_its_program = rest[:1] and rest[0] in inner.subcommands if inner.subcommands else (
+        not below or _CLI_MODULE.match(below))
+    return inner if is_its_program else None
 
 
 def _bare(word: str) -> str:

@@ -25,6 +25,7 @@ MOST_BYTES = 8 << 20       # read, from the end; a reader shortens it long befor
 KEPT_RUNS = 1000
 JOBS_OF_RUNS = 200         # how many runs' journals are searched for a job id, newest first
 LOCK_S = 1.0
+RESUME_DEPTH = 3           # so many folders deep checkpoints are looked for: checkpoints/filesets.py
 _START, _RESUME = b'{"v":', b'"resume":'
 
 
@@ -130,18 +131,24 @@ def listed(where: Callable[[], Path] = file) -> list[RegisteredRun]:
 
 
 def with_resume(folder: str) -> list[RegisteredRun]:
-    """The runs that write their checkpoints to this folder, newest first. Only their lines are parsed."""
-    mark = _RESUME + json.dumps(folder).encode()
+    """The runs that write their checkpoints to this folder, or to one so far above or below it that one of the two runs
+    would look into the other's; newest first. Only their lines are parsed.
+    """
+    near = (folder, *map(str, tuple(Path(folder).parents)[:RESUME_DEPTH]))
+    marks = [_RESUME + json.dumps(one).encode() for one in near]
+    marks.append(_RESUME + json.dumps(f"{folder}/").encode()[:-1])
     try:
         content = _read(file())
     except OSError:
         return []
-    lines = content.splitlines() if mark in content else []
+    marks = [mark for mark in marks if mark in content]
+    lines = content.splitlines() if marks else []
     dirs = {b'"dir":' + json.dumps(str(entry.dir)).encode() for entry in _parse_all(
-        b"\n".join(line for line in lines if mark in line))}
+        b"\n".join(line for line in lines if any(mark in line for mark in marks)))}
     # A later line of the same folder may say that the run has ended, or be another run's.
     known = _parse_all(b"\n".join(line for line in lines if any(one in line for one in dirs)))
-    return [entry for entry in known if entry.resume == folder]
+    return [entry for entry in known if entry.resume in near or (
+        entry.resume.startswith(f"{folder}/") and entry.resume.count("/", len(folder)) <= RESUME_DEPTH)]
 
 
 def raw(where: Callable[[], Path] = file) -> str:

@@ -15,23 +15,38 @@ from safelaunch.verbs.common import runs, talk
 
 
 class Conflict(NamedTuple):
-    """The living run that writes to the folder, and whether that is known; if not, nobody can say that it has ended."""
+    """The living run that writes to the folder, or near it, and whether that is known; if not, nobody can say that it
+    has ended.
+    """
 
     name: str
     run_dir: str
     folder: str
+    its_folder: str
     state: str
     is_sure: bool
 
     @property
+    def is_refused(self) -> bool:
+        """Whether both write to one folder, as is known."""
+        return self.is_sure and self.folder == self.its_folder
+
+    @property
     def text(self) -> str:
-        return (f"{self.folder} (resume.dir) is where the run {self.name} writes its checkpoints ({self.run_dir}: "
-                f"{self.state})")
+        theirs = f"the run {self.name} writes its checkpoints ({self.run_dir}: {self.state})"
+        if self.folder == self.its_folder:
+            return f"{self.folder} (resume.dir) is where {theirs}"
+        if self.folder.startswith(self.its_folder):
+            return (f"{self.folder} (resume.dir) lies in {self.its_folder}, where {theirs}: it would take a newer one "
+                    "of this run for its own")
+        return (f"{self.its_folder}, where {theirs}, lies in {self.folder} (resume.dir): this run would take a newer "
+                "one of that run for its own")
 
     @property
     def warning(self) -> str:
-        then = "submit refuses that" if self.is_sure else "Slurm does not say whether it still lives"
-        return f"warning: {self.text}; {then}. {self.hint[:1].upper()}{self.hint[1:]}"
+        then = "" if self.is_sure else "; Slurm does not say whether it still lives"
+        then = "; submit refuses that" if self.is_refused else then
+        return f"warning: {self.text}{then}. {self.hint[:1].upper()}{self.hint[1:]}"
 
     @property
     def hint(self) -> str:
@@ -40,19 +55,23 @@ class Conflict(NamedTuple):
 
 
 def refuse(folder: str, settings: Settings, say: talk.Say) -> None:
-    """Raise UsageError where another living run has the folder; a warning where that is not known."""
+    """Raise UsageError where another living run has the folder; a warning where that is not known, or where it has one
+    above or below.
+    """
     found = find(folder, settings)
-    if found is not None and found.is_sure:
+    if found is not None and found.is_refused:
         raise UsageError(f"{found.text}; nothing was submitted", hint=found.hint)
     if found is not None:
         say(found.warning)
 
 
 def find(folder: str, settings: Settings) -> Conflict | None:
-    """The newest living run of one's own with this folder, but for those that the new one waits for."""
+    """The newest living run of one's own with this folder, or else with one near it, but for those that the new one
+    waits for.
+    """
     before = _before(settings)
     waits_for = set(re.findall(r"\d+", str(settings.slurm.get("dependency") or "")))
-    for entry in registry.with_resume(folder):
+    for entry in sorted(registry.with_resume(folder), key=lambda entry: entry.resume != folder):
         if entry.ended_t is None and str(entry.dir) not in before and (
                 found := _living(entry, folder, waits_for)) is not None:
             return found
@@ -86,10 +105,10 @@ def _living(entry: RegisteredRun, folder: str, waits_for: Collection[str]) -> Co
             return None
         word, state = runs.ask_scheduler(run), known.name
     if word.jobs is None:
-        return Conflict(entry.name, str(entry.dir), folder, state, is_sure=False)
+        return Conflict(entry.name, str(entry.dir), folder, entry.resume, state, is_sure=False)
     if not word.jobs or {job.id for job in word.jobs} & set(waits_for):
         return None
-    return Conflict(entry.name, str(entry.dir), folder, f"{state}, job {word.jobs[0].id}", is_sure=True)
+    return Conflict(entry.name, str(entry.dir), folder, entry.resume, f"{state}, job {word.jobs[0].id}", is_sure=True)
 
 
 def _load(run_dir: str) -> runfolder.Run | None:
