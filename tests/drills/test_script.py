@@ -35,6 +35,7 @@ def script(installation: Installation, sandbox: Sandbox) -> Iterator[Script]:
                            env=own, timeout_s=180)
         assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
         told = json.loads(done.stdout)
+        told = told.get("runs", [told])[0]   # of an array
         return Drill(sandbox, installation, work, Path(told["run_dir"]), told["job"], [done.stderr], own)
 
     yield go

@@ -163,8 +163,8 @@ def settle_numbers(settings: Settings, origins: Mapping[str, Origin]) -> tuple[S
         if each is not None and nodes + spares > 1:
             notes.append(("gpus", f"--gpus={slurm['gpus']} becomes --gpus-per-node={each}{why}"))
         if each is None and nodes > 1 and "gpus" in slurm and "gpus-per-node" not in slurm:
-            notes.append(("gpus", f"{slurm['gpus']} GPUs on {nodes} nodes are no even number on each: Slurm spreads them "
-                          "as it likes, and a step beside another one (--overlap) may get none; write "
+            notes.append(("gpus", f"{slurm['gpus']} GPUs on {nodes} nodes are no even number on each: Slurm spreads "
+                          "them as it likes, and a step beside another one (--overlap) may get none; write "
                           f"{_word(settings, 'gpus-per-node')} instead"))
         if isinstance(ntasks, int) and ntasks % nodes and has_even_tasks(settings):
             notes.append(("ntasks", f"{ntasks} tasks on {nodes} nodes: each of {nodes + spares} nodes gets room "

@@ -96,7 +96,10 @@ def test_what_is_turned_is_said_with_its_line() -> None:
     assert any(note.startswith("job.slurm:4: --gpus=4 becomes --gpus-per-node=2 on 3 nodes") for note in notes)
     assert any(note.startswith("job.slurm:3: 3 tasks on 2 nodes: each of 3 nodes") for note in notes)
     assert any("job.slurm:2: 4 nodes for 2 tasks are 2" in note for note in of_script("-N 4 -n 2").notes)
-    assert not any("tasks" in note or "gpus" in note for note in of_script("-N 2 -n 3 --gpus=5").notes)
+    notes = of_script("-N 2 -n 3 --gpus=4 --gpus-per-node=2").notes
+    assert not any("tasks" in note or "gpus" in note for note in notes)
+    notes = of_script("-N 3 --gpus=4").notes
+    assert any("4 GPUs on 3 nodes are no even number on each" in note for note in notes)
 
 
 @each(("tasks", "nodes", "expected"), [(3, 2, "2,1"), (4, 2, "2(x2)"), (5, 1, "5"), (5, 3, "2(x2),1")])

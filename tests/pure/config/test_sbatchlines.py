@@ -43,7 +43,7 @@ SUBMITS = [
     ("srun a || $SLURM/bin/scontrol requeue $SLURM_JOB_ID\n", "job.slurm:2: a command of Slurm by its path"),
     ("srun -n1 bash -c 'train; sbatch job.slurm'\n", "job.slurm:2: sbatch in a task is Slurm's own"),
     ("ssh login01 'cd /w; sbatch job.slurm'\n", "job.slurm:2: sbatch on another host"),
-    ('echo "sbatch $0" | at now + 23 hours\n', "job.slurm:2: sbatch by at, cron, tmux or ssh goes past"),
+    ('echo "sbatch $0" | at now + 23 hours\n', "job.slurm:2: sbatch by at, cron, tmux, ssh, env -i or in a container"),
     ('echo "cd $PWD; sbatch job.slurm" | batch\n', "job.slurm:2: sbatch by at"),
     ('at -q b now <<< "sbatch $0"\n', "job.slurm:2: sbatch by at"),
     ("at now + 1 day <<'END'\ncd /w\nsbatch job.slurm\nEND\n", "job.slurm:4: sbatch by at"),
@@ -51,6 +51,10 @@ SUBMITS = [
     ('(crontab -l; echo "0 4 * * * sbatch $PWD/job.slurm") | crontab -\n', "job.slurm:2: sbatch by at"),
     ("tmux new -d 'sleep 9h; sbatch job.slurm'\n", "job.slurm:2: sbatch by at"),
     ("bash <<END\nsbatch job.slurm\nEND\n", "job.slurm:3: submits itself"),
+    ("env -i PATH=/usr/bin sbatch job.slurm\n", "job.slurm:2: sbatch by at"),
+    ("singularity exec x.sif sbatch job.slurm\n", "job.slurm:2: sbatch by at"),
+    ('sbatch --wrap "bash job.slurm"\n', "job.slurm:2: a job that only runs this script is another job"),
+    ("sbatch <<EOF\n#!/bin/bash\nbash $PWD/job.slurm\nEOF\n", "job.slurm:4: a job that only runs this script"),
     ("echo 'sbatch $0' | bash\n", "job.slurm:2: submits itself"),
     (f"{'a=b; ' * 9000}sbatch \"$0\"\n", "job.slurm:2: submits itself"),
 ]
@@ -60,6 +64,7 @@ LEFT = [
     "#!/bin/bash\nscontrol show hostnames $SLURM_JOB_NODELIST\nsbatch evaluate.slurm\nsrun python requeue.py\n",
     "#!/bin/bash\nH=$(/usr/bin/scontrol show hostnames $SLURM_JOB_NODELIST)\nls /opt/srun/x /etc/scontrol.d\n",
     "#!/bin/bash\nat now <<END\necho a\nEND\nsbatch evaluate.slurm\necho batch of sbatch\n",
+    "#!/bin/bash\nsbatch <<EOF\n#!/bin/bash\npython eval.py\nEOF\nsbatch --wrap 'python eval.py' <<< x\n",
     "#!/bin/bash\nsrun a; python b --multi-prog\nsrun a --my-multi-prog | b --het-group\n",
 ]
 

@@ -7,17 +7,23 @@ from collections.abc import Iterable
 
 from safelaunch.config.shell.shelllines import Statement
 
+_NODE, _JOB, _BEGIN = "a node's name", "$SLURM_JOB_ID", "$SLURM_JOB_START_TIME"
+_AFTER = {_NODE: "a restart on other nodes", _JOB: "the next job of the run", _BEGIN: "the next job of the run"}
 # What is another one each time: the text that is met, and how often it changes.
 _FRESH: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?:\$\(|`)\s*date\b|%\(%|\$\{now:|"
                 r"(?:\$\(|`)[^`]{0,400}?\b(?:strftime|isoformat|datetime|time\.time)\b"), "the date"),
     (re.compile(r"\$\{?(?:RANDOM|SRANDOM|EPOCHSECONDS|EPOCHREALTIME|SECONDS)\b"), "a new number"),
     (re.compile(r"(?:\$\(|`)\s*(?:mktemp|uuidgen)\b|/proc/sys/kernel/random|/dev/u?random|"
-                r"(?:\$\(|`)[^`]{0,400}?\b(?:uuid[14]?|token_hex|randint|randbytes)\b"), "a new name"),
-    (re.compile(r"\$\$"), "the shell's pid"),
-    (re.compile(r"\$\{?SLURM_JOB_?ID\b"), "$SLURM_JOB_ID"))
-_NEEDLE = re.compile(r"date|RANDOM|EPOCH|SECONDS|mktemp|uuid|rand|\$\$|SLURM_JOB_?ID|%\(%|"
-                     r"\$\{now:|time|isoformat|token_hex")
+                r"(?:\$\(|`)[^`]{0,400}?\b(?:uuid[14]?|token_hex|randint|randbytes|openssl rand|shuf)\b"),
+     "a new name"),
+    (re.compile(r"\$\$|\$\{?(?:BASHPID|PPID)\b"), "the shell's pid"),
+    (re.compile(r"(?:\$\(|`)\s*(?:ls|find)\b[^`]{0,400}?\bwc -l"), "a count of what is there"),
+    (re.compile(r"(?:\$\(|`)\s*(?:hostname|uname -n)\b|"
+                r"\$\{?(?:HOSTNAME|HOST|SLURMD_NODENAME|SLURM(?:_JOB)?_NODELIST)\b"), _NODE),
+    (re.compile(r"\$\{?SLURM_JOB_?ID\b"), _JOB), (re.compile(r"\$\{?SLURM_JOB_START_TIME\b"), _BEGIN))
+_NEEDLE = re.compile(r"date|RANDOM|EPOCH|SECONDS|mktemp|uuid|rand|\$\$|SLURM_JOB_?ID|%\(%|shuf|PID\b|wc -l|START_TIME|"
+                     r"\$\{now:|time|isoformat|token_hex|hostname|uname|HOST|NODENAME|NODELIST")
 _ASSIGNED = re.compile(r"(?:(?:export\s+|readonly\s+|local\s+|declare\s+(?:-\w+\s+)*)?(?=\w+=)|printf\s+-v\s+)"
                        r"(\w+)(?:=|\s+)(.*)\Z", re.DOTALL)
 _HOLDS = re.compile(r"(?i)out|dir|ckpt|checkpoint|save|folder|path|work|root|result|exp(?!ort)|run[-_]?name")
@@ -63,8 +69,7 @@ def fresh_folders(statements: Iterable[Statement]) -> list[tuple[int, str]]:
     for name, source in local.items():
         if any(_COPIES.match(one.text) and re.search(rf"\$\{{?{name}\b", one.text) for one in statements):
             found.pop(source[0], None)   # the script brings it home
-    return [(number, _NEW.format(what, "a restart" if what != "$SLURM_JOB_ID" else "the next job of the run"))
-            for number, what in sorted(found.items())]
+    return [(number, _NEW.format(what, _AFTER.get(what, "a restart"))) for number, what in sorted(found.items())]
 
 
 def _source(text: str, made: dict[str, tuple[int, str]], number: int) -> tuple[int, str] | None:

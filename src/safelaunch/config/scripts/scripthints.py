@@ -30,21 +30,22 @@ _TRAINS = r"(?:python|torchrun|deepspeed|accelerate|\.sh\b|\.py\b|bash|\$\{?\w*(
 _BEFORE = (r"(?:\( *|(?:do|then|else|if|!|\{|nohup|exec|time|nice|unbuffer|setsid|env|\w+=\S*|stdbuf \S+|"
            r"timeout (?:-\S+ )*\S+) +)*")
 _FILE = r"[12&]?>{1,2} ?(?![>&(]|/dev/)\S"
-_SSH = r"(?:pdsh|ssh|parallel-ssh|pssh|clush|parallel\s(?=.{0,400}(?:--sshlogin|--slf|-S)))"
+_SSH = r"(?:pdsh|dsh|ssh|rsh|parallel-ssh|pssh|clush|parallel\s(?=.{0,400}(?:--sshlogin|--slf|-S)))"
 _BLIND = "go to a file of their own, where safelaunch sees no step, no cause and no hang: "
 _KEEP = "leave {} out and read safelaunch logs, or write 2>&1 | tee FILE"
 _PLAIN = "Slurm's own, without node guards, where PATH is set anew"
 HINTS: tuple[Hint, ...] = (
     Hint(rf"(?:\A{_BEFORE}|\|\s*(?:xargs\s.{{0,200}}?\s)?){_SSH}\s?.{{0,2000}}{_TRAINS}",
-         ("ssh", "pdsh", "clush", "parallel"),
+         ("sh ", "ssh", "pdsh", "clush", "parallel"),
          "ranks that ssh starts are outside of Slurm's steps: no node guard ends them, and stacks and why do not see "
          "them; write srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py, which starts the same ranks",
          has_quoted=True),
     Hint(r"(?:\A|\s)deepspeed\s.{0,400}--hostfile", ("--hostfile",),
          "deepspeed starts the ranks of other nodes by ssh, outside of Slurm's steps: no node guard ends them; write "
          "srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py, which starts the same ranks"),
-    Hint(rf"\A{_BEFORE}(?:\S*/)?(?:mpirun|mpiexec|orterun|mpiexec\.hydra|mpirun_rsh|p(?:rte)?run|ibrun|horovodrun)"
-         r"\s", ("mpirun", "mpiexec", "orterun", "prun", "prterun", "ibrun", "horovodrun"),
+    Hint(rf"\A{_BEFORE}(?:\S*/|\"?\$\((?:which|command -v) )?"
+         r"(?:mpirun|mpiexec|orterun|mpiexec\.hydra|mpirun_rsh|p(?:rte)?run|ibrun|horovodrun)[\s)]",
+         ("mpirun", "mpiexec", "orterun", "prun", "prterun", "ibrun", "horovodrun"),
          "mpirun and its like start the ranks themselves: no node guard ends each of them, and a dead one has no name; "
          "write srun --mpi=pmix (or pmi2)"),
     Hint(rf"\A{_BEFORE}{_START} (?=.*\b(?:python|torchrun|accelerate|deepspeed|bash|sh)\b|"
@@ -60,8 +61,10 @@ HINTS: tuple[Hint, ...] = (
          f"from here on all lines {_BLIND}leave it out, or write exec > >(tee FILE) 2>&1"),
     Hint(rf"\A\(.{{0,4000}}\b{_START}\s.{{0,4000}}\)\s*{_FILE}", _STARTERS,
          f"its lines {_BLIND}{_KEEP.format('the redirection')}"),
-    Hint(r"\A(?:export )?\w{0,40}(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9_-]{12,}",
-         ("TOKEN=", "API_KEY=", "SECRET=", "PASSWORD="),
+    Hint(r"\A(?:export )?\w{0,40}(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9_-]{12,}|\bwandb login [\da-f]{32}|"
+         r"\s--?(?:token|api[_-]?key|password)[= ][\"']?[A-Za-z0-9_-]{12,}|\b(?:hf_|ghp_|sk-|glpat-)[A-Za-z0-9_-]{16,}",
+         ("TOKEN=", "API_KEY=", "SECRET=", "PASSWORD=", "login ", "-token", "-api", "-password", "hf_", "ghp_", "sk-",
+          "glpat-"),
          "a secret in the script, which the run folder then holds, too: write it into a file that only you can read, "
          "and $(cat FILE) here"),
     Hint(r"\A(?:module (?:load|add|swap)|ml) .*\bslurm", ("slurm",),

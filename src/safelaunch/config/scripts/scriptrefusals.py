@@ -48,10 +48,15 @@ _PAST = ("goes past safelaunch: if it submits this script, two jobs train at onc
 _ITSELF = ("a command of Slurm by its path tells of the run's job, whose name, Command, StdOut and Restarts are not "
            "the script's, and which Slurm does not requeue; write the command alone")
 # What runs the words that it is given outside of this job; where they come from a pipe or a here-document, too.
-_ELSEWHERE = re.compile(
-    r"\s*(?:[({]\s*)?(?:\S*/)?(?:(?:at|batch|s?crontab)(?=\s|\Z)|(?:ssh|tmux|screen|systemd-run)\s)")
-_HERE_DOCUMENT = re.compile(r"<<-?\s*\\?(['\"]?)(\w+)\1")
-_LATER = f"sbatch by at, cron, tmux or ssh {_PAST}"
+_SBATCH, _ELSEWHERE = "sbatch", "elsewhere"
+_RUNS_ELSEWHERE = re.compile(
+    r"\s*(?:[({]\s*)?(?:\S*/)?(?:(?:at|batch|s?crontab)(?=\s|\Z)|env (?:-\S+ )*(?:-i|-|--ignore-environment) |"
+    r"(?:ssh|tmux|screen|systemd-run|docker|podman|singularity|apptainer|enroot)\s)")
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?\s*\\?(['\"]?)(\w+)\1")
+_SUBMITS = re.compile(rf"{_CALL}sbatch\b.*<<")
+_LATER = f"sbatch by at, cron, tmux, ssh, env -i or in a container {_PAST}"
+_WRAPPED = ("a job that only runs this script is another job, which trains beside this run: write sbatch with the "
+            "script's file, which is taken as the next link of this run")
 # No problems: what the stand-ins of Slurm's commands do with it (node/standin).
 NOTES: tuple[LineRule, ...] = (
     LineRule(rf"{_CALL}ssh\s", f"sbatch on another host {_PAST}", r"\b(?:sbatch|scontrol\s+requeue)\b"),
@@ -64,6 +69,7 @@ NOTES: tuple[LineRule, ...] = (
              "this run", rf"{_CALL}sbatch\s"),
     LineRule(rf"{_CALL}scontrol\s+{_OPTIONS}requeue\b",
              "scontrol requeue ends the script, which is started again in this run"),
+    LineRule(rf"{_CALL}sbatch\s", _WRAPPED, r"--wrap.*(?:\$\{?0\b|\$\{?BASH_SOURCE\b|{name})"),
     LineRule(rf"{_CALL}sbatch\s", "submits itself: taken as the next link of this run, not as another job",
              r"\$\{?0\b|\$\{?BASH_SOURCE\b|\$\{?SLURM_JOB_NAME\b|{name}"),
 )
@@ -83,25 +89,45 @@ def find_refusals(text: str, file: str) -> list[Problem]:
 
 def find_submissions(text: str, file: str) -> list[str]:
     """Each line that submits a job in words that tell whether it is the script itself."""
-    return [f"{file}:{number}: {said}" for number, said in _find(NOTES, text, file)]
+    own = re.compile(rf"(?:^|[\s/\"']){_name(file)}|\$\{{?0\b")
+    found = dict(_find(NOTES, text, file))
+    for number, line, place in _places(text) if _NAMED.search(text) else ():
+        if place == _SBATCH and own.search(line):
+            found[number] = _WRAPPED
+        elif place == _ELSEWHERE and "sbatch" in line and found.get(number) not in _PAST_ALREADY:
+            found[number] = _LATER
+    return [f"{file}:{number}: {said}" for number, said in sorted(found.items())]
+
+
+def _places(text: str) -> Iterator[tuple[int, str, str]]:
+    """Lines that do not run in this script: what runs them, of a command's own words or of its here-document."""
+    until = place = ""
+    for number, line in _code(text):
+        if until:
+            if line.strip() == until:
+                until = ""
+            else:
+                yield number, line, place
+        elif "<<" in line or "sbatch" in line:
+            place = _ELSEWHERE if any(_RUNS_ELSEWHERE.match(part) for part in _parts(line)) else (
+                _SBATCH if _SUBMITS.search(line) else "")
+            if place == _ELSEWHERE:
+                yield number, line, place
+            document = _HERE_DOCUMENT.search(line) if place else None
+            until = document[2] if document else ""
+
+
+def _name(file: str) -> str:
+    return re.escape(file.rpartition("/")[2]) or r"\Z."
 
 
 def _find(rules: tuple[LineRule, ...], text: str, file: str) -> Iterator[tuple[int, str]]:
-    name = re.escape(file.rpartition("/")[2]) or r"\Z."
-    until = ""   # the end of a here-document that runs elsewhere
+    name = _name(file)
     for number, line in _code(text) if _NAMED.search(text) else ():
-        if until == line.strip():
-            until = ""
-        named = _NAMED.search(line)
-        if not named and (until or "<<" not in line):
+        if not _NAMED.search(line):
             continue
         parts = list(_parts(line))
-        is_elsewhere = any(_ELSEWHERE.match(part) for part in parts)
-        if is_elsewhere and (document := _HERE_DOCUMENT.search(line)):
-            until = document[2]
         said = next((rule.text for rule in rules if any(_has(rule, part, name) for part in parts)), None)
-        if rules is NOTES and (until or is_elsewhere) and named and "sbatch" in line and said not in _PAST_ALREADY:
-            said = _LATER
         if said is not None:
             yield number, said
 
