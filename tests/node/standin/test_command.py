@@ -102,6 +102,23 @@ def test_the_batch_script_of_the_own_job_is_the_scripts_own_text(script: Script)
     assert script.call("scontrol", "write", "batch_script", "8", "-").real == ["write", "batch_script", "8", "-"]
 
 
+def test_a_signal_for_the_batch_shell_is_the_scripts(script: Script) -> None:
+    for words in ("-b -s USR1 7", "--batch --signal=USR1 7", "-bs 10 7", "--signal SIGUSR1 7 --bat"):
+        text = f"trap 'echo caught' USR1; scancel {words}; echo end"
+        told = script.call("bash", "-c", 'export SAFELAUNCH_ROOT=$$; bash -c "$1"; exit', "bash", text)
+        assert told == Call("caught\nend\n", 0, None), words
+    for words in ("-s USR1 7", "-b -s USR1 8", "-b 7"):
+        assert script.call("scancel", *words.split()).real == words.split()
+
+
+def test_a_job_that_gets_another_name_keeps_it_for_itself(script: Script) -> None:
+    assert script.call("scontrol", "update", "jobid=7", "name=b") == Call("", 0, None)
+    told = script.call("scontrol", "update", "job", "7", "JobName=c", "comment=d")
+    assert told.real == ["update", "jobid=7", "comment=d"]
+    assert json.loads((script.bin / "own.json").read_text())["shown"]["JobName"] == "c"
+    assert script.call("scontrol", "update", "jobid=8", "name=b").real == ["update", "jobid=8", "name=b"]
+
+
 def test_a_task_that_submits_the_script_again_makes_the_next_link(script: Script) -> None:
     assert script.call("sbatch", "job.slurm", SAFELAUNCH_STEP="yes").real is None
     assert [link["kind"] for link in script.links()] == ["sbatch"]

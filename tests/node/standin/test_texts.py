@@ -153,3 +153,13 @@ def test_sacct_says_the_scripts_own_name_in_the_same_columns() -> None:
     assert told == "7                 train   main\n7|train|main\n8            trainer\n"
     assert squeuetext.with_hidden_name(["--name=train", "-X"], "train", HIDDEN) == [f"--name=train,{HIDDEN}", "-X"]
     assert MARK not in told and END not in told
+
+
+@each(("words", "ids", "name", "left"), [
+    ("update jobid=7 name=b", ["7"], "b", []), ("update job 7 JobName=b comment=c", ["7"], "b", ["comment=c"]),
+    ("-v upd JobId=7,8 Name=a=b", ["7", "8"], "a=b", []), ("update JobId=7 TimeLimit=9", ["7"], None, ["TimeLimit=9"]),
+    ("update NodeName=n1 name=x", [], "x", ["NodeName=n1"]), ("show job 7", ["7"], None, []),
+])
+def test_a_new_name_is_taken_out_of_an_update(words: str, ids: list[str], name: str | None, left: list[str]) -> None:
+    asked = ScontrolWords(words.split())
+    assert (asked.ids, asked.new_name, asked.left) == (ids, name, left)

@@ -76,7 +76,14 @@ def test_a_rank_without_a_guard_is_named_by_sruns_words_and_else_no_node_is(
     (["plain", "plain"], [], True, "srun: error: n1: task 1: Killed\n", (OK,)),
     (["guarded", "plain"], [TaskEnd(1, 3.0, KILLED), TaskEnd(2, 4.0, OK)], True, "srun: error: n1: task 1: Killed\n",
      (OK,)),
-], ids=["alone", "last", "no word", "handled", "none noted", "before another", "two", "of a guarded one"])
+    (["guarded"], [], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (KILLED,)),
+    (["guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n0: task 0: Killed\n", (OK,)),
+    (["guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Exited with exit code 1\n", (OK,)),
+    (["guarded", "guarded"], [TaskEnd(1, 3.0, OK)], True, "srun: error: n1: task 1: Killed\n", (OK,)),
+], ids=["alone", "last", "no word", "handled", "none noted", "before another", "two", "of a guarded one",
+        "guards that told nothing", "a guard that told nothing", "a guard that told otherwise",
+        "a shard", "which of two"])
 def test_a_failure_without_a_guard_that_a_script_hides_is_seen_where_sruns_words_can_be_of_no_other_srun(
         sruns: list[str], ends: list[TaskEnd], hides: bool, words: str, told: tuple[Exit, ...]) -> None:
     known = ScriptWords(("n0", "n1"), sruns, lambda: words)

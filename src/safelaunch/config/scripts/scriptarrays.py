@@ -29,9 +29,9 @@ def read_array(value: str, text: str, here: Origin) -> tuple[dict[str, Node], st
 
 
 def _step(value: str) -> int:
-    """SLURM_ARRAY_TASK_STEP: that of one range, else 1, as Slurm has it."""
-    found = _PART.fullmatch(value.partition("%")[0])
-    return int(found[3] or 1) if found else 1
+    """SLURM_ARRAY_TASK_STEP: the first one that is written, else 1 (22.05, measured)."""
+    found = re.search(r":(\d{1,9})", value)
+    return int(found[1]) if found else 1
 
 
 def _parse(value: str) -> tuple[list[int], int | None]:

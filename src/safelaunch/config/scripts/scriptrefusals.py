@@ -69,7 +69,9 @@ NOTES: tuple[LineRule, ...] = (
              "this run", rf"{_CALL}sbatch\s"),
     LineRule(rf"{_CALL}scontrol\s+{_OPTIONS}requeue\b",
              "scontrol requeue ends the script, which is started again in this run"),
-    LineRule(rf"{_CALL}sbatch\s", _WRAPPED, r"--wrap.*(?:\$\{?0\b|\$\{?BASH_SOURCE\b|{name})"),
+    LineRule(rf"{_CALL}sbatch\s", _WRAPPED, r"--wrap[= ]?[\"']?"
+             r"(?!(?:(?:\S*/)?(?:ba|z)?sh\s|source\s|\.\s)?\s*[^\s;&|]*(?:\$\{?0\b|{name}))"
+             r"[^\"']*(?:\$\{?0\b|\$\{?BASH_SOURCE\b|{name})"),
     LineRule(rf"{_CALL}sbatch\s", "submits itself: taken as the next link of this run, not as another job",
              r"\$\{?0\b|\$\{?BASH_SOURCE\b|\$\{?SLURM_JOB_NAME\b|{name}"),
 )

@@ -49,11 +49,14 @@ def exits_of(own: tuple[Exit, ...], ends: Iterable[TaskEnd], hides: Callable[[],
         return bad
     if has_failed:
         return _told(own, words)
-    # Only where srun's words can be of no other srun.
+    # Only where srun's words can be of no other srun. A guard whose rank dies while no leader lives tells nobody.
     is_last_alone = [word for word in words.sruns if word != GUARDED] == list(words.sruns[-1:])
-    if not is_last_alone or not words.sruns or any(end.step and end.exit.code for end in told) or not hides():
+    is_clear = bool(words.sruns) and (is_last_alone or len(words.sruns) == 1)
+    if not is_clear or any(end.step and end.exit.code for end in told) or not hides():
         return own
-    return _named(words) or own
+    known = {(end.exit.node, end.exit.task) for end in told if end.step}
+    missing = tuple(exit for exit in _named(words) if is_last_alone or (exit.node, exit.task) not in known)
+    return own if not missing or _not_needed((*missing, *last)) else missing
 
 
 def let_pass(own: tuple[Exit, ...], ends: Iterable[TaskEnd]) -> tuple[Exit, ...]:

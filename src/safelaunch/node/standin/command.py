@@ -46,7 +46,7 @@ def sbatch(own: OwnJob) -> Optional[int]:
 
 
 def scontrol(own: OwnJob) -> Optional[int]:
-    """`show job` as sbatch would have it, and `requeue` of this job: it starts again."""
+    """`show job` as sbatch would have it, `requeue` of this job: it starts again, and a new name of it."""
     from safelaunch.node.standin import scontroltext
 
     asked = scontroltext.ScontrolWords(own.words)
@@ -61,6 +61,9 @@ def scontrol(own: OwnJob) -> Optional[int]:
         code = own.ask([*asked.options, "requeue", ",".join(others)])[0] if others else 0
         end_script(int(os.environ["SAFELAUNCH_ROOT"]))
         return code
+    if asked.new_name is not None and asked.ids == [own.job]:   # the run is known by its job's name
+        own.rename(asked.new_name)
+        return own.ask([*asked.options, "update", "jobid=" + own.job, *asked.left])[0] if asked.left else 0
     if not asked.is_jobs or not (not asked.ids or own.job in asked.ids or set(own.link_ids) & set(asked.ids)):
         return None
     await_log(own)
@@ -146,10 +149,48 @@ def scancel(own: OwnJob) -> Optional[int]:
         return 0
     taken = set(own.words) & set(own.link_ids)
     if not taken:
-        return None
+        return signal_script(own)
     kept.write(own.links_file, [link for link in own.links if link["id"] not in taken])
     left = [word for word in own.words if word not in taken]
     return own.ask(left)[0] if any(not word.startswith("-") for word in left) else 0
+
+
+def signal_script(own: OwnJob) -> Optional[int]:
+    """`scancel --batch --signal=USR1` of this job is for the script's shell, not for the supervisor's."""
+    is_batch = any("--batch".startswith(word) if word[:2] == "--" else word[:1] == "-" and "b" in word
+                   for word in own.words if len(word) > 1)
+    name = value_of(own.words, "--signal", "s").upper()
+    if not is_batch or own.job not in own.words or not name:
+        return None
+    number = int(name) if name.isdecimal() else int(getattr(signal, "SIG" + name[3 * name.startswith("SIG"):]))
+    pid, root = os.getpid(), int(os.environ["SAFELAUNCH_ROOT"])
+    while (parent := parent_of(pid)) != root:
+        if parent <= 1:
+            return None
+        pid = parent
+    os.kill(pid, number)
+    return 0
+
+
+def value_of(words: Sequence[str], option: str, letter: str) -> str:
+    """The value of an option in any of its spellings; "" where it does not stand there."""
+    for number, word in enumerate(words):
+        behind = [*words[number + 1:], ""][0]
+        name, equals, value = word.partition("=")
+        if len(name) > 3 and option.startswith(name):
+            return value if equals else behind
+        if word[:1] == "-" and word[1:2] != "-" and letter in word:
+            return word.partition(letter)[2] or behind
+    return ""
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 where it has ended."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def end_script(root: int) -> None:

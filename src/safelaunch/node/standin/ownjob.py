@@ -33,6 +33,16 @@ class OwnJob:
     def link_ids(self) -> list[str]:
         return [str(link["id"]) for link in self.links]
 
+    def rename(self, name: str) -> None:
+        """Give the job another name, as far as the script sees it."""
+        import json
+
+        self.shown["JobName"] = name
+        path = "%s/%s" % (self.bin_dir, FACTS)
+        with open("%s.%d" % (path, os.getpid()), "w") as draft:
+            json.dump(self.facts, draft)
+        os.replace(draft.name, path)
+
     def real(self) -> str:
         """The path of the real command."""
         return find_real(self.bin_dir, self.name)

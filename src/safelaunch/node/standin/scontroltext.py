@@ -8,13 +8,15 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Optional
 
 _VALUED = ("-M", "--clusters", "-u", "--uid", "--federation")
+_JOBS = ("j", "jo", "job", "jobs", "jobi", "jobid")
 _FIRST = "JobId="   # each job's record begins so
 
 
 class ScontrolWords:
-    """A scontrol command line: its options, the subcommand's words, and of `show job` or `requeue` the ids."""
+    """A scontrol command line: its options, the subcommand's words, and of show job, requeue or update the ids."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.options: list[str] = []
@@ -30,14 +32,30 @@ class ScontrolWords:
         verb, what, *ids = [*self.words, "", ""][:max(2, len(self.words))]
         self.is_show = len(verb) > 1 and "show".startswith(verb.lower())
         entity, equals, value = what.partition("=")
-        self.is_jobs = self.is_show and entity.lower() in ("j", "jo", "job", "jobs", "jobi", "jobid")
+        self.is_jobs = self.is_show and entity.lower() in _JOBS
         self.ids = [one for word in ([value, *ids] if equals else ids) for one in word.split(",") if one]
         self.is_requeue = verb.lower() == "requeue"
         if self.is_requeue:
             self.ids = [one.partition("=")[2] or one for word in self.words[1:] for one in word.split(",")
                         if one.lower() not in ("incomplete", "job", "jobid", "")]
+        self.new_name: Optional[str] = None   # of `update`, which has `left` words beside it
+        self.left: list[str] = []
+        if len(verb) > 2 and "update".startswith(verb.lower()):
+            self._read_update(self.words[1:])
         self.is_batch_script = verb.lower() == "write" and what.lower() == "batch_script"
         self.is_json = any(option.startswith("--json") for option in self.options)
+
+    def _read_update(self, words: Sequence[str]) -> None:
+        self.ids, is_id = [], False
+        for word in words:
+            key, equals, value = word.partition("=")
+            if is_id or key.lower() in _JOBS:
+                self.ids += [one for one in (value if equals else word if is_id else "").split(",") if one]
+                is_id = not is_id and not equals
+            elif equals and key.lower() in ("name", "jobname"):
+                self.new_name = value
+            elif equals:
+                self.left.append(word)
 
 
 def as_sbatch_has_it(text: str, job: str, hidden: str, facts: Mapping[str, str]) -> str:
