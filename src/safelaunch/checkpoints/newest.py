@@ -21,6 +21,7 @@ _READ_FORMATS = ("torch", "safetensors")
 # Each costs a read or two.
 _MOST_READ = 4
 _MOST_PARTS = 4
+BROKEN = "named as what is kept of a training that has gone wrong"
 # A data set may lie there, of thousands of files.
 _MOST_TIMES = 200
 # A state of the same training is of about the same size: weights alone are a third of it.
@@ -30,7 +31,7 @@ _MOST_TIMES_LARGER = 1.5
 def sort(folder: CheckpointTree, candidates: Iterable[Candidate], strongest: Sequence[str]) -> list[Candidate]:
     """The candidates, the newest first; of the same step that of the stronger format."""
     rank = {format: -place for place, format in enumerate(strongest)}
-    told = [_with_counts(one) for one in candidates]
+    told = _without_broken([_with_counts(one) for one in candidates])
     numbered = _by_series(folder, [one for one in told if one.step is not None], rank)
     loose = [one for one in told if one.step is None]
     loose.sort(key=lambda one: words.is_of_training(one.path.rpartition("/")[2]), reverse=True)
@@ -63,6 +64,13 @@ def read_step(folder: CheckpointTree, candidate: Candidate) -> int | None:
     return inside.read(folder, candidate).beside(candidate.step, candidate.counts or "")
 
 
+def _without_broken(told: Sequence[Candidate]) -> list[Candidate]:
+    """Those that are named for weights that have gone wrong refused, where others are not."""
+    if all(words.is_broken(_name(one)) for one in told):
+        return list(told)
+    return [replace(one, refused=one.refused or BROKEN) if words.is_broken(_name(one)) else one for one in told]
+
+
 def _with_counts(one: Candidate) -> Candidate:
     named = steps.read_name(one.path.rpartition("/")[2])
     return one if one.counts is not None else replace(
@@ -84,7 +92,8 @@ def _by_series(folder: CheckpointTree, numbered: Sequence[Candidate], rank: dict
     times = {counts: _changed_s(folder, one) for counts, one in leaders.items()}
     if None in times.values():
         times = {counts: float(one.step or 0) for counts, one in leaders.items()}
-    return [one for counts in sorted(series, key=lambda counts: times[counts] or 0.0, reverse=True)
+    own = {counts: not words.is_aside(_name(one)) for counts, one in leaders.items()}   # rollout/dataset_state_19.pt
+    return [one for counts in sorted(series, key=lambda counts: (own[counts], times[counts] or 0.0), reverse=True)
             for one in series[counts]]
 
 

@@ -49,6 +49,8 @@ _BOOSTED_WORDS = _set_of("xgb xgboost lgb lgbm lightgbm gbm booster catboost cat
 _DATA_WORDS = _set_of("part shard train test val valid data dataset image images")
 _VOCABULARY_WORDS = _set_of("vocab vocabs vocabulary tokenizer")
 _FORMER_WORDS = _set_of("old older oldest prev previous backup bak former")
+# What is kept to be looked at, of a training that has gone wrong: icefall's bad-model-0.pt.
+_BROKEN_WORDS = _set_of("bad nan nans broken corrupt corrupted diverged")
 _AVERAGED_WORDS = _set_of("ema avg averaged average swa mean")
 _WHOLE_WORDS = _set_of("checkpoint ckpt")
 _STATE_WORDS = _set_of("state states")
@@ -111,6 +113,11 @@ def is_vocabulary(name: str) -> bool:
 def is_former(name: str) -> bool:
     """Whether it is a copy of what was the newest once: model.pt.bak."""
     return not _FORMER_WORDS.isdisjoint(words_of(name))
+
+
+def is_broken(name: str) -> bool:
+    """Whether it holds weights that have gone wrong."""
+    return not _BROKEN_WORDS.isdisjoint(words_of(name))
 
 
 def is_own_name(name: str, beside: Iterable[str]) -> bool:

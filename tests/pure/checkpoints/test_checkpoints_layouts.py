@@ -57,6 +57,13 @@ ROWS = (
     Row("OpenRLHF",
         "_actor/{global_step100/{mp_rank_00_model_states.pt,bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt},"
         "latest=global_step100}", "_actor", 100),
+    Row("slime, Megatron's with the state of its data", "iter_0000{009,019}/mp_rank_00/model_optim_rng.pt "
+        "rollout/global_dataset_state_dict_{9,19}.pt latest_checkpointed_iteration.txt=19", "iter_0000019", 19),
+    Row("NeMo-RL", "step_{10,20}/policy/weights/model.safetensors step_{10,20}/training_info.json!json", "step_20", 20),
+    Row("icefall, after a step that was no number", "epoch-{8,9}.pt bad-model-0.pt", "epoch-9.pt", 9,
+        {"bad-model-0.pt": "named as what is kept of a training that has gone wrong"}),
+    Row("weights that are no numbers", "model_{100,200}.pt diverged_epoch3.pt", "model_200.pt", 200,
+        {"diverged_epoch3.pt": "named as"}),
     # Diffusion
     Row("guided-diffusion", "{model,ema_0.9999_,opt}{000100,000200}.pt", "model000200.pt", 200),
     Row("guided-diffusion, killed behind the model", "{model,ema_0.9999_,opt}{000100,000200}.pt model000300.pt",
