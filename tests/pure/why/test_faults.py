@@ -156,6 +156,10 @@ FAULT_TABLE = {
     "a full disk": Fault(
         STEPS + by(RAISED.replace(ERROR, "OSError: [Errno 28] No space left on device"), "n1"), (BAD,),
         "storage 0.88", "a disk is full"),
+    "a folder that is not one's own, by torch.save": Fault(
+        STEPS + by(RAISED.replace(ERROR, "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed "
+                                  "with strerror: Permission denied"), "n0"), (BAD_TOO, BAD), "config 0.6",
+        "no permission", "older one"),
     "a module is missing everywhere": Fault(
         by(RAISED.replace(ERROR, "ModuleNotFoundError: No module named 'apex'"),
            *NODES), (BAD_TOO, BAD), "environment 0.85", "apex"),
