@@ -197,6 +197,14 @@ def test_afterwards_the_fault_itself_is_named(fault: Fault) -> None:
     assert not [row for row in told if row.label in ("you", "") and re.search(r"\bJOB(ID)?\b", row.text)], shown
 
 
+def test_what_several_hosts_say_is_placed_on_no_single_one() -> None:
+    for name, said in (("an argument that the program does not know", "first; the same on 2 hosts"),
+                       ("a name that this file has lost", "")):
+        verdict, text = judge(FAULT_TABLE[name])
+        (where,) = [row.text for row in verdicttext.tell(verdict, read_text(text)) if row.label == "where"]
+        assert where.endswith(said or "on n1"), where
+
+
 # --- at once --------------------------------------------------------------------------------------------------------
 
 MAIN = ("train (train.py:63)", "<module> (train.py:80)")

@@ -103,6 +103,8 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     if verdict.summary:
         yield VerdictRow("", shorten(verdict.summary))
     who = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "", verdict.host or "")))
+    if who and verdict.cause is not None and len(verdict.cause.hosts) > 1:   # no one place then
+        who += f" first; the same on {_many(len(verdict.cause.hosts), 'host')}"
     if where := ", ".join(filter(None, (who, f"port {verdict.port}" if verdict.port else "",
                                         f"file {verdict.file}" if verdict.file else ""))):
         yield VerdictRow("where", where)
