@@ -336,7 +336,8 @@ def test_why_and_the_policy_speak_of_a_run_in_one_language(
     made.log(1, STEPS + OOM)
     said = whole(capsys)
     assert (said["verdict"]["action"], said["policy"]) == ("fix_config", {"then": "stop", "follows": None})
-    assert "action     stop: never restart (restart.policy.cuda_oom)" in told(capsys)
+    shown = told(capsys)
+    assert "nothing yet; once the attempt has ended: never restart (restart.policy.cuda_oom: stop)" in shown
 
 
 def whole(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -90,6 +90,7 @@ ENDED_BY = {
     "slow_restart": "its nodes are to be measured, because steps take longer",
     "restart": "a person wants the next attempt now",
 }
+ENDED_WHOLE = ("hung", "step_stuck", "lost_progress", "nan")   # rows that end all tasks: which was first says nothing
 BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 # A row that asks an attempt to end, and the rows that may ask anew: they want it sooner, or for good.
 GIVES_WAY = {"checkpoint": ("kill",), "slow_restart": ("kill", "checkpoint", "restart", "limit_near"),

@@ -1,19 +1,24 @@
-"""What a living attempt does now, and what the last look at its ranks has shown: the first that `why` says of it."""
+"""What a living attempt does now, what the last look at its ranks has shown, and what its log's failure means so far:
+the first that `why` says of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safelaunch.base.numbers import figure
 from safelaunch.hangs.hang import START, STEP, WARM_UP
 from safelaunch.why.categories import advice
+from safelaunch.why.judge.leavers import is_of_lost_peer
 from safelaunch.why.verdict import Verdict
 
 if TYPE_CHECKING:
     from safelaunch.status.silence import LateStep
 
 SHORT_S = 10.0   # below it seconds have two digits
+UNTOLD = 0.2     # of a cause that is to be told
 Say = Callable[[float], str]
 
 
@@ -40,6 +45,8 @@ class Present(NamedTuple):
     look: LastLook | None = None
     look_t: float | None = None    # when its supervisor looks next, unless a step comes
     is_looking: bool = False       # that time has come
+    ends: str = ""                 # why it is being ended
+    slower: str = ""               # that its steps take longer for good
 
     @property
     def is_silent(self) -> bool:
@@ -68,12 +75,17 @@ def tell_silence(silent_s: float, usual_s: float | None, span: Say, phase: str =
     return f"no step for {span(silent_s)}{usual}{'' if phase in (STEP, WARM_UP) else f', at a time of {phase}'}"
 
 
-def tell(now: Present, span: Say, clock: Say) -> list[str]:
-    """The lines for people, the most important first."""
+def tell(now: Present, span: Say, clock: Say, has_failure: bool = False) -> list[str]:
+    """The lines for people, the most important first. `has_failure`: its log tells of one."""
     after = f" after step {now.step}" if now.step is not None else ""
+    if now.ends:
+        return [f"attempt {now.attempt} is being ended{after}: {now.ends}"]
     if not now.is_silent:
+        if has_failure:
+            at = f" (step {now.step})" if now.step is not None else ""
+            return [f"attempt {now.attempt} has not ended{at}, but its log tells of a failure"]
         how_far = f": step {now.step}" if now.step is not None else ", and no step is logged yet"
-        return [f"attempt {now.attempt} runs{how_far}"]
+        return [f"attempt {now.attempt} runs{how_far}", *filter(None, (now.slower,))]
     lines = [f"attempt {now.attempt} is silent: {now.silence(span)}{after}"]
     if now.look is not None:
         lines.append(f"{now.look.said} ({now.look.confidence:.0%} sure, seen at {clock(now.look.t)})")
@@ -82,6 +94,24 @@ def tell(now: Present, span: Say, clock: Say) -> list[str]:
     elif now.look_t is not None:
         lines.append(f"its supervisor looks at all ranks at {clock(now.look_t)}, unless a step is logged by then")
     return lines
+
+
+def judge_living(found: Verdict, now: Present, span: Say, clock: Say) -> Verdict:
+    """The verdict on an attempt that has not ended, by what its log tells so far. Who has lost a peer is no cause: the
+    peer itself may have printed nothing, and its end is known with the attempt's.
+    """
+    if found.cause is None:
+        seen = judge_present(now, span, clock)
+        return found if seen is None else replace(seen, notes=found.notes)
+    if not is_of_lost_peer(found.rule):
+        return found
+    if now.look is not None and now.look.is_still and (seen := judge_present(now, span, clock)) is not None:
+        return replace(seen, symptoms=(found.cause, *found.symptoms), notes=found.notes)
+    return replace(
+        found, category="unknown", confidence=UNTOLD, action="none", suspects=(), rule=None, cause=None, cited=(),
+        symptoms=(found.cause, *found.symptoms), runner_up=None, candidates=(), rank=None, host=None, port=None,
+        file="", place="", do="", summary=f"{found.summary}: another rank has gone, or does not answer. Which one, and "
+        "why, is judged when the attempt has ended")
 
 
 def judge_present(now: Present, span: Say, clock: Say) -> Verdict | None:

@@ -121,5 +121,8 @@ def _from_where(data: dict[str, Any]) -> str | None:
     """Why the attempt starts, if earlier lines do not tell."""
     head, found, start = str(data.get("why") or "").partition("; going on from ")
     if found:
-        return f"going on from {start}" if data.get("resume_step") is None else None
+        if data.get("resume_step") is None:
+            return f"going on from {start}"
+        at = f"checkpoint at step {data['resume_step']}"
+        return start[len(at):].lstrip(",; ") or None if start.startswith(at) else None
     return None if head == "first attempt" else head or None

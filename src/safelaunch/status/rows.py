@@ -8,12 +8,12 @@ from typing import Any
 from safelaunch.base.model import ELSEWHERE
 from safelaunch.base.numbers import count, figure, percent
 from safelaunch.nodehealth.slow.oddfigures import NAN, tell_odd
-from safelaunch.slurm import via
+from safelaunch.slurm import jobstates, via
 from safelaunch.slurm.queuereasons import in_words
+from safelaunch.status.nextlines import is_silent, next_lines
 from safelaunch.status.shares import KINDS, USEFUL, goodput_of
 from safelaunch.status.silence import SILENT
-from safelaunch.status.speech import Speech, duration, tell_decisions
-from safelaunch.status.states import RUNNING
+from safelaunch.status.speech import Speech, duration, tell_decisions, tell_slower
 from safelaunch.trainlog.lines import tell_unread
 
 Row = tuple[str, str, str]   # label, text, style
@@ -60,11 +60,6 @@ def word_of(one: Mapping[str, Any]) -> str:
     return SILENT if is_silent(one) else str(one["state"]).replace("_", " ")
 
 
-def is_silent(one: Mapping[str, Any]) -> bool:
-    """Whether silence is all that is to be said of it: nobody ends it, and Slurm knows its job."""
-    return one["state"] == RUNNING and one.get("silence") is not None
-
-
 def since_of(one: Mapping[str, Any]) -> float | None:
     """Since when it is in that state."""
     found: float | None = one["silence"]["since_t"] if is_silent(one) else one["since_t"]
@@ -81,27 +76,6 @@ def without(shown: Sequence[Row], label: str) -> list[Row]:
     start = next((number for number, row in enumerate(shown) if row[0] == label), len(shown))
     end = next((number for number in range(start + 1, len(shown)) if shown[number][0]), len(shown))
     return [*shown[:start], *shown[end:]]
-
-
-def next_lines(seen: dict[str, Any]) -> list[str]:
-    """What to type next."""
-    where = seen["run_dir"]
-    if seen["preserving_until_t"] is not None:
-        host = (seen["job"] or {}).get("batch_host") or "NODE"
-        return [f"safelaunch shell {where} {host}", f"safelaunch release {where}"]
-    if seen["state"] == "gave_up":
-        return [f"safelaunch why {where}", f"safelaunch events {where}"]
-    if seen["state"] in ("completed", "stopped", "unknown"):
-        is_lost = seen["state"] == "unknown" and via.has_next_job(seen["cluster"])
-        return [*(["safelaunch watch --once"] if is_lost else []), f"safelaunch events {where}"]
-    if seen["state"] == "on_hold":
-        return [f"safelaunch resume {where}"]
-    if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
-        return [f"safelaunch status --watch {where}"]
-    if is_silent(seen):
-        return [f"safelaunch stacks {where}", f"safelaunch logs -f {where}"]
-    is_stale = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
-    return [*(["safelaunch watch --once"] if is_stale else []), f"safelaunch logs -f {where}"]
 
 
 def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
@@ -172,10 +146,12 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         return
     if seen["successor"] is not None:
         known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
-        reason = f" ({in_words(known['reason'])})" if known else ""
+        is_pending = known is not None and known["state"] == jobstates.PENDING
+        reason = f" ({in_words(known['reason'])})" if known and is_pending else ""
         expected = f"; Slurm expects it to start at {speech.clock(known['start_t'])}" if (
             known and seen["now_t"] < (known.get("start_t") or 0) < seen["now_t"] + FAR_S) else ""
-        behind = "waits in the queue" if is_over else "is queued behind it"
+        behind = "has started" if known and not is_pending else (
+            "waits in the queue" if is_over else "is queued behind it")
         yield "next job", f"job {seen['successor']} {behind}{reason}{expected}", ""
     elif seen["next_cancelled"] is not None:
         yield "next job", f"a person cancelled job {seen['next_cancelled']}: the run ends with this one", "yellow"
@@ -202,10 +178,8 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     elif seen["unread"] is not None:
         yield "step", tell_unread(**seen["unread"]), "yellow"
     if (slower := seen["slower"]) is not None and seen["ended"] is None:
-        longer = percent(slower["to_s"] / slower["from_s"] - 1)
-        yield "slower", (f"{figure(slower['to_s'], 4)} s a step since step {slower['step']}, before "
-                         f"{figure(slower['from_s'], 4)} s ({longer} longer), seen at {speech.clock(slower['t'])}; "
-                         f"{slower['follows']}"), "yellow"
+        told = tell_slower(slower["step"], slower["from_s"], slower["to_s"])
+        yield "slower", f"{told}, seen at {speech.clock(slower['t'])}; {slower['follows']}", "yellow"
     search = seen["slow_search"]
     if search is not None and search["measured"]:
         yield "slow node", tell_search(search), "yellow" if search["slow"] else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from safelaunch.base.numbers import figure
+from safelaunch.base.numbers import figure, percent
 from safelaunch.slurm import jobstates
 from safelaunch.slurm.slurmtext import QueuedJob
 
@@ -46,6 +46,12 @@ def duration(seconds: float, span: Callable[[float], str]) -> str:
     if seconds < 1:
         return f"{figure(seconds * 1e3)} ms"
     return f"{figure(seconds)} s" if seconds < 100 else span(seconds)
+
+
+def tell_slower(step: int, from_s: float, to_s: float) -> str:
+    """ "0.509 s a step since step 388, before 0.2136 s (138 % longer)"."""
+    return (f"{figure(to_s, 4)} s a step since step {step}, before {figure(from_s, 4)} s "
+            f"({percent(to_s / from_s - 1)} longer)")
 
 
 def tell_decisions(

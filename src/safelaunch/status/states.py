@@ -154,11 +154,17 @@ def _asked_to_end(
         return RunCondition(STOPPING,
                             f"{who} {wish}: waiting for {what}, until {speech.clock(until)} at most ({left}); then "
                                 f"attempt {attempt.number} is killed, and nothing is restarted", since_t)
-    if attempt.asked_t is None:
+    if not (why := why_ending(attempt)):
         return None
-    row = attempt.asked_row or ""
-    why = ENDED_BY.get(row, row.replace("_", " "))
     return RunCondition(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
+
+
+def why_ending(attempt: Attempt) -> str:
+    """Why somebody ends it; "" = nobody does."""
+    row = attempt.asked_row or ""
+    if attempt.asked_t is None:
+        return ""
+    return "a person wants it" if row in BY_PERSON else ENDED_BY.get(row, row.replace("_", " "))
 
 
 def _limit_t(state: State, slurm_answer: SchedulerAnswer, now: float) -> float | None:

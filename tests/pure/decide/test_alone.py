@@ -282,6 +282,14 @@ def test_what_follows_the_rank_is_proven_the_programs_on_another_node(fault: Fau
     assert not played.state.excluded and not alone.left_out(played.state)
 
 
+@each("fault", OF_A_RANK, ids=called)
+def test_without_a_spare_the_third_attempt_is_on_other_nodes_and_proves_it(fault: Fault) -> None:
+    played = play(fault, spare=False)
+    ended = played.state.ended
+    assert ended is not None and "no node is to blame" in ended.why and played.jobs == 2, ended
+    assert len(played.used) == 3 and played.used[0] == played.used[1] != played.used[2], played.used
+
+
 @each("fault", OF_A_NODE, ids=called)
 def test_a_ticket_names_the_node_that_spoke_and_asks_for_what_can_help(fault: Fault) -> None:
     verdict = play(fault, spare=True).verdicts[0]

@@ -53,6 +53,13 @@ def test_a_restart_from_nothing_says_so() -> None:
         "attempt 2 starts on n[0-1]: going on from the start: no checkpoint yet")
 
 
+def test_a_restart_without_a_node_says_why_beside_its_step() -> None:
+    without = "; without n1, as attempt 1 failed on n1 alone"
+    data = {"attempt": 2, "nodes": ["n0", "n2"], "resume_step": 40,
+            "why": f"attempt 1 failed (x); going on from checkpoint at step 40{without}"}
+    assert told(("attempt_started", data)) == [f"attempt 2 starts on n[0,2] from step 40: {without[2:]}"]
+
+
 def test_lost_progress_is_told_once_and_the_runs_end_says_what_to_do() -> None:
     why = "attempt 1 was to go on from step 20, and its log counts 1 … 3"
     lines = told(

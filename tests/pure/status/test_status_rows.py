@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.slurm.queuereasons import in_words
-from safelaunch.status.rows import LEAST_WANTED, next_lines, rows, without
+from safelaunch.status.nextlines import next_lines
+from safelaunch.status.rows import LEAST_WANTED, rows, without
 from safelaunch.status.speech import Speech, duration
 from tests.tables import each
 
@@ -155,13 +156,14 @@ def test_the_job_says_when_it_ends(job: dict[str, Any], state: str, said: str) -
     assert row("job", job={**JOB, **job}, state=state) == said
 
 
-@each(("start_t", "said"), [
-    (None, "job 13 is queued behind it (Priority: jobs of higher priority come first)"),
-    (900.0, "job 13 is queued behind it (Priority: jobs of higher priority come first); Slurm expects it to start "
-            "at <900>"),
+@each(("state", "start_t", "said"), [
+    ("PENDING", None, "job 13 is queued behind it (Priority: jobs of higher priority come first)"),
+    ("PENDING", 900.0, "job 13 is queued behind it (Priority: jobs of higher priority come first); Slurm expects it to "
+                       "start at <900>"),
+    ("RUNNING", 90.0, "job 13 has started"),
 ])
-def test_the_next_job_says_when_slurm_expects_it(start_t: float | None, said: str) -> None:
-    slurm = {**seen()["slurm"], "jobs": [{"id": "13", "reason": "Priority", "start_t": start_t}]}
+def test_the_next_job_says_when_slurm_expects_it(state: str, start_t: float | None, said: str) -> None:
+    slurm = {**seen()["slurm"], "jobs": [{"id": "13", "reason": "Priority", "start_t": start_t, "state": state}]}
     assert row("next job", slurm=slurm, successor="13") == said
 
 
@@ -231,6 +233,15 @@ def test_where_a_supervisor_is_not_heard_a_look_from_outside_comes_first() -> No
     silent = {"is_stale": True, "age_s": 300.0, "host": "n0", "hang_t": None, "attempt": 1}
     assert next_lines(seen(state="running", pulse=silent, cluster="slurm"))[0] == "safelaunch watch --once"
     assert next_lines(seen(state="running", pulse=silent, cluster="local"))[0].startswith("safelaunch logs")
+
+
+@each(("changes", "first"), [
+    ({"state": "ending"}, "why"), ({"state": "restarting"}, "why"), ({"attempt": {**ATTEMPT, "number": 2}}, "why"),
+    ({"odd_figures": [{"attempt": 1}]}, "why"), ({"odd_figures": [{"attempt": 7}]}, "logs"),
+    ({"slower": {"step": 9}}, "stacks"), ({"state": "completed", "ended_nan": "nan"}, "why"), ({}, "logs"),
+], ids=["ending", "restarting", "after a failure", "NaN", "an earlier NaN", "slower", "NaN at the end", "well"])
+def test_where_something_is_wrong_the_first_command_says_what(changes: dict[str, Any], first: str) -> None:
+    assert next_lines(seen(**{"cluster": "slurm", **changes}))[0].startswith(f"safelaunch {first} ")
 
 
 @each(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])

@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from safelaunch.hangs.present import LastLook, Present, judge_present, tell, tell_silence
+from safelaunch.hangs.present import LastLook, Present, judge_living, judge_present, tell, tell_silence
 from safelaunch.stacks.verdict import judge_hang
 from safelaunch.status.silence import LateStep
 from safelaunch.why.evidence import Stacks, know
-from safelaunch.why.findings import EndFacts, TaskExit
+from safelaunch.why.findings import EndFacts, OutsideEvidence, TaskExit
 from safelaunch.why.show import verdicttext
 from safelaunch.why.verdict import Verdict
 from tests.pure.hangs.stack_values import rank, reports
@@ -74,6 +74,9 @@ FAULT_TABLE = {
     "SIGTERM of a rank": Fault(
         "sigterm.log", (BAD, TaskExit("n0", 0, 255)), "unknown 0.45", "rank 2 on n1 was killed by signal 15",
         "network"),
+    "SIGTERM of a node's torchrun": Fault(
+        "sigtermagent.log", (BAD, TaskExit("n0", 0, 137, 9)), "unknown 0.45",
+        "the launcher on n1 was killed by signal 15", "somebody ended"),
     "SIGTERM of a rank that is a task": Fault(
         STEPS + by(CLOSED, "n0"),
         (TaskExit("n1", 3, 143, 15), BAD_TOO), "unknown 0.45", "task 3 on n1 was killed by signal 15", "network"),
@@ -147,9 +150,16 @@ FAULT_TABLE = {
     "a cgroup's memory is over": Fault(
         STEPS + "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=8.0.\n", (TaskExit("n1", 1, 137, 9),),
         "host_oom 0.95", "host memory was exhausted"),
+    "a cgroup's memory is over, of a rank below torchrun": Fault(
+        "oomkill.log", (TaskExit("n2", 1, 1), TaskExit("n1", 0, 137, 9)), "host_oom 0.95",
+        "host memory was exhausted", "rank 1 on n2", layout=(("n1", "n2"), 2)),
     "a full disk": Fault(
         STEPS + by(RAISED.replace(ERROR, "OSError: [Errno 28] No space left on device"), "n1"), (BAD,),
         "storage 0.88", "a disk is full"),
+    "a folder that is not one's own, by torch.save": Fault(
+        STEPS + by(RAISED.replace(ERROR, "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed "
+                                  "with strerror: Permission denied"), "n0"), (BAD_TOO, BAD), "config 0.6",
+        "no permission", "older one"),
     "a module is missing everywhere": Fault(
         by(RAISED.replace(ERROR, "ModuleNotFoundError: No module named 'apex'"),
            *NODES), (BAD_TOO, BAD), "environment 0.85", "apex"),
@@ -185,6 +195,14 @@ def test_afterwards_the_fault_itself_is_named(fault: Fault) -> None:
     assert "candidate" not in {row.label for row in rows}, rows   # what the ends of the others say is none
     told = verdicttext.tell(verdict, read_text(text), follows="it restarts", job="71")
     assert not [row for row in told if row.label in ("you", "") and re.search(r"\bJOB(ID)?\b", row.text)], shown
+
+
+def test_what_several_hosts_say_is_placed_on_no_single_one() -> None:
+    for name, said in (("an argument that the program does not know", "first; the same on 2 hosts"),
+                       ("a name that this file has lost", "")):
+        verdict, text = judge(FAULT_TABLE[name])
+        (where,) = [row.text for row in verdicttext.tell(verdict, read_text(text)) if row.label == "where"]
+        assert where.endswith(said or "on n1"), where
 
 
 # --- at once --------------------------------------------------------------------------------------------------------
@@ -249,6 +267,50 @@ def test_nothing_is_called_well_of_a_silent_attempt_before_a_look_has_seen_it_mo
     verdict = judge_present(now, span, at)
     assert (None if verdict is None else verdict.category) == category
     assert verdict is None or verdict.summary.startswith("no step for 24 s (usually 0.21 s)")
+
+
+@each("ended", ["", "attempt 1 failed"])
+def test_what_only_a_living_hang_shows_is_not_advised_of_one_that_has_ended(ended: str) -> None:
+    hung, text = judge(FAULT_TABLE["SIGSTOP of a rank under torchrun"])
+    shown = "\n".join(row.text for row in verdicttext.tell(hung, read_text(text), ended=ended))
+    assert ("while it hangs" in shown) == (not ended) and ("attempts/N/stacks" in shown) == bool(ended), shown
+
+
+# --- between the first error and the attempt's end ------------------------------------------------------------------
+
+ALIVE = Present(2, 89, 3.0, 0.212)
+OF_DISK = by(RAISED.replace(ERROR, "OSError: [Errno 5] Input/output error: '/local/data/42.tar'"), "n1")
+
+
+@each(("log", "now", "category", "said"), [
+    (by(CLOSED, "n0"), ALIVE, "unknown", "gloo lost its peer: another rank has gone"),
+    (MONITORED, ALIVE, "unknown", "is judged when the attempt has ended"),
+    (OF_DISK + by(CLOSED, "n0"), ALIVE, "storage", "answers with an I/O error"),
+    (by(CLOSED, "n0"), LATE._replace(look=SEEN), "hang", "rank 1 on n1 waits in barrier"),
+    (by(CLOSED, "n0"), LATE, "unknown", "gloo lost its peer: another rank has gone"),
+    ("", ALIVE, "none", "the run is alive"),
+], ids=["a lost peer", "a late peer", "a cause beside it", "a lost peer beside a look", "a lost peer in silence",
+        "well"])
+def test_while_the_attempt_lives_who_has_lost_a_peer_blames_nobody(
+    log: str, now: Present, category: str, said: str,
+) -> None:
+    text = STEPS + log
+    verdict = judge_living(judge_text(text, evidence=OutsideEvidence(running=True, layout=(NODES, 2))), now, span, at)
+    assert verdict.category == category and said in verdict.summary, verdict
+    if category == "unknown":
+        assert (verdict.action, verdict.suspects, verdict.do, verdict.host) == ("none", (), "", None)
+        rows = [*verdicttext.tell(verdict, read_text(text), follows="nothing yet")]
+        assert not {"first", "you", "where", "candidate"} & {row.label for row in rows}, rows
+        assert "then" in {row.label for row in rows}
+
+
+def test_an_attempt_with_an_error_or_one_that_is_being_ended_is_not_told_to_run() -> None:
+    assert tell(ALIVE, span, at) == ["attempt 2 runs: step 89"]
+    assert tell(ALIVE, span, at, True) == [
+        "attempt 2 has not ended (step 89), but its log tells of a failure"]
+    assert tell(ALIVE._replace(slower="slow"), span, at)[1:] == ["slow"]
+    assert tell(LATE._replace(ends="a task of it has failed"), span, at, True) == [
+        "attempt 2 is being ended after step 89: a task of it has failed"]
 
 
 def test_a_silence_is_told_by_its_phase_where_that_takes_longer_than_a_step() -> None:

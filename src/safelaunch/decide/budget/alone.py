@@ -9,8 +9,8 @@ Laws:
 - Elsewhere one failure is enough before the first step. Later it takes the same one twice, on that node alone: a
   restart is cheaper than a wrong suspicion. The next job then does without the node, too.
 - Where this job has no spare, the run goes on as ever, and leaves the job for it only where it would be given up
-  otherwise, and once. A queue is long: before that the node shows it twice. (The first rank to fail often ends the
-  others before they say the same.)
+  otherwise, or where the same text has failed twice before the first step; and once. A queue is long: before that the
+  node shows it twice. (The first rank to fail often ends the others before they say the same.)
 - The same failure on another node acquits it: from then on that cause is the program's, and no node is left out.
 - This is of this run only. The ledger, which other runs read, hears of it once the run has gone on without the node.
 """
@@ -129,6 +129,13 @@ def _of_last(state: State) -> LeftOut | None:
     """Of the last failure; None = other nodes have shown it too, or it is its first time, behind a step."""
     last = state.attempt
     return next((one for one in left_out(state) if one.failures[-1] is last), None)
+
+
+def is_same_text(state: State) -> bool:
+    """Whether the last failure, before the first step, is of what the program reads, and not the first of its kind."""
+    found = _of_last(state)
+    return (found is not None and len(found.failures) > 1 and found.failures[-1].step is None
+            and found.failures[-1].category in (*OF_THE_TEXT, "environment"))
 
 
 def tell_no_way(state: State) -> str:

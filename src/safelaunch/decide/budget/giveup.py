@@ -27,10 +27,12 @@ def why_give_up(state: State, plan: Plan, good: Collection[str] | None = None,
 
 
 def has_to_move(state: State, plan: Plan, good: Collection[str], partition: Collection[str] | None) -> bool:
-    """Whether the run would be given up in this job, and is not, as the next job can do without the one node."""
+    """Whether the next job can do without the one node, and this one has no more to try: the run would be given up in
+    it, or a third attempt before the first step would read the same text on the same nodes.
+    """
     reason = budget.reason_to_give_up(state, plan)
-    return (reason is not None and _is_by_failures(state, plan, reason)
-            and alone.way_without(state, plan, good, partition) == "next_job")
+    is_useless = alone.is_same_text(state) if reason is None else _is_by_failures(state, plan, reason)
+    return is_useless and alone.way_without(state, plan, good, partition) == "next_job"
 
 
 def _is_by_failures(state: State, plan: Plan, reason: GiveUp) -> bool:

@@ -192,7 +192,8 @@ def _judgement(one: EndedAttempt) -> tuple[NewEvent | Accuse, ...]:
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
     is_bad = one.how in BAD_ENDS
     failure = [NewEvent("failure", {"attempt": live.number, "exit_code": one.code,
-                                    "exits": [exit.text for exit in live.exits][:64]})] if is_bad else []
+                                    "exits": [exit.text for exit in live.exits][:64],
+                                    "asked": live.end_row})] if is_bad else []
     accused = is_bad and not (live.is_hook and one.how == AttemptEnd.FAILED)
     return (*failure, NewEvent("verdict", {
         "attempt": live.number, "category": verdict.category, "summary": verdict.summary,

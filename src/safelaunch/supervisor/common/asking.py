@@ -87,8 +87,9 @@ class Asking(NamedTuple):
             text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
         else:
             text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
-        until = moment(given.until_t, self.clock.now)
-        self.say.decision("ask_to_end", f"{text}; waiting for {given.what}, until {until} at most",
+        is_limit = live.end_row == "limit_near"   # Slurm ends the job before any grace is over
+        until = "its time limit" if is_limit else f"{moment(given.until_t, self.clock.now)} at most"
+        self.say.decision("ask_to_end", f"{text}; waiting for {given.what}, until {until}",
                           attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
 
     def wait_for_checkpoint(self, before: Newest | None) -> Generator[float, Result | None, None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from safelaunch.base.endings import ENDED_BY, ENDED_WHOLE
 from safelaunch.base.model import Event
 from safelaunch.base.numbers import figure
 from safelaunch.hangs.present import tell_silence
@@ -70,6 +71,10 @@ def _checkpoint(data: Data) -> str:
 
 
 def _failure(data: Data) -> str:
+    """By which task ended first, unless all of them were ended for another reason."""
+    asked = str(data.get("asked"))
+    if asked in ENDED_WHOLE:
+        return f"attempt {data['attempt']} was ended{_at_step(data)}: {ENDED_BY[asked]}"
     exits = [str(text) for text in data.get("exits") or ()]
     more = f", and {len(exits) - 1} more" if len(exits) > 1 else ""   # in the order in which they ended
     told = f": {exits[0]}{more}" if exits else ""
@@ -139,6 +144,8 @@ def _lost_progress(data: Data) -> str:
 
 
 def _left_out(count: int, upto: int) -> str:
+    if count == 1:
+        return f"one checkpoint behind step {upto} is not used"
     return f"{count} checkpoints behind step {upto} are not used" if count else f"no checkpoint is behind step {upto}"
 
 

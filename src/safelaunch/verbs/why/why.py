@@ -64,8 +64,8 @@ def command(
     else:
         following = _next_lines(verdict, words, subject)
         rows = verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded, _now(subject),
-                                subject.job)
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded,
+                                _now(subject, verdict), subject.job)
         terminal.echo(rows, MOST_WIDTH)
     return 0
 
@@ -103,18 +103,20 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
                nl=False)
 
 
-def _now(subject: Subject) -> list[str]:
+def _now(subject: Subject, verdict: Verdict) -> list[str]:
     if subject.present is None:
         return [subject.lost] if subject.lost else []
     from safelaunch.hangs.present import tell  # for a run that lives
 
-    return tell(subject.present, talk.span, talk.moment_now)
+    has_failure = subject.is_of_present and verdict.category != "none"
+    return tell(subject.present, talk.span, talk.moment_now, has_failure)
 
 
 def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
     """What to type next."""
     what = " ".join(words) or (str(subject.run.dir) if subject.run else "")
-    first = [f"safelaunch stacks {what}"] if subject.present is not None and subject.present.is_silent else []
+    is_late = subject.present is not None and (subject.present.is_silent or subject.present.slower)
+    first = [f"safelaunch stacks {what}"] if is_late else []   # it names the rank that the others wait for
     if verdict.category == "none" or subject.is_of_present:
         return first
     is_for_site = whyticket.is_for_site(verdict) and verdict.suspects

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from safelaunch.base.endings import AttemptEnd
+from safelaunch.base.endings import ENDED_WHOLE, AttemptEnd
 from safelaunch.base.io import sharedfile
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.model import Event, Request, tell_stop
@@ -44,12 +44,13 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
     looked = attemptfacts.read_stacks(folder)
     stacks = looked[0] if looked is not None else None
     is_newest = attempt == state.attempts[-1]
-    exits, srun_code = attemptfacts.read_exits(folder)
-    known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
+    tasks, srun_code = attemptfacts.read_exits(folder)
+    known = by_journal(attempt, journal, tasks, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
                        _ledger(run, attempt), run.plan.rank_layout(attempt.nodes))
     facts, bad_nodes = _ask_slurm(run, state, attempt)
     after = checks_after(journal, attempt.number)
-    lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
+    exits = () if attempt.asked_row in ENDED_WHOLE else known.exits
+    lines = [attemptfacts.tell_exits(exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
              *(f"{node}: {why}" for node, why in bad_nodes), *after.lines,
              f"stacks: {looked[0].said}; {looked[1]}" if looked else "", *attemptfacts.read_leftovers(folder),
              *_tell_cores(run, attempt, folder, known.exits), *attemptfacts.closed_parts(run.dir, [attempt.number])]

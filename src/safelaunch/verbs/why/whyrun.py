@@ -22,7 +22,8 @@ from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.io import attemptfacts, runfolder
 from safelaunch.run.io.runfolder import Run
 from safelaunch.slurm import jobstates
-from safelaunch.status import costs, silence
+from safelaunch.status import costs, silence, states
+from safelaunch.status.speech import tell_slower
 from safelaunch.verbs.common import lostjob, runs, talk
 from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.common.livepulse import read_figures, read_heartbeat, read_log, usual_s
@@ -184,7 +185,9 @@ def present_of(run: Run, state: State, journal: Sequence[Event], now: float) -> 
     late = silence.find(state, pulse, log.step, log.grew_t, usual, now)
     since_t = step_t if late is None else late.since_t
     look = attemptfacts.read_look(run.dir / runfolder.attempt_folder(attempt.number))
+    drop = state.slower if late is None else None
     hang_t = pulse["hang_t"] if pulse is not None and pulse["attempt"] == attempt.number else None
     return Present(attempt.number, log.step, None if since_t is None else now - since_t, usual, late,
                    look if late is not None and look is not None and look.t > late.since_t else None,
-                   hang_t, hang_t is not None and hang_t <= now)
+                   hang_t, hang_t is not None and hang_t <= now, states.why_ending(attempt),
+                   "" if drop is None else f"slower: {tell_slower(drop.step, drop.from_s, drop.to_s)}")

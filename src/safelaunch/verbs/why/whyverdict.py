@@ -22,6 +22,7 @@ from safelaunch.why.judge.engine import is_by_rule, judge_log
 from safelaunch.why.read.globalranks import to_global
 from safelaunch.why.verdict import Verdict
 
+TO_GO_BACK = "nothing is ended for it (on_nan); to go back, stop the run and submit it with resume.step before it began"
 SURE_END = 0.9   # the exit code 0 of all tasks
 FIRST_T = 1e9          # an older stamp has no date
 COPIED_S = 15 * 3600   # a stamp so much older than the file is no matter of zones: the file is a copy
@@ -38,7 +39,12 @@ def follows(verdict: Verdict, subject: Subject) -> str:
     row, known = subject.policy.get(verdict.category), did_follow(verdict, subject)
     if known or row is None:
         return known
-    return f"{row.text}: {POLICY_WORDS[row.then]} (restart.policy.{row.category})"
+    if subject.is_of_present and verdict.action == "none":
+        return "nothing yet"
+    if subject.is_of_present and verdict.category == "numerical" and subject.run is not None:
+        return TO_GO_BACK if subject.run.plan.on_nan in ("report", None) else f"on_nan: {subject.run.plan.on_nan}"
+    when = "nothing yet; once the attempt has ended: " if subject.is_of_present else ""
+    return f"{when}{POLICY_WORDS[row.then]} (restart.policy.{row.category}: {row.text})"
 
 
 def did_follow(verdict: Verdict, subject: Subject) -> str:
@@ -59,11 +65,10 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
 
         if good := whygood.read(subject.run, subject.attempt):
             found = judge_log(log, replace(subject.evidence, good=good))
-    if subject.present is not None and subject.is_of_present and found.cause is None:
-        from safelaunch.hangs.present import judge_present  # for a run that lives
+    if subject.present is not None and subject.is_of_present:
+        from safelaunch.hangs.present import judge_living  # for a run that lives
 
-        now = judge_present(subject.present, talk.span, talk.moment_now)
-        found = found if now is None else replace(now, notes=found.notes)
+        found = judge_living(found, subject.present, talk.span, talk.moment_now)
     is_cut_off = subject.is_lost and subject.attempt is not None and subject.attempt.ended is None
     if is_cut_off and found.category == "none" and found.confidence < SURE_END:   # no word of an end is no health
         found = replace(found, category="unknown", confidence=0.3, action="look",
@@ -73,11 +78,13 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
 
         found = whyearly.doubt(found, subject)
         found = replace(found, notes=(*found.notes, tell_age(log, _written_t(subject.paths), time.time())))
-    return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
+    return log, number_verdict(of_nothing(found, log) if subject.is_open and not subject.is_of_present else found)
 
 
 def tell_age(log: Log, written_t: float | None, now_t: float) -> str:
     """How old the last line is: by when its file was last written to, but by its own stamp in a pipe, or in a copy."""
+    if not log.files:
+        return "there is no log yet"
     said_t = max((line.t for line in log.last if line.t is not None and line.t > FIRST_T), default=None)
     if said_t is not None and (written_t is None or written_t - said_t > COPIED_S):
         return f"its last line is {talk.span(now_t - said_t)} old, by its own time stamp"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 # new verified checkpoint.
 POLICY_WORDS = {
     "restart": "again on the same nodes, after a growing pause from the second failure on",
-    "exclude": "restart, and keep nodes out that have enough evidence against them (nodehealth.ledger)",
+    "exclude": "restart, and keep nodes out that have enough evidence against them (safelaunch nodes)",
     "once": "restart only if the attempt got further than the last one that failed like this; else stop",
     "wait": "restart once the folders of the run work again",
     "fall_back": "restart from the checkpoint before the one that did not load",
@@ -33,12 +33,15 @@ class Blame(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One category for people (`why --explain`). `check` are things to type or to look at, the cheapest first."""
+    """One category for people (`why --explain`). `check` are things to type or to look at, the cheapest first, and
+    `alive` those that tell nothing once the ranks have ended.
+    """
 
     title: str
     means: str
     check: tuple[str, ...]
     then: str
+    alive: tuple[str, ...] = ()
 
 
 class Category(NamedTuple):

@@ -55,13 +55,12 @@ ROWS: dict[str, Category] = {
             "it stood still",
             "No progress, and no cause in the log. A collective that timed out says that some rank did not come, not "
             "which one or why; every rank that waited prints the same line.",
-            ("while it still hangs: safelaunch stacks JOB, of any job of yours: look at the ranks that stand elsewhere "
-             "than the others",
-             "a rank whose stack cannot be read: what the kernel says of it stands beside; state D means storage or "
-             "driver",
-             "nvidia-smi: waiting ranks show 100 %, the one that is waited for shows 0 %",
+            ("the stacks that a run keeps, attempts/N/stacks: which ranks stand elsewhere than the others? Of one that "
+             "cannot be read the kernel's word stands beside; D means storage or driver",
              "did all ranks print the same last step? Which did not? Do data loader workers stand in a lock?"),
-            "Restart; without the node where the odd ranks are when it comes back there."),
+            "Restart; without the node where the odd ranks are when it comes back there.",
+            ("while it hangs: safelaunch stacks JOB, of any job of yours: which ranks stand elsewhere than the others?",
+             "while it hangs: nvidia-smi: waiting ranks show 100 %, the one that is waited for shows 0 %")),
     ),
     "preempted": Category(
         "requeue_only", "continue", None, "somebody else needed the nodes", "",

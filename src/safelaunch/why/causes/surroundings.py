@@ -9,7 +9,7 @@ from safelaunch.why.causes.category import Blame, Category, Page
 ROWS: dict[str, Category] = {
     "storage": Category(
         "fix_storage", "wait", 6, "a full or frozen filesystem fails every attempt until it works again",
-        "free space, or move the run to another file system",
+        "free space, have the disk looked at, or move the run to another file system",
         ask_site="Please check the file system and its mount on the nodes that are named.",
         spares_checkpoint=True, stalls_a_rank=True,
         page=Page(

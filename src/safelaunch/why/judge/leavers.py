@@ -33,7 +33,7 @@ def find_leaver(verdict: Verdict, known: OutsideEvidence, findings: Sequence[Fin
     bad, rule = known.first_bad, BY_ID.get(verdict.rule or "")
     if bad is None or bad.signal is not None or known.lost or rule is None:
         return None
-    if rule.id not in LOST_A_PEER and (rule.role != "symptom" or rule.category not in OF_PEERS):
+    if not is_of_lost_peer(rule.id):
         return None
     first = known.exits[0]
     if not first.code and rule.id in LOST_A_PEER:   # each rank is a task
@@ -48,6 +48,12 @@ def find_leaver(verdict: Verdict, known: OutsideEvidence, findings: Sequence[Fin
     hosts = list(dict.fromkeys(nodes[rank // per_node] for rank in left))   # ranks are numbered node by node
     who = f"rank{'s' if len(left) > 1 else ''} {', '.join(map(str, left))} on {', '.join(hosts)}"
     return _verdict(verdict, who, hosts[0], left[0])
+
+
+def is_of_lost_peer(rule_id: str | None) -> bool:
+    """Whether lines of that rule only tell that another rank has gone, or does not answer."""
+    rule = BY_ID.get(rule_id or "")
+    return rule is not None and (rule.id in LOST_A_PEER or (rule.role == "symptom" and rule.category in OF_PEERS))
 
 
 def _left(nodes: int, per_node: int, findings: Sequence[Finding], well: Set[int], is_gone: bool) -> list[int]:

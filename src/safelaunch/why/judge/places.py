@@ -50,12 +50,11 @@ def complete(verdict: Verdict, groups: Sequence[FindingGroup], episode: Episode,
     if verdict.category == "none" or verdict.category in ENDS_OF_JOBS or cited is None:
         return verdict
     report = first_report(episode, log)
-    if verdict.host is not None:
-        is_same = report is not None and report.told.host == verdict.host
-        return replace(verdict, rank=report.told.rank) if report and is_same and verdict.rank is None else verdict
     host, rank, _ = _first_failure(episode)
-    if host is None and report is not None:
-        host, rank = report.told.host, report.told.rank
+    if report is not None and (host is None or verdict.host not in (None, host)):
+        host, rank = report.told.host, None if _is_launchers_task(report.line, groups, episode) else report.told.rank
+    if verdict.host is not None:
+        return replace(verdict, rank=rank) if host == verdict.host and verdict.rank is None else verdict
     if host is None:
         lines = [line for line in log.last if log.files[line.file] == cited.file]
         near = [line for number, line in enumerate(lines)
@@ -96,7 +95,8 @@ def culprit(chosen: FindingGroup, groups: Sequence[FindingGroup], episode: Episo
     if host is None and rank is None:   # slurmstepd counts the kills, srun names the task
         alike = [group for group in groups if group.role == "cause" and group.category == chosen.category]
         host = next((group.hosts[0] for group in alike if group.hosts), None)
-        rank = next((group.ranks[0] for group in alike if group.ranks), None)
+        rank = next((group.ranks[0] for group in alike   # torchrun's own words have the rank on its node
+                     if group.ranks and group.rule.id not in LAUNCHERS_WORDS), None)
     if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
         named = _first_failure(episode)
         if host is None and rank is not None and rank == named[2]:   # "[default1]:" of a node that only torchrun names
@@ -127,6 +127,12 @@ def _reporters(rank: int | None, groups: Sequence[FindingGroup]) -> frozenset[st
     host, task = _first_exit(groups)
     is_other = rank is not None and task is not None and rank != task and not _has_launcher(groups)
     return frozenset((host,) if is_other else ())
+
+
+def _is_launchers_task(line: Line, groups: Sequence[FindingGroup], episode: Episode) -> bool:
+    """Whether it tells of a task of srun's with a launcher below it: that is a node, and its number is no rank's."""
+    return _has_launcher(groups) and any("task" in found.groups and found.offset == line.offset
+                                         for found in episode.findings)
 
 
 def _has_launcher(groups: Sequence[FindingGroup]) -> bool:

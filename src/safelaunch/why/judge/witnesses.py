@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from safelaunch.base.endings import BAD_ENDS
+from safelaunch.base.endings import BAD_ENDS, AttemptEnd
 from safelaunch.slurm import jobstates
 from safelaunch.why.categories import (
     BEHIND_A_HANG,
@@ -40,6 +40,7 @@ MISTAKES = frozenset({"NameError", "UnboundLocalError", "TypeError", "AttributeE
 ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplementedError"}
 # Rules of a process that was killed, where nothing says by whom.
 ENDED_BY_TERM = "native.elastic_term"
+ASKED_BY_TERM = "elastic.sigterm"   # by a launcher; where Slurm or safelaunch had asked, the attempt's end would tell
 UNEXPLAINED_KILLS = frozenset({ENDED_BY_TERM, "memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
                                "memory.child_killed"})
 OF_KILL = "If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS; else a person or script did it."
@@ -154,11 +155,15 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on. The
     kernel's and Slurm's own words on that would be there. (A planned kill was called "host_oom (45% sure)".)
     """
-    if verdict.rule not in UNEXPLAINED_KILLS or not known.exits:
+    asked = known.end is not None and known.end.how == AttemptEnd.FAILED and verdict.rule == ASKED_BY_TERM
+    is_watched = bool(known.exits) or (known.running and known.layout is not None)
+    if not (verdict.rule in UNEXPLAINED_KILLS or asked) or not is_watched:
         return verdict
-    host = _node_of(verdict.rank, known) or verdict.host or (known.first_bad or known.exits[0]).host
-    who = f"rank {verdict.rank} on {host}" if verdict.rank is not None else f"a process{f' on {host}' if host else ''}"
-    signal = TERM if verdict.rule == ENDED_BY_TERM else KILL
+    first = known.first_bad or next(iter(known.exits), None)
+    host = _node_of(verdict.rank, known) or verdict.host or (first.host if first is not None else None)
+    who = "the launcher" if asked else "a process" if verdict.rank is None else f"rank {verdict.rank}"
+    who = f"{who} on {host}" if host else who
+    signal = TERM if verdict.rule == ENDED_BY_TERM or asked else KILL
     return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(signal)}", host=host,
                    do=OF_TERM if signal == TERM else OF_KILL, fingerprint=exit_fingerprint(128 + signal, signal),
                    confidence=min(verdict.confidence, UNEXPLAINED))

@@ -81,7 +81,7 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
         yield from _listed("safelaunch", did)
     if verdict.category != "none":
         yield BLANK
-    yield from advice(verdict, log, next_lines, bool(follows), job)
+    yield from advice(verdict, log, next_lines, bool(follows), job, bool(ended))
 
 
 def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None,
@@ -103,6 +103,8 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     if verdict.summary:
         yield VerdictRow("", shorten(verdict.summary))
     who = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "", verdict.host or "")))
+    if who and verdict.cause is not None and len(verdict.cause.hosts) > 1:   # no one place then
+        who += f" first; the same on {_many(len(verdict.cause.hosts), 'host')}"
     if where := ", ".join(filter(None, (who, f"port {verdict.port}" if verdict.port else "",
                                         f"file {verdict.file}" if verdict.file else ""))):
         yield VerdictRow("where", where)
@@ -203,7 +205,7 @@ def _fits(line: str, verdict: Verdict) -> bool:
 
 
 def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
-           is_followed: bool = False, job: str = "") -> Iterator[VerdictRow]:
+           is_followed: bool = False, job: str = "", has_ended: bool = False) -> Iterator[VerdictRow]:
     """What the reader can do: the rule's own advice first, then the category's page. What to do next is not told where
     a policy has an answer to that.
     """
@@ -217,7 +219,7 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     # The page's checks are of adapters, not of names; and of tracebacks, of which a rank that left has none.
     is_else = (rule is not None and rule.ask_site) or verdict.do == OF_LEAVER
     do = " ".join(part for part in _SENTENCE.split(do) if _fits(part, verdict))
-    checks = [line for line in page.check if _fits(line, verdict)][:SHOWN_CHECKS]
+    checks = [line for line in (*(() if has_ended else page.alive), *page.check) if _fits(line, verdict)][:SHOWN_CHECKS]
     said = [*filter(None, (do,)), *(() if is_known or is_else else checks)]
     yield from _listed("you", [JOB.sub(job, line) for line in said] if job else said)
     for line in next_lines:
@@ -335,7 +337,7 @@ def page_rows(category: str) -> Iterator[VerdictRow]:
     page = TABLE[category].page
     yield VerdictRow("category", f"{category}: {page.title}", "bold")
     yield VerdictRow("means", page.means)
-    yield from _listed("check", page.check)
+    yield from _listed("check", (*page.alive, *page.check))
     yield VerdictRow("then", page.then)
 
 

@@ -117,7 +117,8 @@ RULES = (
     Rule(
         "storage.permission", "config", (b"Permission denied", b"Operation not permitted"),
         rb"PermissionError: \[Errno (?:13|1)\] [\w ]+: '(?P<path>[^']*)'|^(?:mkdir|touch|cp|mv|tee|cat|bash"
-        rb"|/\S*): .{0,300}?Permission denied", "cause", "job", 0.6, action="fix_config",
+        rb"|/\S*): .{0,300}?Permission denied|failed with strerror: (?:Permission denied|Operation not permitted)",
+        "cause", "job", 0.6, action="fix_config",
         summary="no permission: {path}",
         explain="The user may not read or write there; another user's cache or a wrong path.",
         do="ls -ld of each folder on the way.", source="errno(3), EACCES", order=1,
