@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.figure import percentile
 from benchmarks.hangreplay import replay_folder
-from benchmarks.hangscenes import HANGS, Camera
+from benchmarks.hangscenes import HANGS, NAMING, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
 from safelaunch.hangs import hang
 from safelaunch.hangs.proof import (
@@ -57,6 +57,7 @@ class Hang:
     bound_s: float
     is_known: bool
     is_short: bool
+    step_s: float
     peers_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -263,6 +264,7 @@ def _plant(watcher: Watcher, peers: Peers, t: float, piece: Piece, draw: random.
     return Hang(piece.kind + ", looked at before" * was_looked_at, kind, hung.noticed_s - at_s, hung.ended_s - at_s,
                 bound_s, is_known,
                 rhythm.phase == hang.STEP and bound_s == NOTICE_TARGET_S and longest_s <= 15,
+                watcher.job.step_s,
                 {name: limit_s if name == "collective" else max(0.0, limit_s - waited_s)
                  for name, limit_s in limits.items()})
 
@@ -318,6 +320,8 @@ def render(tally: Tally, is_verbose: bool = False) -> str:
             if one.is_short:
                 rows["all known, in steps of at most 15 s"].append(one)
                 rows[f"all known, in steps of at most 15 s: {one.kind}"].append(one)
+                if one.step_s < 1 and one.kind in NAMING:
+                    rows["all known, in steps below 1 s, one rank named"].append(one)
     for name in sorted(rows, key=lambda row: (row.startswith("all"), "," in row, row)):
         found = rows[name]
         kept = sum(one.noticed_s <= one.bound_s for one in found) if found[0].is_known else None

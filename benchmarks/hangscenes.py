@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import lru_cache
 
 from benchmarks.steptraces import CHECKPOINT, COMPILE, DATA, EVALUATION, STALL, START, STEP, WARM_UP, Job, Piece
 from safelaunch.hangs.proof import Examination
@@ -18,6 +19,7 @@ from safelaunch.stacks.verdict import judge_hang
 
 RANKS, PER_NODE = 8, 4
 HANGS = ("collectives", "asleep", "nap", "backward", "network", "storage", "stopped", "loader", "polling")
+NAMING = ("collectives", "nap", "backward", "polling")   # those whose stacks name one rank (hangs.named)
 _TRAIN: Stack = ("train (train.py:120)", "main (train.py:250)", "<module> (train.py:300)")
 _C10D = "torch/distributed/distributed_c10d.py"
 _REDUCE: Stack = (f"all_reduce ({_C10D}:2501)", "reduce_gradients (train.py:140)", *_TRAIN)
@@ -33,6 +35,16 @@ _LOG: Stack = ("emit (logging/__init__.py:1100)", "report (train.py:60)", *_TRAI
 _ASLEEP_ON_GPFS = KernelPlace(1, "python", "D", "rpc_wait", "write", "/gpfs/run/log", "/gpfs", "gpfs")
 _NAP = KernelPlace(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
 _WORKER = KernelPlace(9, "pt_data_worker", "D", "rpc_wait", "read", "/gpfs/data/shard", "/gpfs", "gpfs")
+
+
+@lru_cache
+def _is_slow_piece(length_s: float) -> bool:
+    return random.Random(length_s).random() < 0.15
+
+
+@lru_cache
+def _is_slow_at(length_s: float, minutes: float) -> bool:
+    return random.Random(f"{length_s} {minutes}").random() < 0.5
 
 
 class Camera:
@@ -57,8 +69,7 @@ class Camera:
         return self.piece.who == "worker" or (self.piece.who == "one" and self.is_slow)
 
     def _stands_still(self, t: float) -> bool:
-        is_one = random.Random(self.piece.length_s).random() < 0.15
-        return is_one and random.Random(f"{self.piece.length_s} {t // 120}").random() < 0.5
+        return _is_slow_piece(self.piece.length_s) and _is_slow_at(self.piece.length_s, t // 120)
 
     def _worked_s(self, spent_s: float) -> float:
         """Of the time before now as much as the filesystem did not stand still: counters count that too."""

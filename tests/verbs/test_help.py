@@ -45,7 +45,7 @@ def test_every_page_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 ASKED = [
     ("hang", "page hangs"), ("restart", "key restart.max_restarts"), ("max_restarts", "key restart.max_restarts"),
     ("ls", "verb status"), ("cancel", "verb stop"), ("kill", "verb stop"), ("tail", "verb logs"),
-    ("e-mail", "verb notify"), ("email", "key notify.to"), ("walltime", "message slurm.time_limit"),
+    ("e-mail", "verb notify"), ("email", "verb notify"), ("walltime", "page howto"),
     ("retry", "key restart.max_restarts"),
     ("retries", "key restart.max_restarts"), ("elastic", "key min_nodes"), ("straggler", "page slow"),
     ("telemetry", "page howto"), ("conda modules", "key setup"), ("salloc", "page howto"),
@@ -59,7 +59,12 @@ ASKED = [
     ("how do I disable automatic restarts", "key restart.max_restarts"), ("skip broken node", "page howto"),
     ("attach debugger to rank", "verb stacks"), ("multiple runs share same checkpoint directory", "key resume.shared"),
     ("keep the node for debugging after crash", "key preserve_site.for"), ("resume after time limit", "page howto"),
-    ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "key notify.to"),
+    ("job_submit", "page administrators"), ("pending", "page howto"), ("slack", "verb notify"),
+    ("text me when it has finished", "verb notify"), ("hyperparameter grid", "key sweep"),
+    ("black list worker nodes", "page nodes"), ("Is there a maximum of times it is re-queued", "page howto"),
+    ("throughput dropped overnight", "page slow"), ("re-runnable with modified params", "verb restart"),
+    ("exit status 11", "page verbs"), ("which log is the real failure", "verb why"),
+    ("mail-user", "key notify.smtp"), ("trust a node again", "verb nodes"),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,16 @@ def config_from(script: str) -> dict[str, Any]:
 def test_the_first_file_is_sound() -> None:
     assert run(["init"]) == 0
     assert run(["check", "train.yaml"]) == 0
+
+
+def test_editors_find_the_schema_that_the_first_line_names() -> None:
+    Path("jobs").mkdir()
+    assert run(["init", "-o", "jobs/train.yaml"]) == 0
+    first = Path("jobs/train.yaml").read_text().partition("\n")[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert named is not None
+    assert json.loads(Path("jobs", named[1]).read_text())["properties"].keys() >= {"command", "slurm", "resume"}
+    assert run(["init", "-o", "jobs/two.yaml"]) == 0   # one schema for both
 
 
 def test_what_is_commented_out_in_the_first_file_is_sound_too() -> None:

@@ -12,6 +12,7 @@ from safelaunch.config.guessfolder import Guess
 from safelaunch.config.resumeway import ARRAY
 from safelaunch.config.values import NEVER_EXPANDED
 
+SCHEMA_FILE = "train.schema.json"   # what the first line of a draft points to: beside it
 # What needs no quotes anywhere, lists in brackets included.
 _BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./+@%=-]*(?: [A-Za-z0-9_./+@%=-]+)*")
 # JSON leaves these as they are; YAML takes them as line breaks, as a byte order mark, or not at all (1.2, section 5).
@@ -81,9 +82,8 @@ _MORE = f"""
 
 def render_draft(draft: Draft) -> str:
     """The text of a train.yaml that passes the check, with comments on what to add."""
-    lines = ["# What safelaunch trains. All keys: docs/train-yaml.md; is it right? safelaunch check FILE",
-             "# Completion in an editor: safelaunch schema > train.schema.json, and the first line "
-             "'# yaml-language-server: $schema=train.schema.json'"]
+    lines = [f"# yaml-language-server: $schema={SCHEMA_FILE}",   # completion in editors
+             "# What safelaunch trains. All keys: docs/train-yaml.md; is it right? safelaunch check FILE"]
     lines += [f"# NOTE: {''.join(filter(str.isprintable, note))}" for note in draft.notes]
     lines.append("version: 1")
     if draft.name is not None:

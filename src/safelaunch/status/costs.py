@@ -95,7 +95,7 @@ class RestartCost(NamedTuple):
     steps: int
     seconds: float
     queued_s: float       # of them, those in which no job of the run had nodes
-    is_over: bool         # it is as far as before
+    is_over: bool         # it is as far as before, or has nothing left to do
 
 
 class Costs(NamedTuple):
@@ -223,7 +223,7 @@ def _time(value: object, latest: float) -> float | None:
 
 def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t: float | None = None) -> Costs:
     """What the restarts between the attempts have cost; `starts`: when each job started. `ended_t`: the run's end."""
-    tracks = [track for track in tracks if not track.is_hook]
+    tracks = _begun([track for track in tracks if not track.is_hook])
     if not tracks:
         return Costs()
     restarts, high = [], 0
@@ -239,6 +239,15 @@ def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t
     return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, overhead)
 
 
+def _begun(tracks: Sequence[Track]) -> list[Track]:
+    """Where an attempt found its own begin and made no step, nothing is known to be made again: that tells the next."""
+    found: list[Track] = []
+    for track in tracks:
+        is_unknown = track.is_own_start and not track.points and found
+        found.append(track._replace(resume_step=found[-1].last_step) if is_unknown else track)
+    return found
+
+
 def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> RestartCost:
     """`now`: the attempt lives, and has until now to be as far as before."""
     lost_t = last_step_t(before)
@@ -250,7 +259,7 @@ def _restart(before: Track, after: Track, high: int, starts: dict[str, float], n
     queued_s = max(0.0, begun_t - max(ended_t, starts.get(before.job, ended_t))) if after.job != before.job else 0.0
     return RestartCost(after.number, ended_t, before.why, before.last_step, after.resume_step,
                        max(0, before.last_step - after.resume_step), max(0.0, end_t - lost_t), queued_s,
-                       reached_t is not None)
+                       reached_t is not None or after.why == "completed")
 
 
 def last_step_t(track: Track) -> float:

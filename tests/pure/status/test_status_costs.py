@@ -66,6 +66,14 @@ def test_a_restart_from_the_start_loses_all_steps() -> None:
     assert (restart.steps, restart.to_step, restart.is_over) == (600, 0, False)
 
 
+def test_an_attempt_that_finds_its_own_begin_and_makes_no_step_loses_none() -> None:
+    (done,) = costs(*FIRST, start(650, 2), end(652, 2, "completed"), now=700.0, ended_t=652.0).restarts
+    assert (done.steps, done.is_over) == (0, True)   # killed behind its last step
+    both = costs(*FIRST, start(650, 2), end(652, 2), start(660, 3),
+                 (700, "progress", {"attempt": 3, "step": 600, "first": 541}), now=800.0)
+    assert [restart.steps for restart in both.restarts] == [0, 60]
+
+
 def test_two_restarts_in_a_row_lose_no_second_twice() -> None:
     both = costs(*SECOND, end(710, 2), start(720, 3, 540), progress(730, 3, 541), progress(790, 3, 601), now=900.0)
     assert both.seconds == pytest.approx(789 - 640)       # from step 600 to step 600 again
