@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import copy
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -31,13 +33,14 @@ KINDS: tuple[tuple[dict[str, Make], tuple[tuple[str, ...], ...]], ...] = (
 )
 WEIGHTS = (5, 2, 2, 2)
 NEW = 50   # one in so many
+MADE: dict[Path, Place] = {}
 MOST_BYTES = 3 << 30   # of a file, lest an oddity or a verb fills the disk; the largest one is laid with 2 GiB
 
 
 def draw(seed: int, folder: Path) -> tuple[str, Said]:
     """What was made odd, and what a verb said to it."""
     dice = random.Random(seed)
-    odd = make_place(folder)
+    odd = copied_place(folder)
     table, verbs = dice.choices(KINDS, WEIGHTS)[0]
     names = dice.sample(sorted(table), dice.choice((1, 1, 2, 3)))
     for name in names:
@@ -56,11 +59,24 @@ def draw(seed: int, folder: Path) -> tuple[str, Said]:
 def draw_config(seed: int, folder: Path) -> tuple[str, Said]:
     """A changed train.yaml, and what a verb said to it."""
     dice = random.Random(seed)
-    odd = make_place(folder)
+    odd = copied_place(folder)
     text = mutate(dice)
     (odd.folder / "train.yaml").write_bytes(text)
     argv = list(dice.choice((*places.OF_A_CONFIG, ("submit", "--dry-run", "train.yaml"))))
     return repr(text[:3000]), call(argv, odd.folder, odd.env, is_new=dice.randrange(NEW) == 0)
+
+
+def copied_place(folder: Path) -> Place:
+    """The folder, with all in order; made once and then copied, under its own name, which its run has kept."""
+    kept = folder.parent / "kept"
+    if folder not in MADE:
+        MADE[folder] = make_place(folder)
+        folder.rename(kept)
+    if folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent) as old:   # deletes also what refuses it
+            folder.rename(Path(old) / "old")
+    shutil.copytree(kept, folder, symlinks=True)
+    return copy.deepcopy(MADE[folder])
 
 
 def damage(dice: random.Random, odd: Place) -> str:
@@ -88,15 +104,15 @@ def main() -> int:
     faults, longest_s, most_cpu_s, most_kb, start_s = 0, 0.0, 0.0, 0, time.monotonic()
     import_verbs()
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
-    for seed in range(options.seed, options.seed + options.calls):
-        with tempfile.TemporaryDirectory(prefix="odd-") as folder:
+    with tempfile.TemporaryDirectory(prefix="odd-") as folder:
+        for seed in range(options.seed, options.seed + options.calls):
             what, said = (draw_config if options.configs else draw)(seed, Path(folder) / "place")
-        codes[said.code] += 1
-        longest_s, most_cpu_s = max(longest_s, said.took_s), max(most_cpu_s, said.cpu_s)
-        most_kb = max(most_kb, said.most_kb)
-        if found := said.faults():
-            faults += 1
-            print(f"seed {seed}: {', '.join(found)}: {what}\n  {said}", flush=True)
+            codes[said.code] += 1
+            longest_s, most_cpu_s = max(longest_s, said.took_s), max(most_cpu_s, said.cpu_s)
+            most_kb = max(most_kb, said.most_kb)
+            if found := said.faults():
+                faults += 1
+                print(f"seed {seed}: {', '.join(found)}: {what}\n  {said}", flush=True)
     print(f"{options.calls} calls from seed {options.seed} in {time.monotonic() - start_s:.0f} s: {faults} faults; the "
           f"longest took {longest_s:.1f} s, the dearest {most_cpu_s:.1f} s of processor time, the largest had "
           f"{most_kb >> 10} MB; exit codes {dict(codes)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from functools import cache
@@ -46,8 +47,9 @@ VALUES: tuple[Any, ...] = (
 
 
 @cache
-def _bases() -> tuple[str, ...]:
-    return (RICH, RICH, RICH, *(path.read_text() for path in sorted(EXAMPLES.glob("*/train.yaml"))))
+def _bases() -> tuple[tuple[str, Any], ...]:
+    texts = (RICH, RICH, RICH, *(path.read_text() for path in sorted(EXAMPLES.glob("*/train.yaml"))))
+    return tuple((text, yaml.safe_load(text)) for text in texts)
 
 
 PARTS = tuple(dict.fromkeys(part for name in KEYS for part in name.split(".")))
@@ -55,10 +57,11 @@ PARTS = tuple(dict.fromkeys(part for name in KEYS for part in name.split(".")))
 
 def mutate(dice: random.Random) -> bytes:
     """A changed file."""
-    text = dice.choice(_bases())
-    tree = yaml.safe_load(text)
-    for _ in range(dice.choice((0, 1, 1, 2, 4))):
-        _change(dice, tree)
+    text, tree = dice.choice(_bases())
+    if count := dice.choice((0, 1, 1, 2, 4)):
+        tree = copy.deepcopy(tree)
+        for _ in range(count):
+            _change(dice, tree)
         text = yaml.safe_dump(tree, allow_unicode=dice.random() < 0.5, sort_keys=False)
     for _ in range(dice.choice((0, 0, 1, 2))):
         text = dice.choice(LINES)(dice, text)

@@ -27,6 +27,17 @@ def group_of(gid: int) -> str:
         return str(gid)
 
 
+def who_else_writes(status: os.stat_result) -> str:
+    """Who else can write a file or folder, by its owner and mode; "" = nobody. A user's private group is that user."""
+    me = os.geteuid()
+    if status.st_uid not in (me, 0):
+        return name_of(status.st_uid)
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody"
+    group = group_of(status.st_gid)
+    return f"the group {group}" if status.st_mode & stat.S_IWGRP and group != name_of(me) else ""
+
+
 def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str | None:
     """Why a path is not this user's alone; None = it is one's own folder or file, and nobody else may write it.
 

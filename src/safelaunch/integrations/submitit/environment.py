@@ -6,10 +6,11 @@ same files, so each begins by removing what an earlier one may have left.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import socket
-import stat
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,29 +18,56 @@ from typing import Any, ClassVar
 
 from submitit.core import job_environment, logger, utils
 
+from safelaunch.base.io import owners, sharedfile
+
 # A program that calls TorchDistributedEnvironment().export() would end here: it refuses variables that are set.
 _NOT_SUBMITITS = ("MASTER_ADDR", "MASTER_PORT")
 
 
+class OwnPickle(type(Path())):   # type: ignore[misc]  # a path of this system
+    """The path of a pickle: what opens it gets the file that was looked at, whoever gives its name to another one
+    meanwhile. Raises FailedJobError where the file is not this user's alone: loading a pickle runs what it holds.
+    """
+
+    _held = -1   # a descriptor, for as long as the path is
+
+    def __fspath__(self) -> str:
+        try:
+            held = sharedfile.open_file(str(self))
+        except FileNotFoundError:
+            return str(self)
+        except sharedfile.OddFile as error:
+            raise utils.FailedJobError(f"{self} is no plain file: it is not loaded") from error
+        self.__del__()
+        self._held = held
+        status = os.fstat(held)
+        if status.st_uid == os.geteuid():
+            reason = owners.who_else_writes(status) and f"can be written by {owners.who_else_writes(status)}"
+        else:
+            reason = f"is a file of user {owners.name_of(status.st_uid)}'s"
+        if reason:
+            raise utils.FailedJobError(f"{self} {reason}, and loading a pickle runs what it holds: it is not loaded. "
+                                       f"See who may write it: ls -la {self.parent}")
+        return f"/proc/self/fd/{held}"
+
+    def __del__(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+
 class OwnPaths(utils.JobPaths):
-    """submitit's files; the pickle of the function is given to be loaded only where it is this user's own."""
+    """submitit's files; the pickle of the function is loaded only where it is this user's alone."""
 
     @property
     def submitted_pickle(self) -> Path:
-        return own_file(super().submitted_pickle)
+        return OwnPickle(super().submitted_pickle)
 
 
-def own_file(path: Path) -> Path:
-    """The path, if nobody else's file is there: loading a pickle runs what it holds. Raises FailedJobError."""
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return path
-    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
-        return path
-    raise utils.FailedJobError(f"{path} is {'a file' if stat.S_ISREG(status.st_mode) else 'no plain file'} of user "
-                               f"{status.st_uid}'s, and loading a pickle runs what it holds: it is not loaded. See who "
-                               f"may write its folder: ls -la {path.parent}")
+def close(path: Path) -> None:
+    """Take from all others the right to write a pickle of one's own, which a umask or the folder gave them."""
+    with contextlib.suppress(OSError), sharedfile.stream(path) as file:
+        os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o7755)
 
 
 class SafelaunchJobEnvironment(job_environment.JobEnvironment):
@@ -68,6 +96,7 @@ class SafelaunchJobEnvironment(job_environment.JobEnvironment):
 
     def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
         remove_leftovers(paths, self.global_rank)
+        atexit.register(close, paths.result_pickle)   # submitit writes it last
         for name in _NOT_SUBMITITS:
             os.environ.pop(name, None)
         handler = EndRequest(self, paths, submission)
@@ -116,11 +145,16 @@ class EndRequest(job_environment.SignalHandler):
             return "checkpoint function returned None"
         following.set_timeout(delayed._timeout_min, countdown)
         # submitit removes the old pickle before it renames the new one: a node that dies between leaves none.
-        target: Path = self._job_paths.submitted_pickle
+        target = Path(self._job_paths.submitted_pickle)
         written = target.with_suffix(target.suffix + ".save_tmp")
-        following.dump(written)
-        with written.open("rb+") as file:
-            os.fsync(file.fileno())
+        written.unlink(missing_ok=True)
+        file = os.open(written, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            following.dump(f"/proc/self/fd/{file}")   # not by its name, where others may have put a link by now
+            os.fsync(file)
+        finally:
+            os.close(file)
+        close(written)
         written.replace(target)
         return ""
 
@@ -132,7 +166,7 @@ def remove_leftovers(paths: utils.JobPaths, rank: int) -> None:
     result = paths.result_pickle
     begun = [result.with_suffix(result.suffix + ".save_tmp")]
     if rank == 0:
-        pickle = paths.submitted_pickle
+        pickle = Path(paths.submitted_pickle)
         begun.append(pickle.with_suffix(pickle.suffix + ".save_tmp"))
     for path in (result, *begun):
         path.unlink(missing_ok=True)

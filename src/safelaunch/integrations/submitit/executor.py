@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import shlex
-import stat
 import sys
 import time
 import uuid
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from submitit.core import core, logger, utils
 
+from safelaunch.base.io import owners
 from safelaunch.integrations.submitit import parameters
 from safelaunch.integrations.submitit.job import SafelaunchJob
 
@@ -40,21 +40,6 @@ def without_collecting() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
-
-
-def _who_else_writes(folder: Path) -> str:
-    """Who else can write a folder, by its owner and mode; "" = nobody. A user's private group is that user."""
-    from safelaunch.base.io import owners
-
-    if not folder.exists():   # it is made for this submission
-        return ""
-    status, me = folder.stat(), os.geteuid()
-    if status.st_uid not in (me, 0):
-        return owners.name_of(status.st_uid)
-    if status.st_mode & stat.S_IWOTH:
-        return "everybody"
-    group = owners.group_of(status.st_gid)
-    return f"the group {group}" if status.st_mode & stat.S_IWGRP and group != owners.name_of(me) else ""
 
 
 class SafelaunchExecutor(core.PicklingExecutor):
@@ -115,7 +100,8 @@ class SafelaunchExecutor(core.PicklingExecutor):
     ) -> list[core.Job[Any]]:
         """A run for each. Where one is refused, the error names those that are submitted already."""
         self._sent, self._asked = [], len(delayed_submissions)
-        if who := _who_else_writes(self.folder):
+        # A folder that is not there yet is made for this submission.
+        if self.folder.exists() and (who := owners.who_else_writes(self.folder.stat())):
             logger.get_logger().warning(f"{who} can write {self.folder}: whoever changes a pickle there runs code as "
                                         f"you. To close it: chmod go-w {shlex.quote(str(self.folder))}")
         with without_collecting():

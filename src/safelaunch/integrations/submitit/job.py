@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from submitit.core import core
 from submitit.core.core import R
 
-from safelaunch.integrations.submitit.environment import OwnPaths, own_file
+from safelaunch.integrations.submitit.environment import OwnPaths, OwnPickle, close
 from safelaunch.integrations.submitit.watcher import RunWatcher
 
 if TYPE_CHECKING:
@@ -21,7 +21,12 @@ class RunPaths(OwnPaths):
 
     @property
     def result_pickle(self) -> Path:
-        return own_file(super().result_pickle)
+        return OwnPickle(super().result_pickle)
+
+    def move_temporary_file(self, tmp_path: Path | str, name: str, keep_as_symlink: bool = False) -> None:
+        """Give submitit's new pickle its name, closed to others."""
+        close(Path(tmp_path))
+        super().move_temporary_file(tmp_path, name, keep_as_symlink)
 
     @property
     def stdout(self) -> Path:
