@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,7 @@ def _name(node: str, cluster: str) -> str:
 def _job_s(state: State, until: float) -> float:
     """How long its longest job has lasted."""
     starts = [job.started_t for job in state.jobs if job.started_t is not None]
-    ends = [*starts[1:], until]
-    return max((end - start for start, end in zip(starts, ends, strict=True)), default=0.0)
+    return max((end - start for start, end in pairwise([*starts, until])), default=0.0)
 
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], since_t: float, now: float, notes: list[str]) -> dict[str, Any]:
