@@ -178,7 +178,7 @@ def of_all(answer: SchedulerAnswer) -> Iterator[str]:
         ("all runs", runlist.as_json(runlist.collect(True, False, lambda _: answer))),
         ("a month", monthfacts.gather(NOW - 1e6, NOW, False)),
         ("a sweep", sweepruns.status([one._replace(sweep={"id": "c0ffee00", "name": "many", "point": number})
-                                      for number, one in enumerate(registry.listed(), 1)], lambda _: answer)),
+                                      for number, one in enumerate(registry.listed(), 1)], lambda _: answer).to_json()),
     ):
         yield f"== {title}"
         yield json.dumps(found, ensure_ascii=False)
@@ -187,9 +187,9 @@ def of_all(answer: SchedulerAnswer) -> Iterator[str]:
 def of_run(title: str, run: runfolder.Run, answer: SchedulerAnswer, now: float) -> Iterator[str]:
     status = overview(run, answer, now)
     yield f"== {title}"
-    yield json.dumps(status, ensure_ascii=False, allow_nan=False)
+    yield json.dumps(status.to_json(), ensure_ascii=False, allow_nan=False)
     yield plain(status)
-    yield json.dumps({**brief(run, answer, now), "owner": "me"}, ensure_ascii=False)
+    yield json.dumps(brief(run, answer, now)._replace(owner="me").to_json(), ensure_ascii=False)
     report = reportfacts.gather(run, now).public
     yield json.dumps({**report, "config": [], "script": None}, ensure_ascii=False)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from safelaunch.base.numbers import figure
 from safelaunch.slurm import jobstates
@@ -46,16 +46,3 @@ def duration(seconds: float, span: Callable[[float], str]) -> str:
     if seconds < 1:
         return f"{figure(seconds * 1e3)} ms"
     return f"{figure(seconds)} s" if seconds < 100 else span(seconds)
-
-
-def tell_decisions(
-    decisions: Sequence[Mapping[str, Any]], has_ended: bool, clock: Callable[[float], str]
-) -> Iterator[str]:
-    """ "11:24 ending the attempt: …", each once: the run's end is its state, and a hang comes again as what ended the
-    attempt.
-    """
-    rows = {one["row"] for one in decisions}
-    for one in decisions:
-        is_said = has_ended and one["why"].startswith("the run has ended: ")
-        if not is_said and not (one["row"] == "hang" and "hung" in rows):
-            yield f"{clock(one['t'])} {'launch: ' if one['row'] == 'launch' else ''}{one['why']}"

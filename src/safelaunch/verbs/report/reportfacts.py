@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.base.io import sharedfile
+from safelaunch.base.jsonform import to_json
 from safelaunch.base.model import Event
 from safelaunch.base.secretmask import HIDDEN, mask, mask_all
 from safelaunch.report import curves
@@ -70,7 +71,7 @@ def gather(run: Run, now: float) -> ReportFacts:
         "since_t": spans[0].start_t if spans else until, "until_t": until,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
                   "t": state.ended.t} if state.ended else None,
-        "ended_early": state.ended_early,
+        "ended_early": to_json(state.ended_early),
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
         "restarts": state.restarts,
         "seconds": {kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
