@@ -176,7 +176,7 @@ def of_all(answer: SchedulerAnswer) -> Iterator[str]:
     """All runs together: the table, a month, and a sweep of them."""
     for title, found in (
         ("all runs", runlist.as_json(runlist.collect(True, False, lambda _: answer))),
-        ("a month", monthfacts.gather(NOW - 1e6, NOW, False)),
+        ("a month", monthfacts.gather(NOW - 1e6, NOW, False).to_json()),
         ("a sweep", sweepruns.status([one._replace(sweep={"id": "c0ffee00", "name": "many", "point": number})
                                       for number, one in enumerate(registry.listed(), 1)], lambda _: answer).to_json()),
     ):
@@ -190,7 +190,7 @@ def of_run(title: str, run: runfolder.Run, answer: SchedulerAnswer, now: float) 
     yield json.dumps(status.to_json(), ensure_ascii=False, allow_nan=False)
     yield plain(status)
     yield json.dumps(brief(run, answer, now)._replace(owner="me").to_json(), ensure_ascii=False)
-    report = reportfacts.gather(run, now).public
+    report = reportfacts.gather(run, now).public.to_json()
     yield json.dumps({**report, "config": [], "script": None}, ensure_ascii=False)
 
 
