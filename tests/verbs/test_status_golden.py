@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from safelaunch.base.io import owners
+from safelaunch.base.jsonform import to_json
 from safelaunch.run.io import registry, runfolder
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status.speech import SchedulerAnswer
@@ -189,7 +190,7 @@ def of_run(title: str, run: runfolder.Run, answer: SchedulerAnswer, now: float) 
     yield f"== {title}"
     yield json.dumps(status.to_json(), ensure_ascii=False, allow_nan=False)
     yield plain(status)
-    yield json.dumps(brief(run, answer, now)._replace(owner="me").to_json(), ensure_ascii=False)
+    yield json.dumps(to_json(brief(run, answer, now)._replace(owner="me")), ensure_ascii=False)
     report = reportfacts.gather(run, now).public.to_json()
     yield json.dumps({**report, "config": [], "script": None}, ensure_ascii=False)
 

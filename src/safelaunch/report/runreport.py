@@ -5,7 +5,7 @@ order. Times are epoch seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safelaunch.base.jsonform import to_json
 from safelaunch.nodehealth.slow.changepoint import PaceChange
@@ -133,6 +133,6 @@ class RunReport(NamedTuple):
     script: tuple[str, ...] | None
     notes: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The object of `report --json`."""
         return {"v": VERSION, **to_json(self)}

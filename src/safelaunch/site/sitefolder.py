@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 OK, CAUTION, NOT_SAFE, UNKNOWN = "ok", "caution", "not safe", "unknown"
 
@@ -34,12 +33,12 @@ class SiteRow:
     setting: str = ""
 
 
-def judge(measured: Mapping[str, Mapping[str, Any]]) -> tuple[SiteRow, ...]:
+def judge(measured: Mapping[str, Mapping[str, object]]) -> tuple[SiteRow, ...]:
     """A row for each measurement that was made, in the order of the table."""
     return tuple(_row(name, measured[name]) for name in CHECKS if name in measured)
 
 
-def _row(name: str, found: Mapping[str, Any]) -> SiteRow:
+def _row(name: str, found: Mapping[str, object]) -> SiteRow:
     if found.get("late"):
         return SiteRow(name, UNKNOWN, "no answer in time", "a folder that hangs now tells nothing: try again later")
     if "error" in found:

@@ -298,11 +298,6 @@ class Brief(NamedTuple):
     is_stale: bool
     values: Mapping[str, str]
 
-    def to_json(self) -> dict[str, Any]:
-        """Its object in `status --json`, and in the list of runs."""
-        found: dict[str, Any] = to_json(self)
-        return found
-
 
 def brief_of(row: Mapping[str, Any]) -> Brief:
     """The line of such an object; what another version has not written is None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from safelaunch.run.fold.state import Ended
 from safelaunch.status.overview import Brief, Overview
@@ -73,7 +73,7 @@ class RunStatus:
     checkpoint: CheckpointStatus | None
     restarts: int
     max_restarts: int
-    json: dict[str, Any] = field(repr=False)
+    json: dict[str, object] = field(repr=False)
 
 
 @dataclass(frozen=True)

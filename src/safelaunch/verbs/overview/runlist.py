@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safelaunch.base.io.probe import run_in_child
+from safelaunch.base.jsonform import to_json
 from safelaunch.errors import RunFolderError
 from safelaunch.run.io import registry, runfolder, runpath
 from safelaunch.run.io.registry import RegisteredRun
@@ -81,7 +82,7 @@ def notes(listing: Listing) -> list[str]:
 
 def as_json(listing: Listing) -> dict[str, Any]:
     """The object of `status --json` without a run."""
-    return {"v": VERSION, "now_t": round(listing.now, 3), "runs": [one.to_json() for one in listing.briefs],
+    return {"v": VERSION, "now_t": round(listing.now, 3), "runs": to_json(listing.briefs),
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
@@ -119,7 +120,7 @@ def _glance(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[Queued
         own = runs.known_without_slurm(run) or (
             slurm_answer if slurm_answer.jobs is None else
             slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
-        return brief(run, own, now).to_json()
+        return dict(to_json(brief(run, own, now)))
     except (RunFolderError, *FAULTS) as error:
         return in_words(error)
 

@@ -141,7 +141,7 @@ def _time_of(name: str) -> float | None:
         return None
 
 
-def _group(group: Mapping[str, Any]) -> StackGroup:
+def _group(group: Mapping[str, object]) -> StackGroup:
     return StackGroup(_cut(group.get("count")), _cut(group.get("kind")), _cut(group.get("ranks") or ""),
                       _cut(nodefold.fold(map(str, _list(group.get("nodes"))))),
                       tuple(_cut(frame) for frame in _list(group.get("stack"))[:20]))
@@ -167,7 +167,7 @@ def _config(run: Run) -> tuple[ConfigRow, ...]:
     return tuple(rows)
 
 
-def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _leaves(config: Mapping[str, object]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in config.items():
         if key == "env" and isinstance(value, Mapping):
@@ -194,7 +194,7 @@ def _script(run: Run) -> tuple[str, ...] | None:
     return (*(_cut(line) for line in mask(own).split("\n")), f"SL_ENV=({hidden})")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     """A JSON object of the run folder; an empty one if there is none: a supervisor may have died while it wrote."""
     try:
         found = sharedfile.read_json(path, MOST_STACKS_BYTES)
@@ -203,7 +203,7 @@ def _read(path: Path) -> dict[str, Any]:
     return _dict(found)
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: Any) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 

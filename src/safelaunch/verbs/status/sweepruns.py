@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from safelaunch.base.endings import RunEnd
+from safelaunch.base.jsonform import to_json
 from safelaunch.base.model import CHECK_FAILED, DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.errors import RunFolderError, WaitTimedOut
 from safelaunch.run.fold.state import Ended
@@ -51,14 +51,14 @@ def _point(entry: RegisteredRun) -> int | None:
 
 
 def _look(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float
-          ) -> dict[str, Any] | None:
+          ) -> dict[str, object] | None:
     """A point's row, in a child; None = its folder has gone, or cannot be read."""
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
             slurm_answer if slurm_answer.jobs is None else
             slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
-        return {"run": overview.brief(run, own, now).to_json(), "cluster": run.plan.cluster, "cause": _cause(run)}
+        return {"run": to_json(overview.brief(run, own, now)), "cluster": run.plan.cluster, "cause": _cause(run)}
     except (RunFolderError, *runlist.FAULTS):
         return None
 
