@@ -21,7 +21,7 @@ MOST = {
     "safelaunch.integrations.submitit.executor": (14, 0),
     "safelaunch.loop": (327, 40),
     "safelaunch.verbs.submit.submit": (104, 1),
-    "safelaunch.verbs.status.status": (102, 7),
+    "safelaunch.verbs.status.status": (104, 7),
     "safelaunch.verbs.logs.logs": (102, 13),
     "safelaunch.verbs.why.why": (115, 14),
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.status.rows import word_of
+from safelaunch.status.overview import Brief, Overview, word_of
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.overview.overview import brief, overview
 from safelaunch.verbs.why.whyrun import present_of
@@ -24,10 +24,10 @@ STEPS = st.one_of(st.none(), st.integers(86, 92))
 def pages(made: Made) -> tuple[list[object], list[str], bool]:
     """What each page says of the silence, the words of the two tables, and whether `why` calls it silent."""
     word = SchedulerAnswer(None)
-    seen = [overview(made.run, word, made.now), brief(made.run, word, made.now)]
+    seen: list[Overview | Brief] = [overview(made.run, word, made.now), brief(made.run, word, made.now)]
     present = present_of(made.run, made.run.state(), made.run.journal().events, made.now)
     late = None if present is None else present.late
-    told: list[object] = [one["silence"] and tuple(one["silence"].values()) for one in seen]
+    told: list[object] = [one.silence and tuple(one.silence) for one in seen]
     told.append(None if late is None else (round(late.since_t, 1), round(late.late_t, 1), *late[2:]))
     return told, [word_of(one) for one in seen], present is not None and present.is_silent
 

@@ -75,7 +75,7 @@ def test_secrets_in_command_lines_and_stacks_are_not_shown(
     stack = (f"login (hub.py:3) token: '{SECRETS[1]}'", "<module> (train.py:9)")
     found = tuple(reports(rank(0, stack), left=(LEFT,)))
     collected = Collected(found, (), {"n0": json.dumps({"left": [LEFT], "stack": stack})}, 0.1)
-    stacks._show(collected, None, as_json, False)
+    stacks._show(collected, None, as_json, False, False)
     stacks._write_raw(tmp_path / "raw", collected)
     raw = [path.read_text() for path in sorted((tmp_path / "raw").iterdir())]
     assert json.loads(raw[0])["left"][0]["pid"] == 7

@@ -83,7 +83,7 @@ def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
     bloom.log(1, b"".join(b" iteration  %d/ 900 | elapsed time per iteration (ms): %d.0 | lm loss: 2.5E+00 | \n" % pair
                           for pair in ((88, 12000), (89, 12100), (90, 15500))) + b"tps: 7,282\n")
     assert "step       90 of 900 (10 %), loss 2.5, 15.5 s a step (median 12.1 s), 7282 tokens/s" in told(bloom, job())
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()
     assert (seen["step_time_s"], seen["typical_step_time_s"]) == (15.5, 12.1)
     assert seen["throughput"] == {"value": 7282.0, "unit": "tokens/s"}
 
@@ -91,10 +91,10 @@ def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
 @pytest.mark.parametrize(("sure", "word"), [(True, "lost"), (False, "perhaps lost")])
 def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure: bool, word: str) -> None:
     bloom.running(resume_step=40)
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["lost_progress"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["lost_progress"] is None
     bloom.event("lost_progress", attempt=1, step=1, resume_step=40, sure=sure, then="warn", why="it counts 1 … 3")
     assert f"progress   {word}: it counts 1 … 3" in told(bloom, job())
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["lost_progress"] == {
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["lost_progress"] == {
         "attempt": 1, "sure": sure, "why": "it counts 1 … 3"}
 
 
@@ -106,7 +106,7 @@ def test_a_drop_of_speed_that_lasts_is_shown_until_it_is_over(bloom: Made) -> No
     assert "slower     111 s a step since step 51, before 105.2 s (5.5 % longer)" in told(bloom, job())
     bloom.event("slower_over", **{**level, "level_s": 105.2, "normal_s": None}, since_step=90, from_s=111.0,
                 confidence=0.9999)
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["slower"] is None
 
 
 def test_what_is_done_about_a_drop_is_shown_with_what_was_measured(bloom: Made) -> None:
@@ -114,9 +114,9 @@ def test_what_is_done_about_a_drop_is_shown_with_what_was_measured(bloom: Made) 
     level: dict[str, Any] = {"attempt": 1, "step": 60, "level_s": 111.0, "noise": 0.003, "source": "log",
                              "normal_s": 105.2}
     bloom.event("slower", **level, since_step=51, from_s=105.2, confidence=0.9999, total=400)
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slow_search"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["slow_search"] is None
     assert "; nothing is ended" in told(bloom, job())
-    drop = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"]
+    drop = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["slower"]
     lines = {f"n{number}": f"CPU time stolen {number} %" for number in range(6)}
     bloom.event("slow_evidence", attempt=1, drop_t=drop["t"], nodes=lines, odd={}, why="no node differs")
     bloom.event("nodes_benched", job="11", attempt=1, drop_t=drop["t"], nodes=list(lines),
@@ -127,7 +127,7 @@ def test_what_is_done_about_a_drop_is_shown_with_what_was_measured(bloom: Made) 
             in shown)
     bloom.event("swap_judged", attempt=2, nodes=["n2"], won=False, level_s=111.0, from_s=105.2, to_s=111.0)
     assert "the speed did not come back without it" in told(bloom, job())
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slow_search"]
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["slow_search"]
     assert (seen["won"], seen["measured"], [one["node"] for one in seen["slow"]]) == (False, 6, ["n2"])
     json.dumps(seen, allow_nan=False)
 
@@ -140,7 +140,7 @@ def test_an_odd_figure_is_shown_while_its_attempt_is_the_newest(bloom: Made) -> 
     shown = told(bloom, job())
     assert "figures    the loss has leapt from 2.5 to 9.5 at step 60" in shown
     assert "figures    the loss is nan in 3 step lines in a row at step 70" in shown and "step 80" not in shown
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()
     assert [(one["kind"], one["value"]) for one in seen["odd_figures"]] == [("loss_spike", "9.5"), ("nan", "nan")]
     bloom.failed()
     bloom.attempt(2)
@@ -154,7 +154,7 @@ def test_an_odd_figure_is_shown_while_its_attempt_is_the_newest(bloom: Made) -> 
 def test_the_loss_is_read_as_the_common_trainers_print_it(bloom: Made, line: bytes, loss: object) -> None:
     bloom.running()
     bloom.log(1, line + b"\n")
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()
     assert (seen["step"], seen["loss"]) == (5, loss)
     json.dumps(seen, allow_nan=False)
 
@@ -179,8 +179,9 @@ def test_the_newest_complete_checkpoint_is_that_of_now_and_not_of_the_last_attem
         (folder / f"step_{step}.pt").write_bytes(torch_file())
         os.utime(folder / f"step_{step}.pt", (made.now - 200, made.now - 200))
     (folder / "step_90.pt").write_bytes((folder / "step_80.pt").read_bytes()[:-40])
-    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)
-    text = plain(seen)
+    page = overview(made.run, SchedulerAnswer((job(),)), made.now)
+    seen = page.to_json()
+    text = plain(page)
     assert "checkpoint step 80 is the newest complete one, 3 min old; an end now would lose 12 steps (3 s)" in text
     assert f"skipped    {folder}/step_90.pt: " in text
     assert "step       92 of 400 (23 %), loss 0.5, 250 ms a step" in text and "ETA        done in 1 min, at " in text
@@ -193,7 +194,7 @@ def test_a_checkpoint_that_did_not_load_is_not_called_the_newest(saving: tuple[M
     for step in (60, 80):
         (folder / f"step_{step}.pt").write_bytes(torch_file())
     made.event("checkpoint_rejected", path=str(folder / "step_80.pt"), step=80, attempt=1, why="it does not load")
-    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)
+    seen = overview(made.run, SchedulerAnswer((job(),)), made.now).to_json()
     assert seen["checkpoint"]["path"] == str(folder / "step_60.pt")
 
 
@@ -205,10 +206,10 @@ def test_a_checkpoint_behind_a_nan_is_not_the_newest_until_it_is_written_again(s
         os.utime(path, (1000.0, 1000.0))
     made.event("checkpoints_cut", attempt=1, step=75, upto=65, is_left=True,
                checkpoints=[[str(path), step, 1000.0] for path, step in zip(paths[1:], (70, 80), strict=True)])
-    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)["checkpoint"]
+    seen = overview(made.run, SchedulerAnswer((job(),)), made.now).to_json()["checkpoint"]
     assert (seen["step"], [one["reason"] for one in seen["skipped"]]) == (60, [BEHIND_NAN] * 2)
     os.utime(paths[1], (2000.0, 2000.0))
-    assert overview(made.run, SchedulerAnswer((job(),)), made.now)["checkpoint"]["step"] == 70
+    assert overview(made.run, SchedulerAnswer((job(),)), made.now).to_json()["checkpoint"]["step"] == 70
 
 
 def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
@@ -226,7 +227,7 @@ def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
 def test_when_the_job_ends_does_not_move_while_slurm_is_not_asked(bloom: Made) -> None:
     bloom.running()
     word = SchedulerAnswer((job()._replace(left_s=7200.0),), asked_t=bloom.now - 40)
-    assert overview(bloom.run, word, bloom.now)["job"]["ends_t"] == round(bloom.now - 40 + 7200)
+    assert overview(bloom.run, word, bloom.now).to_json()["job"]["ends_t"] == round(bloom.now - 40 + 7200)
 
 
 def test_a_cheap_look_is_taken_again_sooner_and_a_dear_one_later() -> None:
@@ -270,7 +271,7 @@ def test_the_step_of_an_earlier_attempt_is_not_shown_for_the_new_one(bloom: Made
     bloom.failed(1)
     bloom.attempt(2)
     bloom.log(1, b"step 100\n")
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["step"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["step"] is None
 
 
 def test_a_stale_pulse_is_told_and_nobody_is_called_dead(bloom: Made) -> None:
@@ -300,7 +301,7 @@ def test_a_supervisor_that_never_gave_a_pulse_is_told(bloom: Made) -> None:
 def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
     bloom.running()
     bloom.pulse(age_s=500, mtime_age_s=1)
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["pulse"]["is_stale"] is False
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["pulse"]["is_stale"] is False
 
 
 @pytest.mark.parametrize(("in_s", "attempt", "says"), [
@@ -536,7 +537,7 @@ def test_ten_thousand_events_take_less_than_a_second(bloom: Made) -> None:
     bloom.running()
     for number in range(10_000):
         bloom.event("progress", attempt=1, step=number)
-    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["step"] == 9_999
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()["step"] == 9_999
     assert at_rest_s(lambda: overview(bloom.run, SchedulerAnswer((job(),)), bloom.now), 1.0) < 1.0
 
 
@@ -603,9 +604,10 @@ def test_a_run_without_a_step_for_longer_than_ever_is_silent_and_programs_still_
     bloom.attempt(ago_s=280.0, resume_step=None)
     bloom.log(1, b"".join(b"step %d/400 loss 0.5 step_time: 0.25\n" % step for step in range(80, 90)))
     bloom.pulse(age_s=5, attempt=1, step=89, step_t=bloom.now - 120, late_t=bloom.now - 100, phase="step")
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    page = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = page.to_json()
     assert (seen["state"], seen["silence"]["step"], seen["eta_t"]) == ("running", 89, None)
-    text = plain(seen)
+    text = plain(page)
     assert "state      silent, since" in text and "the last step, 89, was 2 min ago; usually one takes 250 ms" in text
     assert f"next       safelaunch stacks {bloom.dir}" in text and "ETA" not in text
     assert abs(seen["time"]["hang"] - 120) < 1, "its silence is no useful time, long before a hang check"
@@ -617,27 +619,29 @@ def test_a_log_without_a_step_that_is_read_is_said_with_its_line(bloom: Made) ->
     bloom.running()
     bloom.log(1, b"".join(b"[n0:0]:thing %d, loss 0.%d\n" % (number, number) for number in range(20)))
     word = SchedulerAnswer((job(),))
-    assert overview(bloom.run, word, bloom.now)["unread"] is None, "20 lines are a start"
+    assert overview(bloom.run, word, bloom.now).to_json()["unread"] is None, "20 lines are a start"
     bloom.event("steps_unread", attempt=1, lines=20, line="thing 19, loss 0.19", pattern="auto")
-    seen = overview(bloom.run, word, bloom.now)
+    page = overview(bloom.run, word, bloom.now)
+    seen = page.to_json()
     assert seen["unread"] == {"line": "thing 19, loss 0.19", "pattern": "auto"}
-    said = plain(seen)
+    said = plain(page)
     assert "none of the log's lines names one; last line: 'thing 19, loss 0.19'" in said
     assert "safelaunch progress LOG --pattern" in said
     bloom.log(1, b"[n0:0]:step 7 loss 0.5\n")
-    assert overview(bloom.run, word, bloom.now)["unread"] is None
+    assert overview(bloom.run, word, bloom.now).to_json()["unread"] is None
 
 
 def test_a_hundred_lines_without_a_step_need_no_supervisor_to_be_said(bloom: Made) -> None:
     bloom.running()
     bloom.log(1, b"".join(b"[n0:0]:thing %d, loss 0.%d token=abcdef0123456789abcdef\n" % (n, n) for n in range(100)))
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now).to_json()
     assert seen["unread"]["line"].startswith("[n0:0]:thing 99, loss 0.99") and "0123456789" not in str(seen["unread"])
 
 
 def test_an_epochs_fraction_is_shown_where_no_step_is_named(bloom: Made) -> None:
     bloom.running()
     bloom.log(1, b"{'loss': 0.5, 'grad_norm': 1.1, 'learning_rate': 1e-05, 'epoch': 0.12}\n" * 200)
-    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    page = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    seen = page.to_json()
     assert (seen["place"], seen["unread"]) == ("epoch 0.12", None)
-    assert "epoch 0.12: the log names no step" in plain(seen)
+    assert "epoch 0.12: the log names no step" in plain(page)

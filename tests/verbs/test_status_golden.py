@@ -16,13 +16,17 @@ from typing import Any
 import pytest
 
 from safelaunch.base.io import owners
-from safelaunch.run.io import runfolder
+from safelaunch.base.jsonform import to_json
+from safelaunch.run.io import registry, runfolder
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.verbs.overview import runlist
 from safelaunch.verbs.overview.overview import brief, overview
-from safelaunch.verbs.report import reportfacts
+from safelaunch.verbs.report import monthfacts, reportfacts
+from safelaunch.verbs.status import sweepruns
 from safelaunch.verbs.status.status import plain
-from tests.handmade import Made, make_run
+from tests.handmade import YAML, Made, make_run
+from tests.pure.checkpoints.checkpoint_files import torch_file
 from tests.verbs.test_old_run import PACKED
 
 GOLDEN = Path(__file__).parent / "golden" / "status.txt"
@@ -90,6 +94,16 @@ def in_trouble(made: Made) -> None:
     (made.dir / "journal" / "000009-n9-1.jsonl").write_bytes(b"\xff{garbled\n")
 
 
+def saving(made: Made) -> None:
+    """Its newest checkpoint is half, and the one before it is whole."""
+    running(made)
+    folder = made.dir.parent / "checkpoints"
+    folder.mkdir()
+    for step in (60, 80, 90):
+        (folder / f"step_{step}.pt").write_bytes(torch_file()[:-40 if step == 90 else None])
+        os.utime(folder / f"step_{step}.pt", (NOW - 200, NOW - 200))
+
+
 def resizing(made: Made) -> None:
     made.submitted()
     made.started()
@@ -136,6 +150,7 @@ def alone(made: Made) -> None:
 
 RUNS: dict[str, tuple[Callable[[Made], None], SchedulerAnswer]] = {
     "queued": (queued, NONE), "running": (running, BOTH), "silent": (silent, RUNNING), "in trouble": (in_trouble, BOTH),
+    "saving": (saving, RUNNING),
     "resizing": (resizing, SILENT), "unread": (unread, RUNNING), "kept": (kept, RUNNING),
     "restarting": (restarting, RUNNING), "ended early": (ended_early, NONE), "gave up": (gave_up, NONE),
     "alone": (alone, NONE)}
@@ -144,34 +159,50 @@ RUNS: dict[str, tuple[Callable[[Made], None], SchedulerAnswer]] = {
 def pages(folder: Path) -> Iterator[str]:
     """What is told of each run, with the folder's name taken out."""
     for title, (play, answer) in RUNS.items():
-        made = make_run(folder / title.replace(" ", "-"))
+        more = (f"resume.dir={folder}/checkpoints", "resume.by=training") if title == "saving" else ()
+        made = make_run(folder / title.replace(" ", "-"), YAML, "1a2b3c4d", *more)
         made.now = NOW
+        registry.register(made.dir, title, "1a2b3c4d", "12")
         play(made)
         for path in made.dir.glob("attempts/*/main.log"):
             os.utime(path, (NOW - 5, NOW - 5))
         yield from of_run(title, made.run, answer, NOW)
+    yield from of_all(BOTH)
     with tarfile.open(PACKED) as packed:
         packed.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else packed.extractall(folder)
     yield from of_run("recorded by an old version", runfolder.load(folder / "runs" / "drill"), NONE, NOW)
 
 
+def of_all(answer: SchedulerAnswer) -> Iterator[str]:
+    """All runs together: the table, a month, and a sweep of them."""
+    for title, found in (
+        ("all runs", runlist.as_json(runlist.collect(True, False, lambda _: answer))),
+        ("a month", monthfacts.gather(NOW - 1e6, NOW, False).to_json()),
+        ("a sweep", sweepruns.status([one._replace(sweep={"id": "c0ffee00", "name": "many", "point": number})
+                                      for number, one in enumerate(registry.listed(), 1)], lambda _: answer).to_json()),
+    ):
+        yield f"== {title}"
+        yield json.dumps(found, ensure_ascii=False)
+
+
 def of_run(title: str, run: runfolder.Run, answer: SchedulerAnswer, now: float) -> Iterator[str]:
     status = overview(run, answer, now)
     yield f"== {title}"
-    yield json.dumps(status, ensure_ascii=False, allow_nan=False)
+    yield json.dumps(status.to_json(), ensure_ascii=False, allow_nan=False)
     yield plain(status)
-    yield json.dumps({**brief(run, answer, now), "owner": "me"}, ensure_ascii=False)
-    report = reportfacts.gather(run, now).public
+    yield json.dumps(to_json(brief(run, answer, now)._replace(owner="me")), ensure_ascii=False)
+    report = reportfacts.gather(run, now).public.to_json()
     yield json.dumps({**report, "config": [], "script": None}, ensure_ascii=False)
 
 
 def test_the_pages_of_recorded_runs_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(time, "time", lambda: NOW)
     time.tzset()
     try:
         told = "\n".join(pages(tmp_path)).replace(str(tmp_path), "/here") + "\n"
-        for words in ('{} touched', '{} wants', '"who": "{}"'):   # whoever runs the tests
+        for words in ('{} touched', '{} wants', '"who": "{}"', '"owner": "{}"'):   # whoever runs the tests
             told = told.replace(words.format(owners.name_of(os.geteuid())), words.format("somebody"))
     finally:
         monkeypatch.undo()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 LABEL_WIDTH = 11   # of a row for people: the longest label, "supervisor", and a blank
+Row = tuple[str, str, str]   # for people: label, text, style (words of "bold", "dim" and a colour)
 
 # C0 but for the tabulator, DEL, C1, line and paragraph ends, marks and overrides of direction (Unicode UAX 9), halves
 # of characters: how Python holds bytes that are not UTF-8 (PEP 383).

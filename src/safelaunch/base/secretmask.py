@@ -78,12 +78,16 @@ def mask(text: str) -> str:
 
 
 def mask_all(value: Any) -> Any:
-    """The same of all texts in a value of JSON; its keys stay."""
+    """The same of all texts in a value: of JSON, whose keys stay, or with named fields."""
     if isinstance(value, str):
         return mask(value)
+    if hasattr(value, "_fields"):
+        return type(value)(*map(mask_all, value))
+    if hasattr(value, "__dataclass_fields__"):
+        return type(value)(**{name: mask_all(getattr(value, name)) for name in value.__dataclass_fields__})
     if isinstance(value, Mapping):
         return {key: mask_all(inner) for key, inner in value.items()}
-    return [mask_all(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    return type(value)(map(mask_all, value)) if isinstance(value, (list, tuple)) else value
 
 
 def hide_values(config: Mapping[str, object]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from safelaunch.base.numbers import figure
 from safelaunch.hangs.hang import START, STEP, WARM_UP
@@ -57,7 +57,7 @@ class Present(NamedTuple):
         phase = self.late.phase if self.late is not None else STEP
         return tell_silence(self.quiet_s or 0.0, self.usual_s, span, phase)
 
-    def to_public(self) -> dict[str, Any]:
+    def to_public(self) -> dict[str, object]:
         """The key `now` of `why --json`."""
         look = None if self.look is None else {
             "t": self.look.t, "summary": self.look.said, "confidence": self.look.confidence,

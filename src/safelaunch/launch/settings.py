@@ -135,7 +135,7 @@ class ChecksPlan(NamedTuple):
     timeout_s: float = 60.0
     on_bad_node: str = "exclude"
     skip: tuple[str, ...] = ()
-    programs: tuple[Mapping[str, Any], ...] = ()   # name and fields of extensions.pluginvalues.CheckPlugin
+    programs: tuple[Mapping[str, object], ...] = ()   # name and fields of extensions.pluginvalues.CheckPlugin
     allreduce: bool = False
 
 
@@ -266,14 +266,14 @@ FIELDS: dict[str, dict[str, str]] = {
 }
 
 
-def read_settings(config: Mapping[str, Any]) -> Settings:
+def read_settings(config: Mapping[str, object]) -> Settings:
     """The settings that run.json holds as `config`, of any version: a key that is not known is passed over. Raises
     TypeError, ValueError, KeyError or AttributeError where it holds none.
     """
     return Settings(**{field: _subject(key, value) for key, field, value in _given("", config, Settings)})
 
 
-def _given(section: str, config: Mapping[str, Any], made: type[Any]) -> list[tuple[str, str, Any]]:
+def _given(section: str, config: Mapping[str, object], made: type[Any]) -> list[tuple[str, str, Any]]:
     """(key, field, value) of those that are there; null counts as absent where the field has a default."""
     return [(key, field, config[key]) for key, field in FIELDS[section].items()
             if key in config and (config[key] is not None or field not in made._field_defaults)]

@@ -59,13 +59,13 @@ def parse_line(line: bytes, owner: str) -> NodeEvidence | None:
     return _evidence(raw, raw.get("t"), owner, raw.get("run", ""))
 
 
-def node_suspected(evidence: NodeEvidence) -> dict[str, Any]:
+def node_suspected(evidence: NodeEvidence) -> dict[str, object]:
     """Fields of the journal's event `node_suspected`; those of `node_cleared` are node, why and owner of them."""
     return {"node": evidence.node, "kind": evidence.kind, "why": evidence.why, "owner": evidence.owner,
             "attempt": evidence.attempt, "fingerprint": evidence.fingerprint, "cluster": evidence.cluster}
 
 
-def node_excluded(exclusion: ExclusionTerm) -> dict[str, Any]:
+def node_excluded(exclusion: ExclusionTerm) -> dict[str, object]:
     """Fields of the journal's event `node_excluded`."""
     return {"node": exclusion.node, "why": exclusion.why, "owner": exclusion.owner,
             "until": round(exclusion.until_t, 3), "score": round(exclusion.score, 3)}
@@ -86,7 +86,7 @@ def _of_event(event: Event, run: str, cluster: str) -> NodeEvidence | None:
     return _evidence(data, event.t, owner if isinstance(owner, str) else "", run)
 
 
-def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> NodeEvidence | None:
+def _evidence(raw: Mapping[str, object], t: object, owner: str, run: object) -> NodeEvidence | None:
     node, kind, why = raw.get("node"), raw.get("kind"), raw.get("why", "")
     attempt, fingerprint, cluster = raw.get("attempt"), raw.get("fingerprint", ""), raw.get("cluster", "")
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not abs(t) < MAX_T_S:   # NaN is not, either

@@ -38,7 +38,7 @@ def compose(name: str, run_dir: str, state: State, told: Sequence[Notice]) -> Me
     lines = [f"{name} {_sentence(main)}", *_verdict(attempt), *more, *_where(state, attempt), f"Run folder: {run_dir}",
              f"Next: {_next(main.word, run_dir)}"]
     early = state.ended_early if main.word == RunEnd.COMPLETED else None
-    headline = WORDS[main.word].headline + (f" at {early['unit']} {early['step']} of {early['total']}" if early else "")
+    headline = WORDS[main.word].headline + (f" at {early.unit} {early.step} of {early.total}" if early else "")
     is_nan = main.word == RunEnd.COMPLETED and state.ended_nan is not None
     headline += ", but its loss is no finite number" if is_nan else ""
     severity = WARNING if early or is_nan else WORDS[main.word].severity

@@ -5,15 +5,68 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from safelaunch.base.jsonform import to_json
+from safelaunch.report.tuning import SaveAdvice
 from safelaunch.run.fold.state import Attempt
 from safelaunch.status.shares import KINDS, QUEUE, START, UNREAD, USEFUL, Span
 from safelaunch.why.categories import TABLE
 
+VERSION = 1
 FIRST = "first start"     # of time before the first attempt: it has no cause
 UNEXPLAINED = "unknown"
 DAY_S = 86400.0
+
+
+class LostSpan(NamedTuple):
+    """A span that made no new steps, and its cause."""
+
+    cause: str
+    kind: str
+    seconds: float
+
+
+class RunFailure(NamedTuple):
+    """A failed attempt, the nodes that it is laid to, and the time lost to it."""
+
+    cause: str
+    nodes: tuple[str, ...]
+    lost_s: float
+    has_steps: bool
+    t: float | None
+
+
+class MonthOfRun(NamedTuple):
+    """What one run did in the window. `seconds`: of each kind; `days`: of use of each node; `job_s`: its longest
+    job.
+    """
+
+    name: str
+    run_id: str
+    run_dir: str
+    cluster: str
+    owner: str
+    since_t: float
+    until_t: float
+    ended: str | None
+    nodes: int
+    step: int | None
+    restarts: int
+    seconds: Mapping[str, float]
+    lost: tuple[LostSpan, ...]
+    failures: tuple[RunFailure, ...]
+    days: Mapping[str, float]
+    save_cost_s: float | None
+    saves_apart_s: float | None
+    restart_s: float
+    job_s: float
+
+
+def run_of(row: Mapping[str, Any]) -> MonthOfRun:
+    """That of a child, which answers in JSON."""
+    return MonthOfRun(**{**row, "lost": tuple(LostSpan(**one) for one in row["lost"]),
+                         "failures": tuple(RunFailure(**one) for one in row["failures"])})
 
 
 @dataclass(frozen=True)
@@ -58,17 +111,17 @@ def _cause(attempt: Attempt) -> str:
     return UNEXPLAINED if attempt.has_failed or attempt.ended is None else str(attempt.ended)
 
 
-def lost_by_cause(runs: Sequence[Mapping[str, Any]]) -> list[LostTime]:
+def lost_by_cause(runs: Sequence[MonthOfRun]) -> list[LostTime]:
     """The causes of all runs (`lost` and `failures` of each), the most node-hours first."""
     seconds: dict[str, float] = defaultdict(float)
     on_nodes: dict[str, float] = defaultdict(float)
     failures: dict[str, int] = defaultdict(int)
     for run in runs:
-        for row in run["lost"]:
-            seconds[row["cause"]] += row["seconds"]
-            on_nodes[row["cause"]] += row["seconds"] * run["nodes"] * (row["kind"] != QUEUE)
-        for row in run["failures"]:
-            failures[row["cause"]] += 1
+        for one in run.lost:
+            seconds[one.cause] += one.seconds
+            on_nodes[one.cause] += one.seconds * run.nodes * (one.kind != QUEUE)
+        for failure in run.failures:
+            failures[failure.cause] += 1
     found = [LostTime(cause, seconds[cause], on_nodes[cause], failures[cause]) for cause in {**seconds, **failures}]
     return sorted(found, key=lambda one: (-one.node_seconds, -one.seconds, one.cause))
 
@@ -84,20 +137,20 @@ class NodeLoss:
     causes: tuple[str, ...]
 
 
-def lost_by_node(runs: Sequence[Mapping[str, Any]]) -> list[NodeLoss]:
+def lost_by_node(runs: Sequence[MonthOfRun]) -> list[NodeLoss]:
     """All nodes that were used (`days` of each run), those that most time was lost to first."""
     days: dict[str, float] = defaultdict(float)
     failures: dict[str, int] = defaultdict(int)
     lost: dict[str, float] = defaultdict(float)
     causes: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        for node, used in run["days"].items():
+        for node, used in run.days.items():
             days[node] += used
-        for row in run["failures"]:
-            for node in row["nodes"]:
+        for failure in run.failures:
+            for node in failure.nodes:
                 failures[node] += 1
-                lost[node] += row["lost_s"]
-                causes[node][row["cause"]] = None
+                lost[node] += failure.lost_s
+                causes[node][failure.cause] = None
     found = [NodeLoss(node, failures[node], days[node], lost[node], tuple(causes[node])) for node in days]
     return sorted(found, key=lambda one: (-one.lost_s, -one.failures, one.node))
 
@@ -108,6 +161,88 @@ def is_of_node(cause: str) -> bool:
     return row is not None and row.blame is not None
 
 
-def node_seconds(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def node_seconds(runs: Sequence[MonthOfRun]) -> dict[str, float]:
     """Node-seconds of each kind of time; in the queue there were no nodes."""
-    return {kind: sum(run["seconds"][kind] * run["nodes"] for run in runs) * (kind != QUEUE) for kind in KINDS}
+    return {kind: sum(run.seconds[kind] * run.nodes for run in runs) * (kind != QUEUE) for kind in KINDS}
+
+
+class FoundRate(NamedTuple):
+    """Failures in node-days; node-days between two of them, with their 95 % interval."""
+
+    failures: int
+    node_days: float
+    mtbf_days: float
+    mtbf_low_days: float
+    mtbf_high_days: float
+
+
+class NodeRow(NamedTuple):
+    """A node that failures are laid to; `expected` and `probability`: how sure it is that it fails too often."""
+
+    node: str
+    failures: int
+    days: float
+    lost_s: float
+    causes: tuple[str, ...]
+    expected: float | None
+    probability: float | None
+    rate: FoundRate | None
+
+
+class Advice(NamedTuple):
+    """How often a run is to save, and how many spares it needs. `cost_is_known`: by the run's own steps."""
+
+    name: str
+    run_id: str
+    nodes: int
+    mtbf_s: float
+    cost_is_known: bool
+    saves: tuple[SaveAdvice, ...]
+    job_s: float
+    spares: int | None
+
+
+class RunRow(NamedTuple):
+    """A run's line."""
+
+    name: str
+    run_id: str
+    run_dir: str
+    cluster: str
+    owner: str
+    since_t: float
+    until_t: float
+    ended: str | None
+    nodes: int
+    step: int | None
+    restarts: int
+    seconds: Mapping[str, float]
+    failures: int
+    causes: Mapping[str, int]
+    goodput: float | None
+
+
+class Month(NamedTuple):
+    """All runs of a window. Each field is one of `report --all --json` (docs/report.md)."""
+
+    since_t: float
+    until_t: float
+    notes: tuple[str, ...]
+    runs: int
+    nodes_used: int
+    node_days: float
+    failures: int
+    goodput: float | None
+    goodput_with_nodes: float | None
+    node_seconds: Mapping[str, float]
+    queue_node_seconds: float
+    lost_by_cause: tuple[LostTime, ...]
+    lost_by_node: tuple[NodeRow, ...]
+    failures_of_nodes: FoundRate | None
+    failures_of_runs: FoundRate | None
+    advice: tuple[Advice, ...]
+    table: tuple[RunRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `report --all --json`."""
+        return {"v": VERSION, **to_json(self)}

@@ -82,7 +82,7 @@ class ActOutcome(Generic[T]):
     of the outcome; `first`: events before it; `then`: functions that make the events after it, in order.
     """
 
-    def __init__(self, ok: bool | None, value: T, fields: Mapping[str, Any] = MappingProxyType({}),
+    def __init__(self, ok: bool | None, value: T, fields: Mapping[str, object] = MappingProxyType({}),
                  first: Sequence[Event] = (), then: Sequence[Callable[[], Event]] = ()) -> None:
         self.ok, self.value, self.fields, self.first, self.then = ok, value, fields, first, then
 

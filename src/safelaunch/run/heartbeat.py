@@ -48,7 +48,7 @@ class Heartbeat:
         return (self.gen, self.count)
 
 
-def to_json(pulse: Heartbeat) -> dict[str, Any]:
+def to_json(pulse: Heartbeat) -> dict[str, object]:
     """The object of pulse.json."""
     return {
         "v": VERSION, "count": pulse.count, "t": pulse.t, "gen": pulse.gen, "host": pulse.host, "job": pulse.job,

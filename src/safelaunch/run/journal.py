@@ -157,7 +157,7 @@ def _parse_line(line: bytes) -> Event | None:
     return _make(float(t), gen, seq, host, event, raw)
 
 
-def _make(t: float, gen: int, seq: int, host: str, event: str, data: dict[str, Any]) -> Event:
+def _make(t: float, gen: int, seq: int, host: str, event: str, data: dict[str, object]) -> Event:
     """The event, at a third of the time that a frozen dataclass takes: there are as many as a journal has lines."""
     made = object.__new__(Event)
     made.__dict__.update(t=t, gen=gen, seq=seq, host=host, event=event, data=data)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safelaunch.base.timing import LEASE_S
 from safelaunch.launch.containers import ContainerPlan
@@ -119,7 +119,7 @@ class Plan(NamedTuple):
         return file if file.startswith("/") else f"{self.run_dir}/{file}"
 
 
-def of_config(config: Mapping[str, Any], run_id: str) -> Plan:
+def of_config(config: Mapping[str, object], run_id: str) -> Plan:
     """The plan of a run, from the config in its run.json."""
     return of_settings(read_settings(config), run_id)
 

@@ -21,7 +21,7 @@ class StepPace(NamedTuple):
     normal_s: float | None = None
 
 
-def to_event(pace: StepPace) -> dict[str, Any]:
+def to_event(pace: StepPace) -> dict[str, object]:
     """The fields of an event."""
     return pace._asdict()
 

@@ -117,7 +117,7 @@ def _number(event: Event) -> Any:
     return number if isinstance(number, int) else None
 
 
-def _from_where(data: dict[str, Any]) -> str | None:
+def _from_where(data: dict[str, object]) -> str | None:
     """Why the attempt starts, if earlier lines do not tell."""
     head, found, start = str(data.get("why") or "").partition("; going on from ")
     if found:

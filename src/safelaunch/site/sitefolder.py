@@ -5,9 +5,8 @@ Measured by site.io.sitefolder; a measurement is an object with its numbers, {"e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 OK, CAUTION, NOT_SAFE, UNKNOWN = "ok", "caution", "not safe", "unknown"
 
@@ -34,23 +33,22 @@ class SiteRow:
     setting: str = ""
 
 
-def judge(measured: Mapping[str, Mapping[str, Any]]) -> tuple[SiteRow, ...]:
+def judge(measured: Mapping[str, Mapping[str, object]]) -> tuple[SiteRow, ...]:
     """A row for each measurement that was made, in the order of the table."""
     return tuple(_row(name, measured[name]) for name in CHECKS if name in measured)
 
 
-def _row(name: str, found: Mapping[str, Any]) -> SiteRow:
+def _row(name: str, found: Mapping[str, object]) -> SiteRow:
     if found.get("late"):
         return SiteRow(name, UNKNOWN, "no answer in time", "a folder that hangs now tells nothing: try again later")
     if "error" in found:
         verdict, means = NEEDS[name]
         return SiteRow(name, verdict, str(found["error"]), means)
-    return CHECKS[name](name, found)
+    return CHECKS[name](name, **found)
 
 
-def _mount(name: str, found: Mapping[str, Any]) -> SiteRow:
-    kind, options = str(found["kind"]), [str(option) for option in found["options"]]
-    measured = f"{kind} from {found['source']}"
+def _mount(name: str, *, kind: str, source: str, options: Sequence[str]) -> SiteRow:
+    measured = f"{kind} from {source}"
     if kind in LOCAL:
         return SiteRow(name, CAUTION, measured, "this looks like a disk of this host: a run folder must be the same on "
                                             "all nodes")
@@ -60,43 +58,42 @@ def _mount(name: str, found: Mapping[str, Any]) -> SiteRow:
     return SiteRow(name, OK, measured, "nothing in its mount options is known to be a risk")
 
 
-def _write(name: str, found: Mapping[str, Any]) -> SiteRow:
-    measured = f"create, write, fsync and close took {found['took_s']:.3f} s"
-    if not found["same"]:
+def _write(name: str, *, took_s: float, same: bool) -> SiteRow:
+    measured = f"create, write, fsync and close took {took_s:.3f} s"
+    if not same:
         return SiteRow(name, NOT_SAFE, "what was read back differs from what was written", "the journal gets lost")
-    if found["took_s"] > SLOW_S:
+    if took_s > SLOW_S:
         return SiteRow(name, CAUTION, measured,
                        "slow: journal lines wait on the node's own disk, and people see them late")
     return SiteRow(name, OK, measured, "each line of the journal can be made durable")
 
 
-def _append(name: str, found: Mapping[str, Any]) -> SiteRow:
-    measured = f"{found['right']} of {found['made']} lines of two writers are there, whole"
-    if found["right"] != found["made"]:
+def _append(name: str, *, made: int, right: int) -> SiteRow:
+    measured = f"{right} of {made} lines of two writers are there, whole"
+    if right != made:
         return SiteRow(name, CAUTION, measured,
                        "a job's output is written by Slurm and by the supervisor: lines of it can "
                                             "get lost. The journal has one writer a file and is not concerned")
     return SiteRow(name, OK, measured, "a job's output keeps the lines of both of its writers")
 
 
-def _rename(name: str, found: Mapping[str, Any]) -> SiteRow:
-    measured = f"{found['renames']} renames over a name, read {found['reads']} times, {found['torn']} times badly"
-    if found["torn"]:
+def _rename(name: str, *, renames: int, reads: int, torn: int) -> SiteRow:
+    measured = f"{renames} renames over a name, read {reads} times, {torn} times badly"
+    if torn:
         return SiteRow(name, NOT_SAFE, measured,
                        "a reader can miss the pulse or an attempt's record while it is replaced")
     return SiteRow(name, OK, measured, "a file that is replaced is the old one or the new one, never none")
 
 
-def _link(name: str, found: Mapping[str, Any]) -> SiteRow:
-    measured = f"{found['wins']} winners of {found['rounds']} races between {found['racers']} processes"
-    if found["wins"] != found["rounds"]:
+def _link(name: str, *, rounds: int, wins: int, racers: int, lies: int) -> SiteRow:
+    measured = f"{wins} winners of {rounds} races between {racers} processes"
+    if wins != rounds:
         return SiteRow(name, NOT_SAFE, measured, ONE_WINNER)
-    lied = f"; {found['lies']} times link() had succeeded and said EEXIST" if found["lies"] else ""
+    lied = f"; {lies} times link() had succeeded and said EEXIST" if lies else ""
     return SiteRow(name, OK, measured + lied, "a claim has exactly one owner")
 
 
-def _clock(name: str, found: Mapping[str, Any]) -> SiteRow:
-    offset_s = float(found["offset_s"])
+def _clock(name: str, *, offset_s: float) -> SiteRow:
     side = "ahead of" if offset_s > 0 else "behind"
     measured = f"the file server's clock is {abs(offset_s):.1f} s {side} this host's"
     if abs(offset_s) > CLOCK_S:
@@ -105,24 +102,22 @@ def _clock(name: str, found: Mapping[str, Any]) -> SiteRow:
     return SiteRow(name, OK, measured, "times of files can be held against those of the log")
 
 
-def _space(name: str, found: Mapping[str, Any]) -> SiteRow:
-    free, files = int(found["free_bytes"]), found["free_files"]
-    measured = f"{free / (1 << 30):.1f} GiB free" + (f", {files:,} files" if files is not None else "")
-    if not free or files == 0:
+def _space(name: str, *, free_bytes: int, free_files: int | None) -> SiteRow:
+    measured = f"{free_bytes / (1 << 30):.1f} GiB free" + (f", {free_files:,} files" if free_files is not None else "")
+    if not free_bytes or free_files == 0:
         return SiteRow(name, NOT_SAFE, measured, "nothing can be written")
-    if free < FREE_BYTES or (files is not None and files < FREE_FILES):
+    if free_bytes < FREE_BYTES or (free_files is not None and free_files < FREE_FILES):
         return SiteRow(name, CAUTION, measured, "a log of a long run, or a checkpoint, may fill it")
     return SiteRow(name, OK, measured, "a quota does not show here: it shows when it is hit, and the run waits then")
 
 
-def _exec(name: str, found: Mapping[str, Any]) -> SiteRow:
-    if found["noexec"]:
+def _exec(name: str, *, noexec: bool) -> SiteRow:
+    if noexec:
         return SiteRow(name, CAUTION, "mounted noexec", "safelaunch runs nothing from here; your venv would not start")
     return SiteRow(name, OK, "programs may run from here", "")
 
 
-def _groups(name: str, found: Mapping[str, Any]) -> SiteRow:
-    count, is_nfs = int(found["count"]), bool(found["is_nfs"])
+def _groups(name: str, *, count: int, is_nfs: bool) -> SiteRow:
     measured = f"you are in {count} group{'s' if count != 1 else ''}"
     if is_nfs and count > GROUPS_SENT:
         return SiteRow(name, CAUTION, measured,
@@ -131,7 +126,8 @@ def _groups(name: str, found: Mapping[str, Any]) -> SiteRow:
     return SiteRow(name, OK, measured, "")
 
 
-CHECKS: dict[str, Callable[[str, Mapping[str, Any]], SiteRow]] = {
+# A check takes the numbers of its measurement by their names.
+CHECKS: dict[str, Callable[..., SiteRow]] = {
     "mount": _mount, "write": _write, "append": _append, "rename": _rename, "link": _link, "clock": _clock,
     "space": _space, "exec": _exec, "groups": _groups,
 }

@@ -4,8 +4,8 @@ pulse and by the log, which is newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from safelaunch.run.fold.state import State
 from safelaunch.status.speech import duration
@@ -24,9 +24,18 @@ class LateStep(NamedTuple):
     phase: str
 
 
-class HeartbeatStep(NamedTuple):
-    """What a heartbeat says of the last step of its attempt, and when the next one is late."""
+class SeenHeartbeat(NamedTuple):
+    """A leader's last heartbeat, and its age. `step_t`: when its attempt made that step; `late_t`: when the next one
+    is late.
+    """
 
+    age_s: float
+    is_stale: bool
+    host: str
+    gen: int | None
+    guards: int | None
+    hang_t: float | None
+    attempt: int | None
     step: int | None
     step_t: float | None
     late_t: float | None
@@ -34,7 +43,7 @@ class HeartbeatStep(NamedTuple):
 
 
 def judge(
-    told: HeartbeatStep, named: int | None, grew_t: float | None, usual_s: float | None, now: float
+    told: SeenHeartbeat, named: int | None, grew_t: float | None, usual_s: float | None, now: float
 ) -> LateStep | None:
     """The silence at `now`; `named`: the step that the log names by itself, which has last grown at `grew_t`."""
     if told.step_t is None or told.late_t is None:
@@ -55,26 +64,25 @@ def sentence(found: LateStep, now: float, span: Callable[[float], str]) -> str:
     return f"the last step, {found.step}, was {span(now - found.since_t)} ago{usual}{what}"
 
 
-def public(found: LateStep | None) -> dict[str, Any] | None:
-    """The object of `--json`."""
-    return None if found is None else {**found._asdict(), "since_t": round(found.since_t, 1),
-                                       "late_t": round(found.late_t, 1)}
+def rounded(found: LateStep | None) -> LateStep | None:
+    """The same in tenths of a second."""
+    return None if found is None else found._replace(since_t=round(found.since_t, 1), late_t=round(found.late_t, 1))
 
 
-def find(state: State, pulse: Mapping[str, Any] | None, named: int | None, grew_t: float | None,
+def find(state: State, pulse: SeenHeartbeat | None, named: int | None, grew_t: float | None,
          usual_s: float | None, now: float) -> LateStep | None:
-    """The silence of an attempt that runs, by the pulse as `--json` has it; None = it is not, or nobody knows. All
+    """The silence of an attempt that runs, by its leader's last heartbeat; None = it is not, or nobody knows. All
     pages (`status`, `top`, `why`) ask here.
     """
     attempt = state.attempt if state.name == RUNNING else None
-    if attempt is None or pulse is None or pulse["attempt"] != attempt.number:
+    if attempt is None or pulse is None or pulse.attempt != attempt.number:
         return None
-    return judge(HeartbeatStep(*(pulse[key] for key in HeartbeatStep._fields)), named, grew_t, usual_s, now)
+    return judge(pulse, named, grew_t, usual_s, now)
 
 
-def step_t(pulse: Mapping[str, Any] | None, step: int | None, grew_t: float | None) -> float | None:
+def step_t(pulse: SeenHeartbeat | None, step: int | None, grew_t: float | None) -> float | None:
     """When the living attempt's log has named its last step, which has last grown at `grew_t`; None = nobody knows."""
-    told_t: float | None = pulse["step_t"] if pulse is not None and pulse["step"] == step else None
+    told_t = pulse.step_t if pulse is not None and pulse.step == step else None
     return grew_t if told_t is None else told_t
 
 

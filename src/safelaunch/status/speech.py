@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from safelaunch.base.numbers import figure, percent
 from safelaunch.slurm import jobstates
@@ -52,16 +52,3 @@ def tell_slower(step: int, from_s: float, to_s: float) -> str:
     """ "0.509 s a step since step 388, before 0.2136 s (138 % longer)"."""
     return (f"{figure(to_s, 4)} s a step since step {step}, before {figure(from_s, 4)} s "
             f"({percent(to_s / from_s - 1)} longer)")
-
-
-def tell_decisions(
-    decisions: Sequence[Mapping[str, Any]], has_ended: bool, clock: Callable[[float], str]
-) -> Iterator[str]:
-    """ "11:24 ending the attempt: …", each once: the run's end is its state, and a hang comes again as what ended the
-    attempt.
-    """
-    rows = {one["row"] for one in decisions}
-    for one in decisions:
-        is_said = has_ended and one["why"].startswith("the run has ended: ")
-        if not is_said and not (one["row"] == "hang" and "hung" in rows):
-            yield f"{clock(one['t'])} {'launch: ' if one['row'] == 'launch' else ''}{one['why']}"

@@ -1,12 +1,15 @@
-"""A run's status for programs: typed values made of the objects of `status --json` (docs/verbs.md)."""
+"""A run's status for programs (docs/python.md): a part of what is known of it, in the form of the API's version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TypeVar
 
 from safelaunch.run.fold.state import Ended
+from safelaunch.status.overview import Brief, Overview
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class RunStatus:
     checkpoint: CheckpointStatus | None
     restarts: int
     max_restarts: int
-    json: dict[str, Any] = field(repr=False)
+    json: dict[str, object] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -116,25 +119,21 @@ class RunTable:
         return len(self.runs)
 
 
-def status_of(status: dict[str, Any]) -> RunStatus:
-    """The typed status of an object of `status --json`."""
-    job, attempt, checkpoint, loss = status["job"], status["attempt"], status["checkpoint"], status["loss"]
-    plain = {one.name: status[one.name] for one in fields(RunStatus) if one.name in status}
-    return RunStatus(**{
-        **plain, "json": status, "loss": None if loss is None else float(loss),   # "nan" and "inf" are words there
-        "ended": Ended(**status["ended"]) if status["ended"] else None,
-        "job": _made(JobStatus, job, nodes=tuple(job["nodes"])) if job else None,
-        "attempt": _made(AttemptStatus, attempt, nodes=tuple(attempt["nodes"])) if attempt else None,
-        "checkpoint": _made(CheckpointStatus, checkpoint, skipped=tuple(
-            (one["path"], one["reason"]) for one in checkpoint["skipped"])) if checkpoint else None})
+def status_of(seen: Overview) -> RunStatus:
+    """What a program is handed of a run."""
+    return _made(RunStatus, seen, json=seen.to_json(), loss=None if seen.loss is None else float(seen.loss),
+                 job=seen.job and _made(JobStatus, seen.job),
+                 attempt=seen.attempt and _made(AttemptStatus, seen.attempt),
+                 checkpoint=seen.checkpoint and _made(CheckpointStatus, seen.checkpoint))
 
 
-def table_of(briefs: Sequence[Mapping[str, Any]], silent: tuple[str, ...], closed: int, trouble: str,
+def table_of(briefs: Sequence[Brief], silent: tuple[str, ...], closed: int, trouble: str,
              now_t: float) -> RunTable:
-    """The typed table; a line that another version has written has None for what it does not hold."""
+    """The table of all runs for programs."""
     return RunTable(tuple(_made(RunSummary, one) for one in briefs), silent, closed, trouble, now_t)
 
 
-def _made(kind: Any, status: Mapping[str, Any], **others: Any) -> Any:
-    """A value of that class, with the object's values under its fields' names."""
-    return kind(**{**{one.name: status.get(one.name) for one in fields(kind)}, **others})
+def _made(kind: type[T], seen: object, **others: object) -> T:
+    """A value of that class: its fields are those of that name in what is known, but for the others."""
+    return kind(**{**{one.name: getattr(seen, one.name) for one in fields(kind) if one.name not in others},   # type: ignore[arg-type]
+                   **others})

@@ -204,7 +204,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
-def act_of(name: str, fields: Mapping[str, Any]) -> Act:
+def act_of(name: str, fields: Mapping[str, object]) -> Act:
     """An act that has gone through JSON, which knows no tuples."""
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     kind: Any = ACTS[name]

@@ -37,9 +37,10 @@ def test_what_is_before_the_window_is_cut_off() -> None:
 
 
 def test_the_queue_takes_time_and_no_node_hours() -> None:
-    run = {"nodes": 4, "failures": [{"cause": "gpu_hardware", "nodes": ["n1"], "lost_s": 30.0}], "days": {"n1": 2.0},
-           "lost": [{"cause": "gpu_hardware", "kind": "queue", "seconds": 100.0},
-                    {"cause": "gpu_hardware", "kind": "redone", "seconds": 30.0}]}
+    lost = (month.LostSpan("gpu_hardware", "queue", 100.0), month.LostSpan("gpu_hardware", "redone", 30.0))
+    run = month.MonthOfRun("bloom", "1a2b3c4d", "/r", "", "me", 0.0, 1.0, None, 4, None, 0, {}, lost,
+                           (month.RunFailure("gpu_hardware", ("n1",), 30.0, True, None),), {"n1": 2.0}, None, None,
+                           0.0, 1.0)
     one, = month.lost_by_cause([run])
     assert (one.cause, one.seconds, one.node_seconds, one.failures) == ("gpu_hardware", 130.0, 120.0, 1)
     node, = month.lost_by_node([run])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from safelaunch.status.overview import Brief
+from safelaunch.status.silence import LateStep
 from safelaunch.status.speech import Speech
 from safelaunch.status.table import names_of, render
 from safelaunch.verbs.common import talk
@@ -12,14 +14,16 @@ from tests.tables import each
 SPEECH = Speech(lambda t: f"<{t:.0f}>", talk.span, lambda names: "+".join(names))
 
 
-def brief(name: str = "bloom", **changes: Any) -> dict[str, Any]:
+def brief(name: str = "bloom", **changes: Any) -> Brief:
     """A run that makes steps."""
-    return {"name": name, "owner": "alice", "state": "running", "sentence": "attempt 1 is running on n[0-3] (job 12)",
-            "since_t": -200.0, "now_t": 7300.0, "job": "12", "job_ends_t": 10900.0, "step": 205, "step_total": 4000,
-            "eta_t": 18100.0, "restarts": 2, "max_restarts": 30, "is_stale": False, **changes}
+    return Brief(
+        name=name, run_id="1a2b3c4d", run_dir="/r", owner="alice", cluster_name=None, state="running",
+        sentence="attempt 1 is running on n[0-3] (job 12)", silence=None, since_t=-200.0, now_t=7300.0, ended_t=None,
+        job="12", job_ends_t=10900.0, attempts=1, step=205, step_total=4000, loss=None, eta_t=18100.0, restarts=2,
+        max_restarts=30, is_stale=False, values={})._replace(**changes)
 
 
-def lines(*briefs: dict[str, Any], width: int | None = None, with_owner: bool = False) -> list[str]:
+def lines(*briefs: Brief, width: int | None = None, with_owner: bool = False) -> list[str]:
     return [line for line, _ in render(briefs, SPEECH, width, with_owner)]
 
 
@@ -90,10 +94,10 @@ def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
 
 
 def test_a_point_of_a_sweep_says_its_values() -> None:
-    assert "lr=1e-4 seed=2; attempt 1 is running" in lines(brief(values={"lr": "1e-4", "seed": 2}))[1]
+    assert "lr=1e-4 seed=2; attempt 1 is running" in lines(brief(values={"lr": "1e-4", "seed": "2"}))[1]
 
 
 def test_a_silent_run_says_so_and_since_when() -> None:
-    silent = {"since_t": 7180.0, "late_t": 7200.0, "step": 205, "usual_s": 0.2, "phase": "step"}
+    silent = LateStep(7180.0, 7200.0, 205, 0.2, "step")
     (head, row) = render([brief(silence=silent, eta_t=None)], SPEECH, None, False)
     assert row[0].split()[:4] == ["bloom", "silent", "2m", "205/4000"] and row[1] == "yellow", head

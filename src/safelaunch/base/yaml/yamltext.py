@@ -70,7 +70,7 @@ def parse_json(text: str, *, layer: str, file: str) -> tuple[MappingNode | None,
     return tree, [Problem(one.file, 0, 0, one.key, one.text) for one in problems]
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     if len(found := dict(pairs)) < len(pairs):
         raise _OnlyYaml
     return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from safelaunch.checkpoints import filesets, names, tree
 from safelaunch.checkpoints.formats import torchfile
@@ -157,7 +156,7 @@ def judge_file(folder: CheckpointTree, path: str) -> str | None:
     return header if isinstance(header, str) else None
 
 
-def _read_header(folder: CheckpointTree, path: str) -> dict[str, Any] | str:
+def _read_header(folder: CheckpointTree, path: str) -> dict[str, object] | str:
     """The header of a whole file, or what is wrong with it."""
     size = folder.size(path)
     if not size:

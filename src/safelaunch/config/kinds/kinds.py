@@ -21,7 +21,7 @@ from safelaunch.slurm.sbatchoptions import owned_srun_flag
 _NOT_IN_A_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _INTEGER_MAX = (1 << 31) - 1
 
-Schema = dict[str, Any]
+Schema = dict[str, object]
 # A text with ${VAR} in it may stand for any single value.
 REFERENCE: Schema = {"type": "string", "pattern": r"\$\{"}
 _TEXT = ["string", "number"]   # a number counts as its text

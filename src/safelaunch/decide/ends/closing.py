@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from safelaunch.base.endings import BAD_ENDS, GOOD_ENDS, AttemptEnd
 from safelaunch.base.model import Event, NewEvent, Request
@@ -70,7 +70,7 @@ class PutFile(NamedTuple):
     """A file in the attempt's folder."""
 
     name: str
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
 
 
 class SayLine(NamedTuple):
@@ -173,7 +173,7 @@ def _end_of(one: EndedAttempt) -> NewEvent:
         **({} if one.link is None else {"link": one.link})})
 
 
-def exit_file(one: EndedAttempt) -> dict[str, Any]:
+def exit_file(one: EndedAttempt) -> dict[str, object]:
     """attempts/N/exit.json."""
     live = one.live
     return {"v": 1, "attempt": live.number, "how": one.how, "exit_code": one.code, "srun_code": live.srun_code,

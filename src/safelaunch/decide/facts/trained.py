@@ -6,8 +6,6 @@ enough. What comes there are evaluations, uploads, and crashes at the exit.
 
 from __future__ import annotations
 
-from typing import Any
-
 from safelaunch.base.endings import AttemptEnd
 from safelaunch.base.secretmask import mask
 from safelaunch.run.fold.state import Attempt, State, TrainingReach
@@ -91,7 +89,7 @@ def tell_done(state: State, last: Attempt) -> str:
     return steps if state.best_step is None else f"{steps}; checkpoint of step {state.best_step}"
 
 
-def reach_of(reach: TrainingReach) -> dict[str, Any]:
+def reach_of(reach: TrainingReach) -> dict[str, object]:
     """The field `reach` of the event `attempt_ended`."""
     return {"unit": reach.unit, "step": reach.step, "total": reach.total, "all": reach.is_all, "early": reach.is_early,
             "lines": [mask(line) for line in reach.lines]}

@@ -107,7 +107,7 @@ def render(shown: Shown, width: int | None) -> list[str]:
     return lines
 
 
-def to_json(shown: Shown, of: str) -> dict[str, Any]:
+def to_json(shown: Shown, of: str) -> dict[str, object]:
     """The object of `policy --json`; `of` says whose policy it is."""
     return {
         "v": VERSION, "of": of,

@@ -24,7 +24,7 @@ class ThisJob(NamedTuple):
     has_taken_over: bool = False
 
 
-def announced(state: State, intent: Intent, here: ThisJob) -> dict[str, Any] | None:
+def announced(state: State, intent: Intent, here: ThisJob) -> dict[str, object] | None:
     """The fields of the missing `attempt_started` of an announced launch; None = nothing is missing.
 
     What this host's own earlier supervisor launched is found on its disk.
@@ -41,7 +41,7 @@ def announced(state: State, intent: Intent, here: ThisJob) -> dict[str, Any] | N
 
 def claimed(
     state: State, history: Iterable[Event], claim: Mapping[str, Any], here: ThisJob
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """The same for an attempt of which only the claim is left: its host died with the journal's last lines (simulated:
     test_found "attempt of which only the claim is left keeps its number").
     """

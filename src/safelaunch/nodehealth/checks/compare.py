@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safelaunch.nodehealth.checks import clocks
 from safelaunch.nodehealth.checks.results import OK, SKIPPED, CheckReport, CheckResult
@@ -89,7 +89,7 @@ def _unlike(reports: Sequence[CheckReport], place: tuple[str, str], nodes: tuple
     return f"{ALIKE[place]}: {_value(here, *place)}, but {_value(there, *place)} {elsewhere}"
 
 
-def _modules(report: CheckReport) -> Mapping[str, Any]:
+def _modules(report: CheckReport) -> Mapping[str, object]:
     result = _result(report, "python")
     modules = result.facts.get("modules") if result is not None else None
     return modules if isinstance(modules, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safelaunch.errors import ParseError
 from safelaunch.nodehealth.checks.clocks import ClockBounds
@@ -25,7 +25,7 @@ class CheckResult(NamedTuple):
     item: str
     outcome: str
     why: str
-    facts: Mapping[str, Any]
+    facts: Mapping[str, object]
     took_s: float = 0.0
 
     @property
@@ -80,7 +80,7 @@ def parse_report(line: str, node: str = "") -> CheckReport:
                        _seconds(told.get("t"), MOST_T))
 
 
-def _result(row: Mapping[str, Any]) -> CheckResult:
+def _result(row: Mapping[str, object]) -> CheckResult:
     outcome, why, facts = _text(row.get("outcome")), _text(row.get("why")), row.get("facts")
     if outcome not in OUTCOMES:
         outcome, why = UNKNOWN, f"the node's word is not understood: {outcome!r}"

@@ -8,8 +8,8 @@ A leap is measured in their median absolute deviation, which outliers do not mov
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from safelaunch.base.numbers import figure
 from safelaunch.trainlog.figures import median, robust_deviation
@@ -57,14 +57,14 @@ class FigureWatch(NamedTuple):
     grad_norm: FigureHistory = FigureHistory()
 
 
-def tell_odd(data: Mapping[str, Any]) -> str:
-    """What the fields of an event, or of a row of `status --json`, say."""
-    value = f"{figure(float(data['value']), 4)}"
-    if data["kind"] == NAN:
+def tell_odd(kind: str, value: str | float, usual: float | None) -> str:
+    """What an odd figure says."""
+    value = figure(float(value), 4)
+    if kind == NAN:
         return f"the loss is {value} in {LASTING} step lines in a row"
-    what = {LOSS: "the loss", GRAD_NORM: "the norm of the gradients"}.get(data["kind"], data["kind"])
-    usual = f" from {figure(float(data['usual']), 4)}" if data.get("usual") is not None else ""
-    return f"{what} has leapt{usual} to {value}"
+    what = {LOSS: "the loss", GRAD_NORM: "the norm of the gradients"}.get(kind, kind)
+    before = f" from {figure(float(usual), 4)}" if usual is not None else ""
+    return f"{what} has leapt{before} to {value}"
 
 
 def watch_figures(watch: FigureWatch, attempt: int, lines: Sequence[StepLine]) -> tuple[FigureWatch, list[OddFigure]]:

@@ -163,6 +163,15 @@ class Slower(NamedTuple):
     total: int | None = None   # steps of the whole training, as its log says
 
 
+class EarlyEnd(NamedTuple):
+    """A run that has completed far before its total."""
+
+    unit: str
+    step: float | None
+    total: float | None
+    lines: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Ended:
     """The named state in which a run ended: completed, gave_up or stopped."""
@@ -264,12 +273,12 @@ class State:
         return Attempts.of(self.attempts).find(number)
 
     @property
-    def ended_early(self) -> dict[str, Any] | None:
-        """What `--json` says of a run that has completed far before its total; None = it has not."""
+    def ended_early(self) -> EarlyEnd | None:
+        """How far a run has come that has completed far before its total; None = it has not."""
         reach = self.attempt.reach if self.attempt is not None else None
         if self.ended is None or self.ended.how != RunEnd.COMPLETED or reach is None or not reach.is_early:
             return None
-        return {"unit": reach.unit, "step": reach.step, "total": reach.total, "lines": list(reach.lines)}
+        return EarlyEnd(reach.unit, reach.step, reach.total, reach.lines)
 
     @property
     def ended_nan(self) -> str | None:

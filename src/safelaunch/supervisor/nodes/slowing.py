@@ -89,4 +89,4 @@ def _watch_figures(log: LiveLog, number: int, lines: list[StepLine], text: bytes
         log.journal.record(event)
         is_end = odd.kind == oddfigures.NAN and log.here.plan.on_nan != "report"
         then = "" if is_end else "; nothing is ended"
-        log.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}{then}")
+        log.say(f"!!! {oddfigures.tell_odd(odd.kind, odd.value, odd.usual)}, since step {odd.step}{then}")

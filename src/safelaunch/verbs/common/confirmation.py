@@ -77,4 +77,4 @@ def _heartbeat_age_s(run: Run) -> float | None:
     from safelaunch.verbs.common.livepulse import read_heartbeat  # most stops are confirmed without it
 
     pulse = read_heartbeat(run.dir, run.state(), time.time())
-    return None if pulse is None or pulse["is_stale"] else float(pulse["age_s"])
+    return None if pulse is None or pulse.is_stale else pulse.age_s

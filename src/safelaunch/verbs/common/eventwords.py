@@ -197,7 +197,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "lost_progress": _lost_progress,
     "steps_unread": lambda data: (f"attempt {data['attempt']} has written {data['lines']} lines, and no step was read: "
                                   f"{tell_unread(str(data['line']), str(data['pattern']))}"),
-    "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
+    "odd_figure": lambda data: (f"{tell_odd(data['kind'], data['value'], data.get('usual'))}, since step "
+                                f"{data['step']} of attempt {data['attempt']}"),
     "step_time": lambda data: f"a step takes {figure(float(data['level_s']), 4)} s",
     "slower": _slower,
     "slow_evidence": lambda data: f"when steps became longer: {data['why']}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from safelaunch.base.io import sharedfile
 from safelaunch.base.io.cputime import TookTooLong, within
@@ -18,6 +18,7 @@ from safelaunch.run.io import runfolder
 from safelaunch.run.io.runfolder import Run
 from safelaunch.status import silence
 from safelaunch.status.costs import Track
+from safelaunch.status.silence import SeenHeartbeat
 from safelaunch.trainlog.figures import Metrics, measure
 from safelaunch.trainlog.steps import AUTO, cut_lines, latest_of
 
@@ -37,7 +38,7 @@ class LogEnd(NamedTuple):
     grew_t: float | None = None
 
 
-def read_heartbeat(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
+def read_heartbeat(run_dir: Path, state: State, now: float) -> SeenHeartbeat | None:
     """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
     alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
     no alarm.
@@ -53,13 +54,12 @@ def read_heartbeat(run_dir: Path, state: State, now: float) -> dict[str, Any] | 
     age_s = max(0.0, now - max(written_t, pulse.t))
     job = state.job
     expected = state.ended is None and job is not None and job.started_t is not None
-    return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
-            "gen": pulse.gen, "guards": pulse.guards,
-            "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
-            "step": pulse.step, "step_t": pulse.step_t, "late_t": pulse.late_t, "phase": pulse.phase}
+    return SeenHeartbeat(round(age_s, 1), expected and age_s > STALE_S, pulse.host, pulse.gen, pulse.guards,
+                         None if pulse.hang_t is None else round(pulse.hang_t, 3), pulse.attempt, pulse.step,
+                         pulse.step_t, pulse.late_t, pulse.phase)
 
 
-def read_log(run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES) -> LogEnd:
+def read_log(run: Run, state: State, pulse: SeenHeartbeat | None, tail_bytes: int = TAIL_BYTES) -> LogEnd:
     """What the newest attempt's log has last said: the journal is a minute old, the log a second."""
     attempt = state.attempt
     if attempt is None:
@@ -68,12 +68,12 @@ def read_log(run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: i
     tail, grew_t = cut_lines(_tail(log, tail_bytes)), _written_t(log)
     named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
     steps = [attempt.step, named]
-    if pulse is not None and pulse["attempt"] == attempt.number:
-        steps.append(pulse["step"])
+    if pulse is not None and pulse.attempt == attempt.number:
+        steps.append(pulse.step)
     return LogEnd(max((step for step in steps if step is not None), default=None), total, tail, grew_t)
 
 
-def read_log_briefly(run: Run, state: State, pulse: dict[str, Any] | None, now: float) -> LogEnd:
+def read_log_briefly(run: Run, state: State, pulse: SeenHeartbeat | None, now: float) -> LogEnd:
     """The same from less of the log; all of it where the run would be silent, as another line may name its step."""
     log = read_log(run, state, pulse, BRIEF_BYTES)
     is_late = silence.find(state, pulse, log.step, log.grew_t, None, now) is not None

@@ -12,12 +12,10 @@ from collections.abc import Iterable
 import click
 
 from safelaunch.base.plaintext import LABEL_WIDTH
+from safelaunch.base.plaintext import Row as Row
 from safelaunch.verbs.common import talk
 
 LEAST_WIDTH = 40
-
-Row = tuple[str, str, str]   # label, text, style: words of "bold", "dim" and a colour
-
 
 def lines(rows: Iterable[Row], width: int | None = None, colour: bool = False) -> list[str]:
     """The rows, folded at `width` after their labels; None = not folded. One without a text is a blank line."""

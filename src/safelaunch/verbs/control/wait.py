@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from safelaunch.base.jsonform import to_json
 from safelaunch.run.io.runfolder import Run
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.waiting import await_end
@@ -33,7 +34,7 @@ def wait_for(run: Run, timeout_s: float | None, as_json: bool = False) -> int:
     if as_json:
         talk.emit_json({"v": 1, "name": run.plan.name, "run_dir": str(run.dir), "state": ended.how,
                         "exit_code": ended.exit_code, "why": ended.why, "t": ended.t,
-                        "ended_early": runs.load(str(run.dir)).state().ended_early})
+                        "ended_early": to_json(runs.load(str(run.dir)).state().ended_early)})
     else:
         talk.say(runs.describe_end(ended))
     return ended.exit_code

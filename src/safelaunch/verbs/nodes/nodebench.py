@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -45,7 +44,7 @@ def measure_nodes(asked: AskedBench, as_json: bool) -> int:
     """The exit code: 0, or CHECK_FAILED where a node is surely slow, has failed or has not answered."""
     env = slurm.outside_job(os.environ)
     target = find_target("bench", asked.nodes, asked.is_local, asked.srun, env)
-    words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths],
+    words: dict[str, object] = {"paths": [str(Path(path).absolute()) for path in asked.paths],
                              "skip": [name for name in asked.skip if name != "bus"],
                              "python": asked.python, "repeats": asked.repeats}
     question, start_s = BenchQuestion(words, asked.deadline_s), time.monotonic()
@@ -91,14 +90,14 @@ def _is_good(judged: Sequence[JudgedSpeed]) -> bool:
 
 
 def _as_json(judged: Sequence[JudgedSpeed], benched: BenchedNodes, tolerance: float,
-             pairs: Sequence[Sequence[PairRate]], took_s: float) -> dict[str, Any]:
+             pairs: Sequence[Sequence[PairRate]], took_s: float) -> dict[str, object]:
     return {"v": 1, "ok": _is_good(judged), "tolerance": tolerance, "took_s": round(took_s, 3),
             "rounds": len(benched.rounds), "nodes": [_of_node(one) for one in judged],
             "pairs": [{"round": number, "nodes": list(rate.pair), "gb_s": rate.gb_s, "why": rate.why}
                       for number, rates in enumerate(pairs, 1) for rate in rates]}
 
 
-def _of_node(one: JudgedSpeed) -> dict[str, Any]:
+def _of_node(one: JudgedSpeed) -> dict[str, object]:
     return {"node": one.node, "verdict": one.speed.value, "reasons": list(one.reasons),
             "bus": None if one.link is None else {"gb_s": one.link.gb_s, "verdict": one.link.link.value},
             "measurements": [result._asdict() for result in one.results],

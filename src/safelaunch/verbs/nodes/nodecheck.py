@@ -58,7 +58,7 @@ def check_nodes(asked: Asked, as_json: bool) -> int:
     target = find_target("check", asked.nodes, asked.is_local, asked.srun, env)
     if target.has_gpus and asked.gpus:
         talk.say("a step of this job may hold its GPUs: GPUs are not counted")
-    words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
+    words: dict[str, object] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
                              "gpus": None if target.has_gpus else asked.gpus,
                              "programs": [{"name": name, **asdict(one)} for name, one in programs.items()]}
     question = CheckQuestion(dict.fromkeys(target.nodes, asked.level), words, asked.deadline_s)
@@ -117,21 +117,21 @@ def _print(judged: JudgedNodes, checked: CheckedNodes, is_good: bool) -> None:
     talk.say(f"{len(judged.nodes)} node{'s' if len(judged.nodes) > 1 else ''}, {checked.took_s:.1f} s: {left}")
 
 
-def _as_json(judged: JudgedNodes, checked: CheckedNodes, level: str, is_good: bool) -> dict[str, Any]:
+def _as_json(judged: JudgedNodes, checked: CheckedNodes, level: str, is_good: bool) -> dict[str, object]:
     reports = {report.node: report for report in checked.reports}
     return {"v": 1, "ok": is_good, "level": level, "took_s": round(checked.took_s, 3), "ties": list(judged.ties),
             "nodes": [{"node": one.node, "state": one.state.value, "reasons": list(one.reasons),
                        **_of_report(reports.get(one.node))} for one in judged.nodes]}
 
 
-def _of_report(report: CheckReport | None) -> dict[str, Any]:
+def _of_report(report: CheckReport | None) -> dict[str, object]:
     if report is None:
         return {"took_s": None, "clock_s": None, "notes": [], "checks": []}
     return {"took_s": report.took_s, "clock_s": report.clock, "notes": list(report.notes),
             "checks": [_of_result(result._asdict()) for result in report.results]}
 
 
-def _of_result(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_result(row: Mapping[str, Any]) -> dict[str, object]:
     """Without the modules of a Python, which are thousands; their digest stays."""
     return {**row, "facts": {key: value for key, value in row["facts"].items() if key != "modules"}}
 

@@ -6,7 +6,6 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import click
 
@@ -21,7 +20,7 @@ SHOWN_RUNS = 3
 TABLE_WIDTH = 130   # below that the table's columns leave too little to the reason
 
 
-def as_json(one: Standing, now: float, half_life_s: float, rate: NodeRate | None = None) -> dict[str, Any]:
+def as_json(one: Standing, now: float, half_life_s: float, rate: NodeRate | None = None) -> dict[str, object]:
     """A node of `nodes --json`."""
     return {
         "rate": None if rate is None else {
@@ -38,7 +37,7 @@ def as_json(one: Standing, now: float, half_life_s: float, rate: NodeRate | None
     }
 
 
-def fleet_as_json(rates: Collection[NodeRate]) -> dict[str, Any]:
+def fleet_as_json(rates: Collection[NodeRate]) -> dict[str, object]:
     """What the rates are compared with: all nodes with known days of use."""
     return {"nodes": len(rates), "failures": sum(rate.failures for rate in rates),
             "node_days": round(sum(rate.days for rate in rates), 3)}

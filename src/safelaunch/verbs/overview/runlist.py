@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safelaunch.base.io.probe import run_in_child
+from safelaunch.base.jsonform import to_json
 from safelaunch.errors import RunFolderError
 from safelaunch.run.io import registry, runfolder, runpath
 from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.slurm.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.status import table
+from safelaunch.status.overview import Brief, brief_of
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.speech import SPEECH
@@ -27,7 +29,7 @@ FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionErr
 class Listing(NamedTuple):
     """Briefs of runs, newest first; `silent`: folders that do not answer; `closed`: teammates' that may not be read."""
 
-    briefs: tuple[dict[str, Any], ...]
+    briefs: tuple[Brief, ...]
     silent: tuple[str, ...]
     closed: int
     trouble: str
@@ -47,13 +49,14 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)
     dirs = [str(dir) for dir in (*(entry.dir for entry in wanted), *others)]
-    found, silent = visit(dirs, lambda dir: _over(dir, over) if dir in over else _glance(dir, word, jobs, now))
+    found, silent = visit(dirs, lambda dir: (
+        (over[dir] if runpath.is_run_folder(Path(dir)) else None) if dir in over else _glance(dir, word, jobs, now)))
     _note_ends(wanted, found)
-    briefs = [one for dir in dirs if (one := found.get(dir)) and "error" not in one]
-    shown = [one for one in briefs if is_all or one["ended_t"] is None or now - one["ended_t"] < RECENT_S]
+    briefs = [brief_of(one) for dir in dirs if (one := found.get(dir)) and "error" not in one]
+    shown = [one for one in briefs if is_all or one.ended_t is None or now - one.ended_t < RECENT_S]
     closed = sum(1 for dir in map(str, others) if "error" in found.get(dir, {}))
     # The journal has all about ended runs: then a machine without Slurm is no trouble.
-    trouble = word.trouble if with_team or any(one["ended_t"] is None for one in shown) else ""
+    trouble = word.trouble if with_team or any(one.ended_t is None for one in shown) else ""
     return Listing(tuple(shown), tuple(silent), closed, trouble, now)
 
 
@@ -79,7 +82,7 @@ def notes(listing: Listing) -> list[str]:
 
 def as_json(listing: Listing) -> dict[str, Any]:
     """The object of `status --json` without a run."""
-    return {"v": VERSION, "now_t": round(listing.now, 3), "runs": list(listing.briefs),
+    return {"v": VERSION, "now_t": round(listing.now, 3), "runs": to_json(listing.briefs),
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
@@ -109,11 +112,6 @@ def visit(dirs: Sequence[str], work: Callable[[str], Any],
     return RunReader(ask=lambda act, _: run_in_child(act, within_s)).visit({dir: Known() for dir in dirs}, work)
 
 
-def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """The line of a run that had ended when it was last read; None = its folder is gone."""
-    return known[dir] if runpath.is_run_folder(Path(dir)) else None
-
-
 def _glance(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float
             ) -> dict[str, Any] | None:
     """A run's line, in a child; None = the folder has gone."""
@@ -122,7 +120,7 @@ def _glance(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[Queued
         own = runs.known_without_slurm(run) or (
             slurm_answer if slurm_answer.jobs is None else
             slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
-        return brief(run, own, now)
+        return dict(to_json(brief(run, own, now)))
     except (RunFolderError, *FAULTS) as error:
         return in_words(error)
 

@@ -51,7 +51,7 @@ def _read(whose: list[Any]) -> Any:
     return None
 
 
-def _write(kept: dict[str, Any]) -> None:
+def _write(kept: dict[str, object]) -> None:
     draft = _file().with_name(f".squeue.json.{os.getppid()}")
     draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from safelaunch.base.numbers import figure
 from safelaunch.report import drawing
+from safelaunch.report.month import Month
 from safelaunch.status import shares
 from safelaunch.verbs.report.reportpage import environment, span_of, style
 
@@ -16,22 +16,22 @@ HOUR_S = 3600.0
 MOST_BARS, MOST_RUNS = 16, 500
 
 
-def render(facts: dict[str, Any]) -> str:
-    """The page of the object of `report --all --json`."""
-    causes = [(one["cause"], one["node_seconds"], _hours(one["node_seconds"]) + _times(one["failures"]))
-              for one in facts["lost_by_cause"] if one["node_seconds"] > 0][:MOST_BARS]
-    nodes = [(one["node"], one["lost_s"], span_of(one["lost_s"]) + _times(one["failures"]))
-             for one in facts["lost_by_node"]][:MOST_BARS]
+def render(facts: Month) -> str:
+    """The page of a month."""
+    causes = [(one.cause, one.node_seconds, _hours(one.node_seconds) + _times(one.failures))
+              for one in facts.lost_by_cause if one.node_seconds > 0][:MOST_BARS]
+    nodes = [(one.node, one.lost_s, span_of(one.lost_s) + _times(one.failures))
+             for one in facts.lost_by_node][:MOST_BARS]
     drawn = {
-        "shares": drawing.share_bar(facts["node_seconds"], _hours) if sum(facts["node_seconds"].values()) else "",
+        "shares": drawing.share_bar(facts.node_seconds, _hours) if sum(facts.node_seconds.values()) else "",
         "causes": drawing.bars(causes, shares.REDONE, "Node-hours lost by cause") if causes else "",
         "nodes": drawing.bars(nodes, shares.HANG, "Time lost by node") if nodes else "",
     }
     return environment().get_template("month.html").render(
         facts=facts, kinds=shares.KINDS, style=style(), hours=_hours, days=_days, figure=_figure,
         drawn={name: Markup(svg) for name, svg in drawn.items()},   # noqa: S704 - report.drawing has escaped it
-        table=[{**run, "link": Path(run["run_dir"]).as_uri() if run["run_dir"].startswith("/") else ""}
-               for run in facts["table"][:MOST_RUNS]])
+        table=[(run, Path(run.run_dir).as_uri() if run.run_dir.startswith("/") else "")
+               for run in facts.table[:MOST_RUNS]])
 
 
 def _hours(node_seconds: float) -> str:

@@ -36,7 +36,7 @@ def _one(which: str | None, output: str | None, as_json: bool) -> int:
     if as_json:
         from safelaunch.verbs.report.reportfacts import gather  # the page's templates are not needed
 
-        talk.emit_json(gather(run, time.time()).public)
+        talk.emit_json(gather(run, time.time()).public.to_json())
         return 0
     from safelaunch.verbs.report import reportpage
 
@@ -50,7 +50,7 @@ def _all(output: str | None, since: str, team: bool, as_json: bool) -> int:
     now = time.time()
     facts = gather(parse_since(since, now), now, team)
     if as_json:
-        talk.emit_json(facts)
+        talk.emit_json(facts.to_json())
         return 0
     from safelaunch.verbs.report import monthpage
 

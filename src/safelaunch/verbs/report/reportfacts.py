@@ -1,13 +1,12 @@
-"""All that a report of a run shows, as the JSON-able object of `report --json` (docs/report.md). Lists are cut to what
-a person reads, texts to what a page can show; secrets are masked in every text.
+"""All that a report of a run shows, gathered. Lists are cut to what a person reads, texts to what a page can show, and
+secrets are masked in every text.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,17 @@ from safelaunch.base.io import sharedfile
 from safelaunch.base.model import Event
 from safelaunch.base.secretmask import HIDDEN, mask, mask_all
 from safelaunch.report import curves
+from safelaunch.report.runreport import (
+    AttemptRow,
+    ConfigRow,
+    DrawnCurve,
+    EvidenceLine,
+    RunReport,
+    StackCheck,
+    StackGroup,
+    ToldEvent,
+    VerdictCard,
+)
 from safelaunch.run import story
 from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import Attempt, State
@@ -30,7 +40,6 @@ from safelaunch.verbs.common.eventwords import describe
 from safelaunch.verbs.logs import attemptlogs
 from safelaunch.verbs.report.reportcurves import LogFigures
 
-VERSION = 1
 MOST_EVENTS, MOST_CARDS, MOST_SPANS = 400, 40, 2000
 MOST_CHARACTERS = 600       # of a text: a log line can have millions
 MOST_SCRIPT_BYTES = 64 << 10
@@ -42,9 +51,9 @@ NO_STEPS = "no step could be read from a log, so what was useful is not known: s
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """The object, and what its drawings are made of. `tracks` and curves hold more than a page shows."""
+    """The report, and what its drawings are made of. `tracks` and curves hold more than a page shows."""
 
-    public: dict[str, Any]
+    public: RunReport
     state: State
     tracks: tuple[Track, ...]
     spans: tuple[Span, ...]
@@ -64,57 +73,53 @@ def gather(run: Run, now: float) -> ReportFacts:
     figures = LogFigures(run.plan)
     for log in attemptlogs.find_logs(run, state):
         figures.read(log.number, log.path)
-    public = {
-        "v": VERSION, "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
-        "cluster_name": run.cluster or None, "made_t": round(now, 3),
-        "since_t": spans[0].start_t if spans else until, "until_t": until,
-        "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": _cut(state.ended.why),
-                  "t": state.ended.t} if state.ended else None,
-        "ended_early": state.ended_early,
-        "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
-        "restarts": state.restarts,
-        "seconds": {kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
-        "goodput": None if account.goodput is None else round(account.goodput, 4),
-        "lost_steps": account.costs.steps,
-        "spans": [span._asdict() for span in spans[-MOST_SPANS:]],
-        "attempts": [_attempt(one) for one in state.attempts],
-        "verdicts": _verdicts(run, state, read.events), "stacks": _stacks(run, state),
-        "curves": _curves(figures), **_findings(run, figures),
-        "events": _events(read.events), "config": _config(run), "script": _script(run),
-        "notes": [*([] if account.is_known else [NO_PACE]),
-                  *([NO_STEPS] if account.is_known and account.goodput is None and spans else []),
-                  *map(_cut, read.problems[:8]),
-                  *attemptfacts.closed_parts(run.dir, [one.number for one in state.attempts[-MOST_CARDS:]]),
-                  *dict.fromkeys(map(_cut, figures.notes))],
-    }
-    return ReportFacts(mask_all(public), state, tracks, spans, saved, figures)
+    drawn = {"loss": figures.losses, "step_time_s": figures.step_times}
+    report = RunReport(
+        name=run.plan.name, run_id=run.plan.run_id, run_dir=str(run.dir), cluster_name=run.cluster or None,
+        made_t=round(now, 3), since_t=spans[0].start_t if spans else until, until_t=until,
+        ended=replace(state.ended, why=_cut(state.ended.why)) if state.ended else None,
+        ended_early=state.ended_early,
+        step=max((track.last_step for track in tracks), default=None), checkpoint_step=state.best_step,
+        restarts=state.restarts,
+        seconds={kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
+        goodput=None if account.goodput is None else round(account.goodput, 4),
+        lost_steps=account.costs.steps, spans=spans[-MOST_SPANS:], attempts=tuple(map(_attempt, state.attempts)),
+        verdicts=_verdicts(run, state, read.events), stacks=_stacks(run, state),
+        curves={name: tuple(DrawnCurve(one.attempt, tuple(curves.thin(one.points))) for one in found)
+                for name, found in drawn.items()},
+        pace_changes=tuple(curves.changes(figures.step_times, run.plan.slow.share)),
+        spikes={name: tuple(curves.spikes(found)) for name, found in drawn.items()},
+        events=_events(read.events), config=_config(run), script=_script(run),
+        notes=(*(() if account.is_known else (NO_PACE,)),
+               *((NO_STEPS,) if account.is_known and account.goodput is None and spans else ()),
+               *map(_cut, read.problems[:8]),
+               *attemptfacts.closed_parts(run.dir, [one.number for one in state.attempts[-MOST_CARDS:]]),
+               *dict.fromkeys(map(_cut, figures.notes))))
+    return ReportFacts(mask_all(report), state, tracks, spans, saved, figures)
 
 
-def _attempt(one: Attempt) -> dict[str, Any]:
-    return {"number": one.number, "job": one.job, "nodelist": nodefold.fold(one.nodes), "nodes": list(one.nodes),
-            "started_t": one.started_t, "ended_t": one.ended_t, "resume_step": one.resume_step, "step": one.step,
-            "ended": one.ended, "exit_code": one.exit_code, "category": one.category,
-            "failed_node": one.failed_node, "blamed": list(one.blamed)}
+def _attempt(one: Attempt) -> AttemptRow:
+    return AttemptRow(one.number, one.job, nodefold.fold(one.nodes), one.nodes, one.started_t, one.ended_t,
+                      one.resume_step, one.step, one.ended, one.exit_code, one.category, one.failed_node, one.blamed)
 
 
-def _verdicts(run: Run, state: State, events: Sequence[Event]) -> list[dict[str, Any]]:
+def _verdicts(run: Run, state: State, events: Sequence[Event]) -> tuple[VerdictCard, ...]:
     """What was found out about each attempt that failed, with the lines that show it."""
     follows = {event.data.get("attempt"): event.data.get("follows") for event in events if event.event == "verdict"}
     cards = []
     for one in [attempt for attempt in state.attempts if attempt.category is not None][-MOST_CARDS:]:
         told = _dict(_read(run.dir / runfolder.attempt_folder(one.number) / "verdict.json").get("verdict"))
-        cards.append({
-            "attempt": one.number, "t": one.ended_t, "category": one.category, "summary": _cut(one.summary or ""),
-            "confidence": one.confidence, "follows": _cut(follows.get(one.number) or ""),
-            "node": one.failed_node, "suspects": list(one.blamed),
-            "evidence": [{"file": _cut(line.get("file") or ""), "line_number": line.get("line_number"),
-                          "text": _cut(line.get("text") or ""), "role": _cut(line.get("role") or "")}
-                         for line in _list(told.get("evidence"))[:12] if isinstance(line, dict)],
-            "changes": _cut(told.get("changes") or "")})
-    return cards
+        evidence = tuple(EvidenceLine(_cut(line.get("file") or ""), line.get("line_number"),
+                                      _cut(line.get("text") or ""), _cut(line.get("role") or ""))
+                         for line in _list(told.get("evidence"))[:12] if isinstance(line, dict))
+        cards.append(VerdictCard(
+            one.number, one.ended_t, one.category, _cut(one.summary or ""), one.confidence,
+            _cut(follows.get(one.number) or ""), one.failed_node, one.blamed, evidence,
+            _cut(told.get("changes") or "")))
+    return tuple(cards)
 
 
-def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
+def _stacks(run: Run, state: State) -> tuple[StackCheck, ...]:
     """What each hang check saw: a verdict, and the ranks that stood at one place together."""
     checks = []
     for one in state.attempts:
@@ -122,11 +127,10 @@ def _stacks(run: Run, state: State) -> list[dict[str, Any]]:
         for path in sharedfile.listing(folder, "*/verdict.json")[-3:]:
             found = _read(path)
             verdict = _dict(found.get("verdict"))
-            checks.append({"attempt": one.number, "t": _time_of(path.parent.name), "kind": _cut(verdict.get("kind")),
-                           "summary": _cut(verdict.get("summary")),
-                           "groups": [_group(group) for group in _list(found.get("groups"))[:8]
-                                      if isinstance(group, dict)]})
-    return checks[-MOST_CARDS:]
+            checks.append(StackCheck(
+                one.number, _time_of(path.parent.name), _cut(verdict.get("kind")), _cut(verdict.get("summary")),
+                tuple(_group(group) for group in _list(found.get("groups"))[:8] if isinstance(group, dict))))
+    return tuple(checks[-MOST_CARDS:])
 
 
 def _time_of(name: str) -> float | None:
@@ -137,34 +141,21 @@ def _time_of(name: str) -> float | None:
         return None
 
 
-def _group(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {"count": _cut(group.get("count")), "kind": _cut(group.get("kind")), "ranks": _cut(group.get("ranks") or ""),
-            "nodes": _cut(nodefold.fold(map(str, _list(group.get("nodes"))))),
-            "stack": [_cut(frame) for frame in _list(group.get("stack"))[:20]]}
+def _group(group: Mapping[str, object]) -> StackGroup:
+    return StackGroup(_cut(group.get("count")), _cut(group.get("kind")), _cut(group.get("ranks") or ""),
+                      _cut(nodefold.fold(map(str, _list(group.get("nodes"))))),
+                      tuple(_cut(frame) for frame in _list(group.get("stack"))[:20]))
 
 
-def _curves(figures: LogFigures) -> dict[str, Any]:
-    return {name: [{"attempt": one.attempt, "points": curves.thin(one.points)} for one in found]
-            for name, found in (("loss", figures.losses), ("step_time_s", figures.step_times))}
-
-
-def _findings(run: Run, figures: LogFigures) -> dict[str, Any]:
-    """Changes of pace, and spikes; numbers that JSON does not have are words."""
-    return {"pace_changes": [one._asdict() for one in curves.changes(figures.step_times, run.plan.slow.share)],
-            "spikes": {name: [{**asdict(one), "value": one.value if math.isfinite(one.value) else str(one.value)}
-                              for one in curves.spikes(found)]
-                       for name, found in (("loss", figures.losses), ("step_time_s", figures.step_times))}}
-
-
-def _events(events: Sequence[Event]) -> list[dict[str, Any]]:
+def _events(events: Sequence[Event]) -> tuple[ToldEvent, ...]:
     """The story; of a long one its begin and its end."""
     told = list(story.select(events))
     if len(told) > MOST_EVENTS:
         told = [*told[:MOST_EVENTS // 4], *told[-MOST_EVENTS * 3 // 4:]]
-    return [{"t": event.t, "host": event.host, "event": event.event, "text": _cut(describe(event))} for event in told]
+    return tuple(ToldEvent(event.t, event.host, event.event, _cut(describe(event))) for event in told)
 
 
-def _config(run: Run) -> list[dict[str, Any]]:
+def _config(run: Run) -> tuple[ConfigRow, ...]:
     """Each key that is set, with the place that it came from."""
     origins = _dict(run.meta.get("origins"))
     rows = []
@@ -172,11 +163,11 @@ def _config(run: Run) -> list[dict[str, Any]]:
         place = _dict(origins.get(key))
         layer = str(place.get("layer", ""))
         where = f"{place.get('file')}:{place['line']}" if place.get("line") else layer
-        rows.append({"key": _cut(key), "value": _cut(value), "origin": _cut(where), "layer": _cut(layer)})
-    return rows
+        rows.append(ConfigRow(_cut(key), _cut(value), _cut(where), _cut(layer)))
+    return tuple(rows)
 
 
-def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _leaves(config: Mapping[str, object]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in config.items():
         if key == "env" and isinstance(value, Mapping):
@@ -188,7 +179,7 @@ def _leaves(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return found
 
 
-def _script(run: Run) -> list[str] | None:
+def _script(run: Run) -> tuple[str, ...] | None:
     """The part of job.sbatch that is this run's own: directives and values, without those of `env`. None = it cannot be
     read, or is not of this form. The values of `env` end that part (templates/slurm).
     """
@@ -200,10 +191,10 @@ def _script(run: Run) -> list[str] | None:
     if not mark:
         return None
     hidden = " ".join(f"'{name}={HIDDEN}'" for name in run.meta["config"].get("env", {}))
-    return [_cut(line) for line in mask(own).split("\n")] + [f"SL_ENV=({hidden})"]
+    return (*(_cut(line) for line in mask(own).split("\n")), f"SL_ENV=({hidden})")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     """A JSON object of the run folder; an empty one if there is none: a supervisor may have died while it wrote."""
     try:
         found = sharedfile.read_json(path, MOST_STACKS_BYTES)
@@ -212,7 +203,7 @@ def _read(path: Path) -> dict[str, Any]:
     return _dict(found)
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: Any) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 

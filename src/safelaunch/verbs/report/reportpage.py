@@ -79,14 +79,14 @@ def _share(value: float | None) -> str:
 
 def _draw(facts: ReportFacts) -> dict[str, str]:
     """The drawings by name; "" where there is nothing to draw."""
-    since, until, spans = facts.public["since_t"], facts.public["until_t"], facts.spans
+    since, until, spans = facts.public.since_t, facts.public.until_t, facts.spans
     marks = [(one.ended_t, f"{one.number}: {one.category or one.ended}") for one in facts.state.attempts
              if one.ended_t is not None and one.ended not in GOOD_ENDS]
     nodes, uses = node_uses(facts.state)
-    pace_flags = [(one["step"], f"from {_figure(one['from_s'])} s to {_figure(one['to_s'])} s a step")
-                  for one in facts.public["pace_changes"]]
-    flags = {name: [(one["step"], f"spike at step {one['step']}: {one['value']}") for one in found]
-             for name, found in facts.public["spikes"].items()}
+    pace_flags = [(one.step, f"from {_figure(one.from_s)} s to {_figure(one.to_s)} s a step")
+                  for one in facts.public.pace_changes]
+    flags = {name: [(one.step, f"spike at step {one.step}: {one.value}") for one in found]
+             for name, found in facts.public.spikes.items()}
     return {
         "shares": drawing.share_bar(shares.totals(spans), span_of) if spans else "",
         "steps": drawing.staircase(facts.tracks, spans, facts.checkpoints, since, until, span_of)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -92,13 +91,13 @@ def _need(place: CheckpointPlace | None, whose: str) -> CheckpointPlace:
     return place
 
 
-def _as_json(points: ResumePoints) -> dict[str, Any]:
+def _as_json(points: ResumePoints) -> dict[str, object]:
     best = points.next
     return {"v": 1, "dir": points.place.folder, "format": points.place.format, "pattern": points.place.pattern,
             "next": _entry(best) if best else None, "candidates": [_entry(one) for one in points.judged]}
 
 
-def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
+def _entry(one: JudgedCheckpoint) -> dict[str, object]:
     return {"path": one.path, "step": one.step, "format": one.format, "changed_t": one.changed_s,
             "complete": one.reason is None, "reason": one.reason}
 

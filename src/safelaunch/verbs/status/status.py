@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import click
 
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.run.io.runfolder import Run
-from safelaunch.status.rows import LEAST_WANTED, Row, rows, without
+from safelaunch.status.overview import Overview
+from safelaunch.status.rows import LEAST_WANTED, rows, without
 from safelaunch.verbs.common import runs, talk, terminal
 from safelaunch.verbs.common.speech import speech_at
 from safelaunch.verbs.overview import livecheckpoint, runlist
@@ -55,7 +56,7 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
     run = runs.load(which)
     seen = overview(run, runs.ask_scheduler(run, with_times=True), time.time())
     if as_json:
-        talk.emit_json(seen)
+        talk.emit_json(seen.to_json())
     else:
         click.echo(_for_person(seen) if talk.is_for_person() else plain(seen))
     return 0
@@ -64,7 +65,7 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
 def _has_others(listing: Listing) -> bool:
     """Whether there is more to show than the newest run in this folder."""
     here = str(runs.newest_here()) if len(listing.briefs) == 1 else None
-    return bool(listing.silent) or any(one["run_dir"] != here for one in listing.briefs)
+    return bool(listing.silent) or any(one.run_dir != here for one in listing.briefs)
 
 
 def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as_json: bool) -> int:
@@ -101,16 +102,16 @@ def _tell(listing: Listing, with_team: bool) -> None:
         talk.say("no run is known" if not listing.silent else "no other run is known")
 
 
-def plain(status: dict[str, Any]) -> str:
+def plain(status: Overview) -> str:
     """The rows as text without colours or folding, for files, pipes and programs."""
     return "\n".join(terminal.lines(_rows(status)))
 
 
-def _rows(status: dict[str, Any]) -> Iterator[Row]:
-    return rows(status, speech_at(status["now_t"]))
+def _rows(status: Overview) -> Iterator[terminal.Row]:
+    return rows(status, speech_at(status.now_t))
 
 
-def _for_person(status: dict[str, Any], most_lines: int | None = None) -> str:
+def _for_person(status: Overview, most_lines: int | None = None) -> str:
     """For a terminal; of more than `most_lines` some are left out, those that are wanted least."""
     shown = list(_rows(status))
     for label in LEAST_WANTED:
@@ -131,12 +132,12 @@ def _watch(run: Run) -> int:
 
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         for seen in _views(run):
-            height = None if seen["ended"] is not None else live.console.size.height   # what is over may scroll
+            height = None if seen.ended is not None else live.console.size.height   # what is over may scroll
             live.update(Text.from_ansi(_for_person(seen, height)), refresh=True)
     return 0
 
 
-def _views(run: Run) -> Iterator[dict[str, Any]]:
+def _views(run: Run) -> Iterator[Overview]:
     """The run's object every REFRESH_S, until it has ended; on a frozen folder the last one stays."""
     from safelaunch.verbs.overview import sharedqueue  # who looks once has no use for it
 
@@ -151,7 +152,7 @@ def _views(run: Run) -> Iterator[dict[str, Any]]:
             continue
         seen = overview(run, word, time.time(), look)
         yield seen
-        if seen["ended"] is not None:
+        if seen.ended is not None:
             return
         time.sleep(REFRESH_S)
 

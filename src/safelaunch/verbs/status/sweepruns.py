@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from safelaunch.base.endings import RunEnd
+from safelaunch.base.jsonform import to_json
 from safelaunch.base.model import CHECK_FAILED, DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.errors import RunFolderError, WaitTimedOut
 from safelaunch.run.fold.state import Ended
@@ -17,32 +18,32 @@ from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.run.io.runfolder import Run
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status import sweeptable
+from safelaunch.status.overview import Sweep, SweepRun, brief_of
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import confirmation, runs, stopping, talk
 from safelaunch.verbs.common.talk import Say
 from safelaunch.verbs.overview import overview, runlist
 
-VERSION = 1
 BUDGET_SPENT = 11
 # Of the exit codes of several runs the one that says most: a failure comes before a stop.
 WORST_FIRST = (FAILED_FOR_GOOD, BUDGET_SPENT, CHECK_FAILED, STOPPED)
 
 
-def status(points: Sequence[RegisteredRun], ask: Callable[[bool], SchedulerAnswer] | None = None) -> dict[str, Any]:
-    """The object of `status SWEEP --json`; Slurm is asked once, by `ask`."""
+def status(points: Sequence[RegisteredRun], ask: Callable[[bool], SchedulerAnswer] | None = None) -> Sweep:
+    """How all runs are doing; Slurm is asked once, by `ask`."""
     word, now = (ask or runlist.ask_slurm)(False), time.time()
     jobs: dict[str, list[QueuedJob]] = {}
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)
     dirs = [str(entry.dir) for entry in points]
     found, silent = runlist.visit(dirs, lambda dir: _look(dir, word, jobs, now))
-    rows = [{"point": _point(entry), **found[str(entry.dir)]} for entry in points if found.get(str(entry.dir))]
+    shown = tuple(SweepRun(_point(entry), brief_of(row["run"]), row["cluster"], *row["cause"])
+                  for entry in points if (row := found.get(str(entry.dir))))
     gone = [entry.name for entry in points if found.get(str(entry.dir)) is None and str(entry.dir) not in silent]
     first = points[0].sweep or {}
-    is_asked = any(row["ended_t"] is None and row["cluster"] != "local" for row in rows)
-    return {"v": VERSION, "sweep": first.get("name"), "sweep_id": first.get("id"), "now_t": round(now, 3),
-            "counts": sweeptable.counts(rows), "points": rows, "causes": sweeptable.causes(rows), "silent": silent,
-            "gone": gone, "trouble": word.trouble if is_asked else ""}
+    is_asked = any(one.run.ended_t is None and one.cluster != "local" for one in shown)
+    return Sweep(first.get("name"), first.get("id"), round(now, 3), Counter(one.run.state for one in shown), shown,
+                 sweeptable.causes(shown), tuple(silent), tuple(gone), word.trouble if is_asked else "")
 
 
 def _point(entry: RegisteredRun) -> int | None:
@@ -50,26 +51,24 @@ def _point(entry: RegisteredRun) -> int | None:
 
 
 def _look(dir: str, slurm_answer: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float
-          ) -> dict[str, Any] | None:
+          ) -> dict[str, object] | None:
     """A point's row, in a child; None = its folder has gone, or cannot be read."""
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
             slurm_answer if slurm_answer.jobs is None else
             slurm_answer._replace(jobs=tuple(jobs.get(run.plan.job_name, ()))))
-        line = overview.brief(run, own, now)
-        values = dict(run.meta["config"].get("sweep") or {})
-        return {**line, "cluster": run.plan.cluster, "values": values, **_cause(run)}
+        return {"run": to_json(overview.brief(run, own, now)), "cluster": run.plan.cluster, "cause": _cause(run)}
     except (RunFolderError, *runlist.FAULTS):
         return None
 
 
-def _cause(run: Run) -> dict[str, Any]:
-    """Why the newest attempt that did not end well ended, as its supervisor judged."""
+def _cause(run: Run) -> tuple[str | None, str | None, str | None]:
+    """Why the newest attempt that did not end well ended, as its supervisor judged, and why the run did."""
     state = run.state()
     failed = next((one for one in reversed(state.attempts) if one.category not in (None, "none")), None)
-    return {"category": failed.category if failed else None, "summary": failed.summary if failed else None,
-            "ended_why": state.ended.why if state.ended else None}
+    return (failed.category if failed else None, failed.summary if failed else None,
+            state.ended.why if state.ended else None)
 
 
 def wait(points: Sequence[RegisteredRun], timeout_s: float | None, say: Say) -> tuple[int, dict[str, Ended]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import click
 
 from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.status import sweeptable
+from safelaunch.status.overview import Sweep
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import talk, terminal
 from safelaunch.verbs.common.speech import SPEECH
@@ -21,7 +21,7 @@ def status(points: Sequence[RegisteredRun], as_json: bool) -> int:
     """The table of all points."""
     seen = sweeps.status(points)
     if as_json:
-        talk.emit_json(seen)
+        talk.emit_json(seen.to_json())
     else:
         _tell(seen)
     return 0
@@ -54,26 +54,26 @@ def watch(points: Sequence[RegisteredRun], every_s: float, ask: Callable[[bool],
     return 0
 
 
-def _is_over(sweep: dict[str, Any]) -> bool:
-    return not sweep["silent"] and all(row["ended_t"] is not None for row in sweep["points"])
+def _is_over(sweep: Sweep) -> bool:
+    return not sweep.silent and all(one.run.ended_t is not None for one in sweep.points)
 
 
-def _tell(sweep: dict[str, Any]) -> None:
+def _tell(sweep: Sweep) -> None:
     for line in _lines(sweep):
         click.echo(line)
     for note in _notes(sweep):
         talk.say(note)
 
 
-def _lines(sweep: dict[str, Any], most: int | None = None) -> list[str]:
+def _lines(sweep: Sweep, most: int | None = None) -> list[str]:
     lines = sweeptable.render(sweep, SPEECH, terminal.width() if talk.is_for_person() else None, most)
     return [terminal.coloured(talk.clean(line), style) for line, style in lines]
 
 
-def _notes(sweep: dict[str, Any]) -> list[str]:
-    told = [f"no clear answer from Slurm: {sweep['trouble']}"] if sweep["trouble"] else []
-    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in sweep["silent"]]
-    if gone := sweep["gone"]:
+def _notes(sweep: Sweep) -> list[str]:
+    told = [f"no clear answer from Slurm: {sweep.trouble}"] if sweep.trouble else []
+    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in sweep.silent]
+    if gone := sweep.gone:
         told.append(f"no run is to be read in the folders of {sweeptable.some(gone)}: were they deleted?")
     return [talk.clean(one) for one in told]
 
@@ -82,13 +82,13 @@ def why(points: Sequence[RegisteredRun], as_json: bool) -> int:
     """The causes of the points that failed, grouped."""
     seen = sweeps.status(points)
     if as_json:
-        talk.emit_json({key: value for key, value in seen.items() if key not in ("points", "trouble")})
+        talk.emit_json({key: value for key, value in seen.to_json().items() if key not in ("points", "trouble")})
         return 0
     width = terminal.width() if talk.is_for_person() else None
     for line in map(talk.clean, sweeptable.render_causes(seen)):
         click.echo(line if width is None else textwrap.fill(line, width, subsequent_indent="    ",
                                                             break_on_hyphens=False))
-    for note in _notes({**seen, "trouble": ""}):   # the causes are the journals'
+    for note in _notes(seen._replace(trouble="")):   # the causes are the journals'
         talk.say(note)
     return 0
 

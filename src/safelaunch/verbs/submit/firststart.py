@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safelaunch.checkpoints.model import JudgedCheckpoint
 from safelaunch.errors import RunFolderError, UsageError
@@ -21,7 +20,7 @@ class FirstStart:
     """The lines for people, and the same for programs."""
 
     lines: tuple[str, ...]
-    public: dict[str, Any]
+    public: dict[str, object]
 
 
 def look(plan: Plan, cwd: str) -> FirstStart:
@@ -76,6 +75,6 @@ def _skipped(skipped: Sequence[JudgedCheckpoint], place: CheckpointPlace) -> lis
 
 
 def _public(place: CheckpointPlace, best: JudgedCheckpoint | None, skipped: Sequence[JudgedCheckpoint],
-            trouble: str = "") -> dict[str, Any]:
+            trouble: str = "") -> dict[str, object]:
     return {"dir": place.folder, "path": best.path if best else None, "step": best.step if best else None,
             "skipped": [{"path": one.path, "reason": one.reason} for one in skipped], "trouble": trouble}

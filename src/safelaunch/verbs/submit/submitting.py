@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from safelaunch.base.io import sharedfile
 from safelaunch.base.secretmask import hide_values
@@ -162,7 +162,7 @@ class Sending:
         self._cluster, self._federated = questions.cluster, questions.federated
         self._env = dict(os.environ)   # decoded once: a sweep needs it some times for each point
         self._told: dict[tuple[str, ...], Result] = {}
-        self._rules: list[dict[str, Any]] | None = None
+        self._rules: list[dict[str, object]] | None = None
         self._given: Surroundings | None = None
         self.turns: Turns | None = None
         self._lock = threading.Lock()   # of git's answer: the points of a sweep are sent by several threads
@@ -188,7 +188,7 @@ class Sending:
         return self.begin(resolved, agree, waits, slot=slot)()
 
     def begin(self, resolved: Resolved, agree: Agree | None = None, waits: Waits | None = None,
-              sweep: Mapping[str, Any] | None = None, slot: QueueSlot = ALONE) -> Callable[[], Submitted]:
+              sweep: Mapping[str, object] | None = None, slot: QueueSlot = ALONE) -> Callable[[], Submitted]:
         """Make a run's folder; what comes back makes it durable and submits it. `sweep`: id, name, point, and of how
         many. One thread begins all points of a sweep: several would take turns in it, at a price.
         """
@@ -234,7 +234,9 @@ class Sending:
                 samefolder.refuse(folder, settings, self._say)
         return folder
 
-    def _meta(self, resolved: Resolved, plan: Plan, cluster: str, sweep: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _meta(
+        self, resolved: Resolved, plan: Plan, cluster: str, sweep: Mapping[str, object] | None
+    ) -> dict[str, object]:
         """What run.json holds."""
         with self._lock:
             facts = self._questions.git.collect(GIT_BEFORE_S)
@@ -294,7 +296,7 @@ class Sending:
             self._say(f"warning: job {job} is submitted, but {run.dir / GIT_FILE} could not be written: {error}")
 
 
-def _packs(say: Say) -> list[dict[str, Any]]:
+def _packs(say: Say) -> list[dict[str, object]]:
     """The rules of this site's and user's rule packs, for the supervisor's verdicts; bad ones hold up no training."""
     try:
         return rulepacks.dump(rulepacks.load_packs(say=lambda text: say(f"warning: {text}")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safelaunch.config.resolve import Resolved
 from safelaunch.config.sweeps import ARRAY_JOB, ARRAY_TASK, array_id
@@ -199,7 +199,7 @@ class _Sweep:
             elif number in self._before:
                 self._keep(place, self._before[number])
             else:
-                sweep: dict[str, Any] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
+                sweep: dict[str, object] = {"id": self._sweep.id, "name": self._sweep.name, "point": number,
                                          "of": self._sweep.of}
                 point = _numbered(place.point, array_id(self._sweep.id))
                 send = self._sending.begin(point, waits=place.waits(self._waits), sweep=sweep, slot=place)

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import work
@@ -26,7 +26,8 @@ from safelaunch.base.io import program
 from safelaunch.base.plaintext import clean_lines
 from safelaunch.errors import SafelaunchError
 from safelaunch.run.io.runfolder import Run
-from safelaunch.status.rows import style_of, tell_loss
+from safelaunch.status.overview import Overview, style_of
+from safelaunch.status.rows import tell_loss
 from safelaunch.status.table import HEAD, cells_of, names_of
 from safelaunch.verbs.common import runs, stopping, talk
 from safelaunch.verbs.common.eventwords import describe
@@ -170,11 +171,11 @@ class TopScreen(App[None]):
             return
         table = self.query_one(DataTable)
         chosen = self._chosen()[1]
-        self._dirs = [one["run_dir"] for one in listing.briefs]
+        self._dirs = [one.run_dir for one in listing.briefs]
         table.clear()
         for one, name in zip(listing.briefs, names_of(listing.briefs), strict=True):
-            style = "red" if one["is_stale"] else style_of(one)
-            table.add_row(*(Text(talk.clean(cell), style) for cell in cells_of({**one, "name": name}, SPEECH)))
+            style = "red" if one.is_stale else style_of(one)
+            table.add_row(*(Text(talk.clean(cell), style) for cell in cells_of(one._replace(name=name), SPEECH)))
         if chosen in self._dirs:
             table.move_cursor(row=self._dirs.index(chosen))
         self._note("; ".join(runlist.notes(listing)) or ("" if self._dirs else "no run is known"))
@@ -283,7 +284,7 @@ def _hold_or_resume(run: Run) -> str:
     return (holding.resume(run) if (run.dir / "control" / "hold").exists() else holding.hold(run, "")).sentence
 
 
-def _overview(run: Run) -> dict[str, Any]:
+def _overview(run: Run) -> Overview:
     return overview(run, runs.ask_scheduler(run, with_times=True), time.time())
 
 

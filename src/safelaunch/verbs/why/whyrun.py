@@ -186,7 +186,7 @@ def present_of(run: Run, state: State, journal: Sequence[Event], now: float) -> 
     since_t = step_t if late is None else late.since_t
     look = attemptfacts.read_look(run.dir / runfolder.attempt_folder(attempt.number))
     drop = state.slower if late is None else None
-    hang_t = pulse["hang_t"] if pulse is not None and pulse["attempt"] == attempt.number else None
+    hang_t = pulse.hang_t if pulse is not None and pulse.attempt == attempt.number else None
     return Present(attempt.number, log.step, None if since_t is None else now - since_t, usual, late,
                    look if late is not None and look is not None and look.t > late.since_t else None,
                    hang_t, hang_t is not None and hang_t <= now, states.why_ending(attempt),
