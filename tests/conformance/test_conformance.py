@@ -20,6 +20,7 @@ IN_LONG = {
     "options-tasks-per-node-alias": "options-uneven-tasks", "shell-here-document": "shell-strict",
     "srun-plain": "training-plain", "srun-capture": "srun-stdin",
     "training-python-without-srun": "training-python-without-srun-faulted",
+    "options-chdir": "options-command-line-wins", "shell-umask-ulimit": "shell-strict",
 }
 
 

@@ -48,7 +48,7 @@ _PAST = ("goes past safelaunch: if it submits this script, two jobs train at onc
 _ITSELF = ("a command of Slurm by its path tells of the run's job, whose name, Command, StdOut and Restarts are not "
            "the script's, and which Slurm does not requeue; write the command alone")
 # What runs the words that it is given outside of this job; where they come from a pipe or a here-document, too.
-_SBATCH, _ELSEWHERE = "sbatch", "elsewhere"
+_SUBMITTED, _ELSEWHERE = "of a job", "elsewhere"
 _RUNS_ELSEWHERE = re.compile(
     r"\s*(?:[({]\s*)?(?:\S*/)?(?:(?:at|batch|s?crontab)(?=\s|\Z)|env (?:-\S+ )*(?:-i|-|--ignore-environment) |"
     r"(?:ssh|tmux|screen|systemd-run|docker|podman|singularity|apptainer|enroot)\s)")
@@ -94,7 +94,7 @@ def find_submissions(text: str, file: str) -> list[str]:
     own = re.compile(rf"(?:^|[\s/\"']){_name(file)}|\$\{{?0\b")
     found = dict(_find(NOTES, text, file))
     for number, line, place in _places(text) if _NAMED.search(text) else ():
-        if place == _SBATCH and own.search(line):
+        if place == _SUBMITTED and own.search(line):
             found[number] = _WRAPPED
         elif place == _ELSEWHERE and "sbatch" in line and found.get(number) not in _PAST_ALREADY:
             found[number] = _LATER
@@ -112,7 +112,7 @@ def _places(text: str) -> Iterator[tuple[int, str, str]]:
                 yield number, line, place
         elif "<<" in line or "sbatch" in line:
             place = _ELSEWHERE if any(_RUNS_ELSEWHERE.match(part) for part in _parts(line)) else (
-                _SBATCH if _SUBMITS.search(line) else "")
+                _SUBMITTED if _SUBMITS.search(line) else "")
             if place == _ELSEWHERE:
                 yield number, line, place
             document = _HERE_DOCUMENT.search(line) if place else None
