@@ -128,7 +128,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total, "loss": _number(figures.loss),
         "eta_t": None if quiet is not None else _eta(judged.name, step, total, pace_s, now),
-        "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
+        "restarts": state.restarted, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale, "values": dict(run.meta["config"].get("sweep") or {}),
     }
 
@@ -178,7 +178,7 @@ def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:
 
 def _budget(run: Run, state: State) -> dict[str, Any]:
     budget = run.plan.restart
-    return {"restarts": state.restarts, "max_restarts": budget.max_restarts,
+    return {"restarts": state.restarted, "max_restarts": budget.max_restarts,
             "failures_without_progress": state.failures_without_progress,
             "max_without_progress": budget.max_without_progress}
 

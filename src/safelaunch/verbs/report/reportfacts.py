@@ -72,7 +72,7 @@ def gather(run: Run, now: float) -> ReportFacts:
                   "t": state.ended.t} if state.ended else None,
         "ended_early": state.ended_early,
         "step": max((track.last_step for track in tracks), default=None), "checkpoint_step": state.best_step,
-        "restarts": state.restarts,
+        "restarts": state.restarted,
         "seconds": {kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
         "goodput": None if account.goodput is None else round(account.goodput, 4),
         "lost_steps": account.costs.steps,
