@@ -43,6 +43,7 @@ def three(tmp_path: Path) -> dict[str, Made]:
         registry.register(made.dir, name, f"{number}a2b3c4d", str(11 + number))
         found[name] = made
     found["alpha"].log(1, b"step 92/400 loss 0.5, 250 ms/step\n")
+    found["beta"].event("attempt_ended", ago_s=20_001, attempt=1, how="failed", exit_code=1)   # it brought no restart
     found["beta"].event("gave_up", ago_s=20_000, exit_code=10, why="the same failure twice")
     found["gamma"].event("completed", ago_s=200_000, exit_code=0, why="done")
     squeue(tmp_path, "11|RUNNING|me|alpha.0a2b3c4d|None|n0")
@@ -69,7 +70,7 @@ def test_runs_that_go_on_and_those_that_ended_within_a_day_are_shown(
     three: dict[str, Made], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["status"]) == 0
-    head, beta, alpha = capsys.readouterr().out.splitlines()
+    head, beta, alpha = capsys.readouterr().out.splitlines()   # no RETRY
     assert head.split() == ["RUN", "STATE", "FOR", "STEP", "DONE", "IN", "JOB", "ENDS", "IN"]
     assert beta.split()[:5] == ["beta", "gave", "up", "5h", "33m"] and "the same failure twice" in beta
     assert alpha.split()[:2] == ["alpha", "running"] and "92/400" in alpha and "1m" in alpha

@@ -282,12 +282,15 @@ def test_a_stale_pulse_is_told_and_nobody_is_called_dead(bloom: Made) -> None:
     assert "dead" not in text
 
 
-@pytest.mark.parametrize("events", [("queued",), ("ended",)], ids=["before the start", "after the end"])
-def test_an_old_pulse_is_no_alarm(bloom: Made, events: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("when", ["before the start", "after the end", "between two jobs"])
+def test_an_old_pulse_is_no_alarm(bloom: Made, when: str) -> None:
     bloom.submitted()
-    if events == ("ended",):
+    if when != "before the start":
         bloom.running()
+    if when == "after the end":
         bloom.completed()
+    elif when == "between two jobs":   # on hold, for instance
+        bloom.event("handed_over", job="13", why="a hold")
     bloom.pulse(age_s=500)
     assert "no sign of life" not in told(bloom, job(state="PENDING"))
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from safelaunch.hangs import hang
 from safelaunch.hangs.hang import Rhythm
-from safelaunch.hangs.named import is_named_for_sure
+from safelaunch.hangs.named import fetches_or_builds, is_named_for_sure
 from safelaunch.stacks import activity
 from safelaunch.stacks.loading import waits_for_file
 from safelaunch.stacks.ranks import Life, NodeReport, ObservedRank, Stack
@@ -128,9 +128,11 @@ def _weigh(looks: Sequence[Examination]) -> Weighed:
 
 def _least_s(looks: Sequence[Examination], verdict: HangVerdict, phase: str) -> float:
     """How long a silence must last for this verdict: by what the ranks are at."""
-    odd = {(one.node, one.pid) for one in verdict.odd}
-    if verdict.kind == "storage" or (verdict.kind == "data_loading" and any(
-            waits_for_file(rank) for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in odd)):
+    named = {(one.node, one.pid) for one in verdict.odd}
+    odd = [rank for rank in _ranks_of(looks[-1]) if (rank.node, rank.pid) in named]
+    if verdict.kind == "storage" or (verdict.kind == "data_loading" and any(map(waits_for_file, odd))):
+        return hang.HOLD_FILES_S
+    if verdict.kind != "data_loading" and any(fetches_or_builds(stack) for rank in odd for stack in rank.samples):
         return hang.HOLD_FILES_S
     is_named = verdict.kind == "deadlock" and not phase and is_named_for_sure(
         [_ranks_of(look) for look in looks], verdict.odd)
@@ -159,6 +161,8 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s:
             return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
         if weighed.is_alive:   # a rank may rest after the last check: check again soon
             later = hang.check_by(replace(later, alive_s=now_s), now_s + OFTEN_S)
+        elif _asleep(looks) is not None and hang.hold_s(rhythm, now_s, hang.NAMED_S) > 0:   # it may be named by more
+            later = hang.check_by(later, now_s + BETWEEN_LOOKS_S)
         return _before_it_counts(later, now_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
         return later, f"{weighed.why}; {weighed.phase} may take longer than a step"

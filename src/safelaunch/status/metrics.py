@@ -99,7 +99,7 @@ def _values(run: MeteredRun) -> Iterator[tuple[str, dict[str, str], float]]:
         yield "run_exit_code", {}, state.ended.exit_code
     yield "run_attempts_total", {}, len(state.attempts)
     yield from (("run_restarts_total", {"cause": cause}, count) for cause, count in _causes(state.attempts).items())
-    yield "run_restart_budget_used", {}, state.restarts
+    yield "run_restart_budget_used", {}, state.restarted
     yield "run_restart_budget", {}, run.max_restarts
     if attempt is not None and attempt.step is not None:
         yield "run_step", {}, attempt.step

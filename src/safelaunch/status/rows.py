@@ -296,9 +296,8 @@ def _at_risk(seen: Overview, found: NewestCheckpoint, speech: Speech) -> str:
 def _restart_rows(seen: Overview, speech: Speech) -> Iterator[Row]:
     if seen.attempt is None:
         return
-    most = seen.max_restarts   # the failure behind the last attempt is counted, too, and has brought no restart
-    spent = min(seen.restarts, most, seen.attempt.number - 1)
-    used = f"{spent} of {most} used" if most else "none allowed (restart.max_restarts)"
+    most = seen.max_restarts
+    used = f"{min(seen.restarts, most)} of {most} used" if most else "none allowed (restart.max_restarts)"
     yield "restarts", (f"{used}; {seen.failures_without_progress} of {seen.max_without_progress} failures in a "
                        "row without progress"), ""
     if seen.time and sum(seen.time.values()) >= 1:

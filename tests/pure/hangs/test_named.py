@@ -183,6 +183,22 @@ def test_without_that_evidence_the_long_hold_stays(looks: list[list[ObservedRank
     assert not weighed.is_proof or (not weighed.is_sure and weighed.least_s >= HOLD_S), weighed
 
 
+def test_who_fetches_or_builds_has_the_time_of_files_as_these_may_stand_still_with_it() -> None:
+    builds = own("wait_for_build", "ops.py")
+    for stack in (TAKES_ITS_TIME["a download's retry"], TAKES_ITS_TIME["a download of its own"], builds,
+                  own("read", "ssl.py", own("read", "http/client.py"))):
+        ranks = [*others(lambda number: still(number, BARRIER, FUTEX)), still(3, stack, RECV)]
+        weighed = weigh([look(ranks), look(ranks)])
+        assert weighed.is_proof and weighed.least_s == hang.HOLD_FILES_S, (stack, weighed)
+
+
+def test_where_a_first_look_shows_a_sleeper_beside_what_may_be_a_loop_the_next_one_follows_soon() -> None:
+    ranks = [*others(lambda number: polls(number, PAUSES, ASKS, own("other")[:1] + MAIN, cpu=1.0)), naps()]
+    rhythm, now_s = silent_from_zero(), 57.0
+    rhythm, why_not = conclude(rhythm, now_s, [look(ranks)], ALL_LOOKS_S)
+    assert why_not and hang.deadline_s(rhythm) <= now_s + BETWEEN_LOOKS_S
+
+
 def test_the_short_hold_is_for_plain_steps_and_for_silences_without_work() -> None:
     looks = [look(NAMED["a sleep beside NCCL's wait"])] * 3
     short = silent_from_zero()

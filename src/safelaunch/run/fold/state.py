@@ -264,6 +264,11 @@ class State:
         return known[-1] if known else None
 
     @property
+    def restarted(self) -> int:
+        """Restarts that cost budget: behind the last attempt a failure has brought none."""
+        return max(0, min(self.restarts, len(self.attempts) - 1))
+
+    @property
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None

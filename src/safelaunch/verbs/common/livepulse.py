@@ -41,7 +41,7 @@ class LogEnd(NamedTuple):
 def read_heartbeat(run_dir: Path, state: State, now: float) -> SeenHeartbeat | None:
     """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
     alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
-    no alarm.
+    no alarm. None is expected in a queue or on hold, when its job has handed over.
     """
     try:
         with os.fdopen(sharedfile.open_file(run_dir / FILE), "rb") as file:
@@ -53,7 +53,7 @@ def read_heartbeat(run_dir: Path, state: State, now: float) -> SeenHeartbeat | N
         return None
     age_s = max(0.0, now - max(written_t, pulse.t))
     job = state.job
-    expected = state.ended is None and job is not None and job.started_t is not None
+    expected = state.ended is None and job is not None and job.started_t is not None and state.life_t is not None
     return SeenHeartbeat(round(age_s, 1), expected and age_s > STALE_S, pulse.host, pulse.gen, pulse.guards,
                          None if pulse.hang_t is None else round(pulse.hang_t, 3), pulse.attempt, pulse.step,
                          pulse.step_t, pulse.late_t, pulse.phase)

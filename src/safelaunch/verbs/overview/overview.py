@@ -106,7 +106,7 @@ def _by_journal(run: Run, read: Journal, state: State, word: SchedulerAnswer, no
         job=_job(state, word, now), attempt=_attempt(state, state.attempt, plan.nodes) if state.attempt else None,
         lost_progress=_lost_progress(state.attempt), slower=_slower(plan, state), slow_search=_slow_search(state),
         odd_figures=state.odd, attempts=len(state.attempts),
-        restarts=state.restarts, max_restarts=plan.restart.max_restarts,
+        restarts=state.restarted, max_restarts=plan.restart.max_restarts,
         failures_without_progress=state.failures_without_progress,
         max_without_progress=plan.restart.max_without_progress,
         suspects=_reasons(state.suspects),
@@ -156,7 +156,7 @@ def brief(run: Run, word: SchedulerAnswer, now: float) -> Brief:
         job=job.id if job else None, job_ends_t=job.ends_t if job and not state.ended else None,
         attempts=len(state.attempts), step=step, step_total=total, loss=_number(figures.loss),
         eta_t=None if quiet is not None else _eta(judged.name, step, total, pace_s, now),
-        restarts=state.restarts, max_restarts=run.plan.restart.max_restarts,
+        restarts=state.restarted, max_restarts=run.plan.restart.max_restarts,
         is_stale=is_stale, values=dict(run.meta["config"].get("sweep") or {}))
 
 

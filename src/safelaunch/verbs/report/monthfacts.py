@@ -109,7 +109,7 @@ def read_run(run: runfolder.Run, since_t: float, now: float) -> MonthOfRun:
         owner=owners.name_of(run.dir.stat().st_uid),
         since_t=max(since_t, spans[0].start_t if spans else until), until_t=until,
         ended=state.ended.how if state.ended else None, nodes=run.plan.nodes,
-        step=max((track.last_step for track in tracks), default=None), restarts=state.restarts,
+        step=max((track.last_step for track in tracks), default=None), restarts=state.restarted,
         seconds={kind: round(value, 3) for kind, value in shares.totals(spans).items()},
         lost=tuple(LostSpan(cause, span.kind, round(span.seconds, 3)) for span, cause, _ in lost),
         failures=tuple(_failure(one, by_attempt[one.number], run.cluster) for one in state.attempts

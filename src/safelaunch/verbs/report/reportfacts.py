@@ -80,7 +80,7 @@ def gather(run: Run, now: float) -> ReportFacts:
         ended=replace(state.ended, why=_cut(state.ended.why)) if state.ended else None,
         ended_early=state.ended_early,
         step=max((track.last_step for track in tracks), default=None), checkpoint_step=state.best_step,
-        restarts=state.restarts,
+        restarts=state.restarted,
         seconds={kind: round(seconds, 3) for kind, seconds in account.seconds.items()},
         goodput=None if account.goodput is None else round(account.goodput, 4),
         lost_steps=account.costs.steps, spans=spans[-MOST_SPANS:], attempts=tuple(map(_attempt, state.attempts)),
