@@ -60,7 +60,8 @@ BOUNDS: dict[str, tuple[str, ...]] = {
         f"{journal.MOST_ODD_SHOWN:,} odd lines of a file"),
     "journal, for its supervisor": (f"{size(folder.MAX_JOURNAL_BYTES)} a file",),
     "control": (f"{len(REQUESTS)} names", "1 s"),
-    "claims, pulse": (size(sharedfile.CLAIM_BYTES), size(sharedfile.HEARTBEAT_BYTES)),
+    "claims, pulse": (size(sharedfile.CLAIM_BYTES), size(sharedfile.HEARTBEAT_BYTES),
+                      f"{folder.CLAIM_DIGITS} digits", f"{folder.MOST_CLAIMS:,} claims a look"),
     "exit.json, verdicts, cores": (size(FACTS_BYTES), f"{sharedfile.MOST_CONTAINERS:,} objects and lists"),
     "ledger": (
         f"{size(ledger.FILE_MAX_BYTES)} a file", f"{size(ledger.USER_MAX_BYTES)} an owner", size(ledger.ALL_MAX_BYTES),

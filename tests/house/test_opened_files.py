@@ -83,3 +83,38 @@ def test_files_are_opened_by_sharedfile_or_are_of_no_shared_folder() -> None:
     known = {name for names in OTHERS.values() for name in names}
     assert found - known == set(), "read files of a run folder by base.io.sharedfile; others have a place in OTHERS"
     assert known - found == set(), "these open no file any more"
+
+
+# Which functions write a file by its name, where a link of somebody else would be followed.
+WRITERS = {
+    "this node's own disk, in a folder that is this user's alone": (
+        "script/io/standins.py:put", "supervisor/io/attempt.py:AttemptProcess.keep_pump",
+        "supervisor/io/attempt.py:AttemptProcess.launch", "supervisor/leader.py:hold_token", "supervisor/loop.py:main",
+        "supervisor/ends/handover.py:Handover.drain", "supervisor/state/diagnosing.py:WholeLog._kernel_logs",
+    ),
+    "a folder that was made a moment ago to be tried": (
+        "site/io/sitefolder.py:_link.work", "site/io/sitefolder.py:_rename.work"),
+    "a device or a pipe that a person names": ("verbs/report/reportpage.py:store",),
+}
+
+
+def writes_by_name(call: ast.Call) -> bool:
+    """Whether it looks so: write_text(), write_bytes(), path.touch(), open() to write or append."""
+    if not isinstance(call.func, (ast.Attribute, ast.Name)):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+    if name == "touch":
+        return "/" in ast.unparse(call.func) or "Path(" in ast.unparse(call.func)
+    mode = next((word.value for word in call.args[-1:] if isinstance(word, ast.Constant)), "")
+    is_descriptor = call.args and isinstance(call.args[0], (ast.Call, ast.Constant)) and len(call.args) > 1
+    return name in ("write_text", "write_bytes") or (
+        name == "open" and isinstance(mode, str) and mode[:1] in ("w", "a") and not is_descriptor)
+
+
+def test_no_file_is_written_by_a_name_that_somebody_else_may_have_given_to_a_link() -> None:
+    texts = [module for module in modules() if not module.path.startswith(("node/", "sandbox/", "streams.py"))]
+    found = {f"{module.path}:{where}" for module in texts
+             for where, call in calls_in(module.tree) if writes_by_name(call)}
+    known = {name for names in WRITERS.values() for name in names}
+    assert found - known == set(), "write by base.io.durable, or make the file with O_EXCL and O_NOFOLLOW"
+    assert known - found == set(), "these write no file any more"

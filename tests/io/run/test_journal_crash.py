@@ -301,6 +301,18 @@ def test_what_is_no_number_is_no_claim(run_dir: Path, name: str) -> None:
     assert journal.last_claim(run_dir) == 0
 
 
+def test_a_great_number_in_claims_makes_no_search_long(run_dir: Path) -> None:
+    for gen in (1, 2):
+        (run_dir / "claims" / str(gen)).write_bytes(journal.render_claim(gen, "h", f"lead job {gen}", 1.0))
+    for name in ("9" * 8, "9" * 12, "9" * 255):
+        (run_dir / "claims" / name).write_text("{")
+    begin_s = time.process_time()
+    assert [claim["gen"] for claim in journal.claims_after(run_dir, 1)] == [2]
+    assert journal.newest_lead(run_dir) == ("2", 2) and journal.last_launch(run_dir) is None
+    assert journal.last_claim(run_dir) == 99_999_999
+    assert time.process_time() - begin_s < 1
+
+
 @pytest.mark.parametrize("content", [b"", b'{"v":1,"gen"', b"[]", b"\xff\xfe\0"],
                          ids=["empty", "torn", "a list", "binary"])
 def test_a_claim_that_cannot_be_read_is_unknown(run_dir: Path, content: bytes) -> None:

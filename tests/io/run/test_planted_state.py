@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.run.io import registry
+from safelaunch.verbs.overview import sharedqueue
 from safelaunch.watch.io import memory
 from tests.io.nodehealth.test_ledger import ALICE, BOB, as_user, needs_root
 
@@ -68,6 +69,21 @@ def test_what_somebody_has_put_into_the_state_folder_holds_up_nothing_and_leads_
     assert found.is_ok and found.value is not None, found
     assert (place / "bashrc").read_bytes() == PRECIOUS and not (place / "new").exists()
     assert what == "a terabyte" or found.value[0] is False
+
+
+def test_drafts_beside_the_lists_are_written_through_no_link(place: Path) -> None:
+    def use() -> bool:
+        state = place / "state" / "safelaunch"
+        for name in (f"runs.jsonl.{os.getpid()}", f".squeue.json.{os.getppid()}", f".squeue.json.{os.getpid()}"):
+            (state / name).symlink_to(place / "bashrc")
+        registry.register(place / "run", "bloom", "1a2b3c4d", "12")
+        registry.COMPACT_BYTES = 0
+        registry._compact(registry.file())
+        sharedqueue._write({"t": 1.0, "whose": [], "jobs": []})
+        return not (state / "squeue.json").is_symlink() and "1a2b3c4d" in registry.raw()
+
+    assert as_user(ALICE, use, group=ALICE).value is True
+    assert (place / "bashrc").read_bytes() == PRECIOUS
 
 
 def test_a_list_behind_an_own_link_is_still_written(place: Path) -> None:

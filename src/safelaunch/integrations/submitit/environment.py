@@ -175,5 +175,6 @@ def remove_leftovers(paths: utils.JobPaths, rank: int) -> None:
 def end_for_good() -> None:
     """Touch the run's kill switch: no attempt is to follow."""
     kill_file = os.environ.get("SAFELAUNCH_KILL_FILE")
-    if kill_file:
-        Path(kill_file).touch()
+    if kill_file:   # an entry that is there already is a stop, a link of a member's too
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(kill_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))

@@ -22,6 +22,7 @@ from safelaunch.run.journal import Journal
 
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id; job.sbatch reads it, too
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
+CLAIM_DIGITS, MOST_CLAIMS = 9, 1000   # of a name in claims/; of a look
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 # Of all files together, for a person who waits and does not know who wrote them: 2 s and 150 MB
 MOST_SHOWN_BYTES, MOST_SHOWN_PARTS = 32 << 20, 600_000
@@ -232,23 +233,28 @@ def _merge(files: dict[str, bytes], most_parts: int | None = None) -> Journal:
             gc.enable()
 
 
-def last_claim(run_dir: Path) -> int:
-    """The highest claim number so far; 0 = none."""
+def _claims(run_dir: Path) -> list[int]:
+    """The claims' numbers in order, as the folder lists them: whoever makes a name there makes no range of it."""
     with contextlib.suppress(FileNotFoundError):
         names = (path.name for path in (run_dir / "claims").iterdir())
-        return max((int(name) for name in names if name.isdecimal()), default=0)
-    return 0
+        return sorted(int(name) for name in names if len(name) <= CLAIM_DIGITS and name.isdecimal())
+    return []
+
+
+def last_claim(run_dir: Path) -> int:
+    """The highest claim number so far; 0 = none."""
+    return max(_claims(run_dir), default=0)
 
 
 def claims_after(run_dir: Path, number: int) -> list[dict[str, Any]]:
-    """The claims after a number, in order; torn ones are left out."""
-    found = (read_claim(run_dir, later) for later in range(number + 1, last_claim(run_dir) + 1))
-    return [claim for claim in found if claim is not None]
+    """The newest MOST_CLAIMS claims after a number, in order; torn ones are left out."""
+    later = [one for one in _claims(run_dir) if one > number]
+    return [claim for one in later[-MOST_CLAIMS:] if (claim := read_claim(run_dir, one)) is not None]
 
 
 def newest_lead(run_dir: Path) -> tuple[str, int] | None:
     """The job whose supervisor claimed the lead last, and its generation, the claim's number; None = not known."""
-    for number in range(last_claim(run_dir), 0, -1):
+    for number in reversed(_claims(run_dir)):
         claim = read_claim(run_dir, number)
         if claim is not None and str(claim.get("action", "")).startswith(LEAD):
             return str(claim["action"]).removeprefix(LEAD), number
@@ -258,7 +264,7 @@ def newest_lead(run_dir: Path) -> tuple[str, int] | None:
 def last_launch(run_dir: Path) -> dict[str, Any] | None:
     """The newest claim to launch an attempt, with its `claim` number, its `attempt`, and the `job` that led then."""
     found: dict[str, Any] | None = None
-    for number in range(last_claim(run_dir), 0, -1):
+    for number in reversed(_claims(run_dir)):
         claim = read_claim(run_dir, number) or {}
         action = str(claim.get("action", ""))
         if found is None and action.startswith(LAUNCH) and action.removeprefix(LAUNCH).isdecimal():

@@ -304,13 +304,14 @@ def _compact(path: Path) -> None:
 
     with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{path}.lock", timeout=LOCK_S):
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        with os.fdopen(sharedfile.open_log(path), "rb") as old, draft.open("wb") as new:
+        draft.unlink(missing_ok=True)
+        made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(made, "wb") as new, os.fdopen(sharedfile.open_log(path), "rb") as old:
             old.seek(max(0, os.fstat(old.fileno()).st_size - MOST_BYTES))
             content = old.read(MOST_BYTES)
             if len(content) <= COMPACT_BYTES:
                 draft.unlink()
                 return   # another reader has done it
-            os.fchmod(new.fileno(), 0o600)
             new.writelines(map(_line, reversed(_parse_all(content)[:KEPT_RUNS])))
             new.flush()
             os.fsync(new.fileno())

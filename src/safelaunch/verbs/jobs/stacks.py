@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from safelaunch.base.io import durable
 from safelaunch.base.plaintext import LABEL_WIDTH
 from safelaunch.base.secretmask import mask, mask_all
 from safelaunch.errors import UsageError
@@ -133,7 +134,7 @@ def _write_raw(folder: Path, collected: Collected) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in collect.raw_files(collected).items():
-            (folder / name).write_text(mask(text))
+            durable.put(folder / name, mask(text).encode(errors="replace"), 0o640)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
     talk.say(f"{len(collected.lines)} reports are in {folder}")

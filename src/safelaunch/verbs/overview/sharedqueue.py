@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from safelaunch.base.io import sharedfile
+from safelaunch.base.io import durable, sharedfile
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.run.io import registry
 from safelaunch.slurm.slurmtext import QueuedJob
@@ -52,9 +52,6 @@ def _read(whose: list[Any]) -> Any:
 
 
 def _write(kept: dict[str, object]) -> None:
-    draft = _file().with_name(f".squeue.json.{os.getppid()}")
-    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
-        draft.touch(0o600)
-        draft.write_text(json.dumps(kept))
-        draft.replace(_file())
+        _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.put(_file(), json.dumps(kept).encode(), sync=lambda _: None)
