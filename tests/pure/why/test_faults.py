@@ -80,6 +80,13 @@ FAULT_TABLE = {
     "SIGTERM of a rank that is a task": Fault(
         STEPS + by(CLOSED, "n0"),
         (TaskExit("n1", 3, 143, 15), BAD_TOO), "unknown 0.45", "task 3 on n1 was killed by signal 15", "network"),
+    "SIGUSR1 to all, which a launcher does not handle": Fault(
+        STEPS + "srun: error: n1: task 1: User defined signal 1\n",
+        (TaskExit("n1", 1, 138, 10), TaskExit("n0", 0, 138, 10)),
+        "unknown 0.45", "task 1 on n1 was killed by signal 10 (SIGUSR1)", "somebody ended"),
+    "SIGUSR1 to a rank": Fault(
+        STEPS + "[n1:node]:failed (exitcode: -10) local_rank: 0 (pid: 7) of binary: bash\n" + by(CLOSED, "n0")
+        + report(2), (BAD, BAD_TOO), "unknown 0.45", "rank 2 on n1 was killed by signal 10 (SIGUSR1)", "network"),
     "a rank ends with 0": Fault(
         "exit0.log", (BAD, BAD_TOO), "user_code 0.7", "rank 3 on n1 ended with exit code 0 while others trained",
         "the link"),

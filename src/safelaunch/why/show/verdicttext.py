@@ -12,7 +12,7 @@ from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.why.causes.category import ADVICE
 from safelaunch.why.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.why.judge.leavers import ADVICE as OF_LEAVER
-from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, UNEXPLAINED_KILLS
+from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, OF_USER, UNEXPLAINED_KILLS
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.rulebook import BY_ID
 from safelaunch.why.show.verdictjson import evidence_of
@@ -90,7 +90,7 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
     title = page.title
-    if verdict.rule == ENDED_BY_TERM or verdict.do == OF_TERM:
+    if verdict.rule == ENDED_BY_TERM or verdict.do in (OF_TERM, OF_USER):
         title = KILLED
     elif verdict.rule in UNEXPLAINED_KILLS or verdict.do == OF_KILL:
         title = OFTEN_MEMORY
