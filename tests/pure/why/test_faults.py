@@ -87,6 +87,11 @@ FAULT_TABLE = {
     "SIGUSR1 to a rank": Fault(
         STEPS + "[n1:node]:failed (exitcode: -10) local_rank: 0 (pid: 7) of binary: bash\n" + by(CLOSED, "n0")
         + report(2), (BAD, BAD_TOO), "unknown 0.45", "rank 2 on n1 was killed by signal 10 (SIGUSR1)", "network"),
+    "setup fails without a word, and the step's end is read by its words": Fault(
+        "[n1:node]:safelaunch: setup failed with exit code 3 on n1\n"
+        "slurmstepd-n0: error: *** STEP 44.0 ON n0 CANCELLED AT 2026-11-29T16:34:59 *** (late)\n",
+        (TaskExit("n1", 1, 3), TaskExit("n0", 0, 143, 15)), "unknown 0.3", "task 1 on n1 ended with exit code 3",
+        "somebody ended"),
     "a rank ends with 0": Fault(
         "exit0.log", (BAD, BAD_TOO), "user_code 0.7", "rank 3 on n1 ended with exit code 0 while others trained",
         "the link"),

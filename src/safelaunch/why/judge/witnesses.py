@@ -235,7 +235,8 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     first = known.first_bad
     if first is None:
         return verdict
-    is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
+    is_words = verdict.rule is None and verdict.category == "cancelled"   # the journal would know of a cancel
+    is_echo = (verdict.rule == ECHO_OF_TERM or is_words) and TERM not in (first.signal, first.code - 128)
     if not first.signal and verdict.category == "unknown" and verdict.cited:
         is_echo = {cited.rule for cited in verdict.cited} <= OF_SRUN
     if verdict.rule != ECHO_OF_SRUN and not is_echo:
