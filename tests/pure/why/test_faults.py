@@ -135,7 +135,8 @@ FAULT_TABLE = {
         STEPS + by("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=81, OpType=ALLREDUCE)", "n0")
         + OWN_TERM, (), "hang 0.85", "rank 3 on n1 is stopped", row="hung", stacks=STOPPED),
     "an argument that the program does not know": Fault(
-        by(USAGE, *NODES) + OF_LAUNCHER * 9, (TaskExit("n0", 0, 1), BAD), "config 0.95", "is refused: --stepz 400"),
+        by(USAGE, *NODES) + OF_LAUNCHER * 9, (TaskExit("n0", 0, 1), BAD), "config 0.95", "is refused: --stepz 400",
+        "number of ranks"),
     "its own word on an argument": Fault(
         by("usage: train.py\ntrain.py: error: --warmup must be below --steps\n", *NODES), (BAD_TOO, BAD), "config 0.95",
         "--warmup must be below --steps"),
