@@ -239,6 +239,9 @@ def test_a_silence_that_may_pass_says_when_it_counts_as_a_hang_and_each_check_on
     rows = [row for row in why("loader")[0].splitlines() if "counted as a hang" in row]
     assert [row.partition(" ")[0] for row in rows] == ["action", "safelaunch"] and "12:02:00" in rows[1], rows
     assert rows[0].split(None, 1)[1].startswith("counted as a hang at 12:05:00 UTC if nothing changes"), rows
+    made.event("decision", row="hung", action="end", attempt=1, why="ending the attempt: it hangs", log_bytes=9)
+    out = why("loader")[0]
+    assert "now        attempt 1 is being ended after step 2: it hangs" in out and "action     nothing yet: " in out
 
 
 def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:

@@ -39,6 +39,7 @@ TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "pr
         "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
         "completed", "gave_up", "stopped")
 MOST_TOLD = 8
+AT_ITS_END = "nothing yet: it is judged when it has ended"
 COUNTED = "counted as a hang"   # supervisor.hang.hangs.tell_next
 AND_THEN = f"; {COUNTED}"
 IF_STILL = "it is ended only if looks at all ranks agree that they stand still (hang.then)"
@@ -79,8 +80,8 @@ def of_run(run: Run, number: int | None) -> Subject:
     if is_lost:
         evidence, follows = replace(evidence, running=False), lost
     present = present_of(run, state, journal, time.time()) if is_newest and not lost else None
-    if present is not None and present.is_silent and present.attempt == chosen.number:
-        follows = _what_comes(journal, chosen, present)
+    if present is not None and present.attempt == chosen.number and (present.ends or present.is_silent):
+        follows = AT_ITS_END if present.ends else _what_comes(journal, chosen, present)
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
         follows, _tell_end(chosen), (*closed, *outside),
