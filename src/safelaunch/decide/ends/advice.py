@@ -52,7 +52,9 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
 def _to_do(attempt: Attempt) -> str:
     if attempt.fingerprint == UNEXPLAINED_KILL:
         return OF_A_KILL
-    if attempt.fingerprint in (UNEXPLAINED_TERM, *UNEXPLAINED_USER):
+    if attempt.fingerprint in UNEXPLAINED_USER:
+        return "let the training handle that signal, or send it elsewhere (scancel -s, --signal)"
+    if attempt.fingerprint == UNEXPLAINED_TERM:
         return "find out who sent it that signal: safelaunch and Slurm have not"
     if attempt.category in ENDS_OF_JOBS:
         return SAVE_SOONER

@@ -157,7 +157,8 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on. The
     kernel's and Slurm's own words on that would be there. (A planned kill was called "host_oom (45% sure)".)
     """
-    asked = known.end is not None and known.end.how == AttemptEnd.FAILED and verdict.rule == ASKED_BY_TERM
+    has_failed = known.running or (known.end is not None and known.end.how == AttemptEnd.FAILED)
+    asked = has_failed and verdict.rule == ASKED_BY_TERM
     is_watched = bool(known.exits) or (known.running and known.layout is not None)
     if not (verdict.rule in UNEXPLAINED_KILLS or asked) or not is_watched:
         return verdict
