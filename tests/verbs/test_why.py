@@ -228,6 +228,22 @@ def test_nothing_is_called_well_of_the_first_attempt_while_it_is_silent(here: Pa
     assert "verdict    hang: it stood still (85% sure)" in out and "where      rank 1 on n2" in out
 
 
+def test_a_silence_that_may_pass_says_when_it_counts_as_a_hang_and_each_check_once(here: Path, why: Said) -> None:
+    made = make_run(here / "loader")
+    made.running()
+    made.log(1, b"step 1 loss 0.5\nstep 2 loss 0.4\n")
+    silence(made, 1, 2, 90.0)
+    for at in ("12:01:00", "12:02:00"):
+        made.event("decision", row="hang", attempt=1, is_work=False, why="rank 1 on n2 waits in get, train.py:47: this "
+                   f"may pass; counted as a hang at 12:05:00 UTC if nothing changes, next check at {at} UTC")
+    rows = [row for row in why("loader")[0].splitlines() if "counted as a hang" in row]
+    assert [row.partition(" ")[0] for row in rows] == ["action", "safelaunch"] and "12:02:00" in rows[1], rows
+    assert rows[0].split(None, 1)[1].startswith("counted as a hang at 12:05:00 UTC if nothing changes"), rows
+    made.event("decision", row="hung", action="end", attempt=1, why="ending the attempt: it hangs", log_bytes=9)
+    out = why("loader")[0]
+    assert "now        attempt 1 is being ended after step 2: it hangs" in out and "action     nothing yet: " in out
+
+
 def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:
     out, _ = why("bloom")
     assert out.startswith("now        attempt 2 runs: step 1") and "before     attempt 1 failed, 20" in out

@@ -46,4 +46,6 @@ def generalize(text: str) -> str:
 UNEXPLAINED_KILL = exit_fingerprint(137, 9)
 # Signals that came from outside, nobody knows from whom.
 UNEXPLAINED_TERM = exit_fingerprint(143, 15)
-UNEXPLAINED_SIGNALS = frozenset({UNEXPLAINED_KILL, UNEXPLAINED_TERM})
+USER_SIGNALS = {10: "SIGUSR1", 12: "SIGUSR2"}   # whoever does not handle them dies of them
+UNEXPLAINED_USER = frozenset(exit_fingerprint(128 + number, number) for number in USER_SIGNALS)
+UNEXPLAINED_SIGNALS = frozenset({UNEXPLAINED_KILL, UNEXPLAINED_TERM, *UNEXPLAINED_USER})

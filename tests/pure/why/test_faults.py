@@ -80,6 +80,18 @@ FAULT_TABLE = {
     "SIGTERM of a rank that is a task": Fault(
         STEPS + by(CLOSED, "n0"),
         (TaskExit("n1", 3, 143, 15), BAD_TOO), "unknown 0.45", "task 3 on n1 was killed by signal 15", "network"),
+    "SIGUSR1 to all, which a launcher does not handle": Fault(
+        STEPS + "srun: error: n1: task 1: User defined signal 1\n",
+        (TaskExit("n1", 1, 138, 10), TaskExit("n0", 0, 138, 10)),
+        "unknown 0.45", "task 1 on n1 was killed by signal 10 (SIGUSR1)", "somebody ended"),
+    "SIGUSR1 to a rank": Fault(
+        STEPS + "[n1:node]:failed (exitcode: -10) local_rank: 0 (pid: 7) of binary: bash\n" + by(CLOSED, "n0")
+        + report(2), (BAD, BAD_TOO), "unknown 0.45", "rank 2 on n1 was killed by signal 10 (SIGUSR1)", "network"),
+    "setup fails without a word, and the step's end is read by its words": Fault(
+        "[n1:node]:safelaunch: setup failed with exit code 3 on n1\n"
+        "slurmstepd-n0: error: *** STEP 44.0 ON n0 CANCELLED AT 2026-11-29T16:34:59 *** (late)\n",
+        (TaskExit("n1", 1, 3), TaskExit("n0", 0, 143, 15)), "unknown 0.3", "task 1 on n1 ended with exit code 3",
+        "somebody ended"),
     "a rank ends with 0": Fault(
         "exit0.log", (BAD, BAD_TOO), "user_code 0.7", "rank 3 on n1 ended with exit code 0 while others trained",
         "the link"),
@@ -123,7 +135,8 @@ FAULT_TABLE = {
         STEPS + by("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=81, OpType=ALLREDUCE)", "n0")
         + OWN_TERM, (), "hang 0.85", "rank 3 on n1 is stopped", row="hung", stacks=STOPPED),
     "an argument that the program does not know": Fault(
-        by(USAGE, *NODES) + OF_LAUNCHER * 9, (TaskExit("n0", 0, 1), BAD), "config 0.95", "is refused: --stepz 400"),
+        by(USAGE, *NODES) + OF_LAUNCHER * 9, (TaskExit("n0", 0, 1), BAD), "config 0.95", "is refused: --stepz 400",
+        "number of ranks"),
     "its own word on an argument": Fault(
         by("usage: train.py\ntrain.py: error: --warmup must be below --steps\n", *NODES), (BAD_TOO, BAD), "config 0.95",
         "--warmup must be below --steps"),
@@ -285,19 +298,21 @@ OF_DISK = by(RAISED.replace(ERROR, "OSError: [Errno 5] Input/output error: '/loc
 @each(("log", "now", "category", "said"), [
     (by(CLOSED, "n0"), ALIVE, "unknown", "gloo lost its peer: another rank has gone"),
     (MONITORED, ALIVE, "unknown", "is judged when the attempt has ended"),
+    ("[n1:node]:Received 15 death signal, shutting down workers\n" + by(CLOSED, "n0"), ALIVE, "unknown",
+     "the launcher on n1 was killed by signal 15"),
     (OF_DISK + by(CLOSED, "n0"), ALIVE, "storage", "answers with an I/O error"),
     (by(CLOSED, "n0"), LATE._replace(look=SEEN), "hang", "rank 1 on n1 waits in barrier"),
     (by(CLOSED, "n0"), LATE, "unknown", "gloo lost its peer: another rank has gone"),
     ("", ALIVE, "none", "the run is alive"),
-], ids=["a lost peer", "a late peer", "a cause beside it", "a lost peer beside a look", "a lost peer in silence",
-        "well"])
+], ids=["a lost peer", "a late peer", "SIGTERM of a launcher", "a cause beside it", "a lost peer beside a look",
+        "a lost peer in silence", "well"])
 def test_while_the_attempt_lives_who_has_lost_a_peer_blames_nobody(
     log: str, now: Present, category: str, said: str,
 ) -> None:
     text = STEPS + log
     verdict = judge_living(judge_text(text, evidence=OutsideEvidence(running=True, layout=(NODES, 2))), now, span, at)
     assert verdict.category == category and said in verdict.summary, verdict
-    if category == "unknown":
+    if category == "unknown" and "killed" not in said:
         assert (verdict.action, verdict.suspects, verdict.do, verdict.host) == ("none", (), "", None)
         rows = [*verdicttext.tell(verdict, read_text(text), follows="nothing yet")]
         assert not {"first", "you", "where", "candidate"} & {row.label for row in rows}, rows

@@ -15,7 +15,7 @@ from safelaunch.decide.facts import advance
 from safelaunch.run.fold.state import Attempt, State
 from safelaunch.run.plan import Plan
 from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
-from safelaunch.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_TERM
+from safelaunch.why.fingerprint import UNEXPLAINED_KILL, UNEXPLAINED_TERM, UNEXPLAINED_USER
 
 SAVE_SOONER = "let it save before its job ends, and load what it saved; or ask for more time (slurm.time)"
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
@@ -52,6 +52,8 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
 def _to_do(attempt: Attempt) -> str:
     if attempt.fingerprint == UNEXPLAINED_KILL:
         return OF_A_KILL
+    if attempt.fingerprint in UNEXPLAINED_USER:
+        return "let the training handle that signal, or send it elsewhere (scancel -s, --signal)"
     if attempt.fingerprint == UNEXPLAINED_TERM:
         return "find out who sent it that signal: safelaunch and Slurm have not"
     if attempt.category in ENDS_OF_JOBS:

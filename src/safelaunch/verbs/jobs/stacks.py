@@ -74,7 +74,7 @@ def _makes_steps(run: Run, now: float) -> bool:
     return present.quiet_s < max(FRESH_S, FRESH_STEPS * (present.usual_s or 0.0))
 
 
-def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: bool, is_moving: bool) -> None:
+def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: bool, is_moving: bool = False) -> None:
     """The answer on stdout; secrets in command lines and stacks are ***, as in an attempt's dumps."""
     ranks = [rank for report in collected.reports for rank in report.ranks]
     groups = fold(ranks)

@@ -39,6 +39,9 @@ TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "pr
         "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
         "completed", "gave_up", "stopped")
 MOST_TOLD = 8
+AT_ITS_END = "nothing yet: it is judged when it has ended"
+COUNTED = "counted as a hang"   # supervisor.hang.hangs.tell_next
+AND_THEN = f"; {COUNTED}"
 IF_STILL = "it is ended only if looks at all ranks agree that they stand still (hang.then)"
 
 
@@ -77,14 +80,23 @@ def of_run(run: Run, number: int | None) -> Subject:
     if is_lost:
         evidence, follows = replace(evidence, running=False), lost
     present = present_of(run, state, journal, time.time()) if is_newest and not lost else None
-    if present is not None and present.is_silent and present.attempt == chosen.number:
-        follows = IF_STILL
+    if present is not None and present.attempt == chosen.number and (present.ends or present.is_silent):
+        follows = AT_ITS_END if present.ends else _what_comes(journal, chosen, present)
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
         follows, _tell_end(chosen), (*closed, *outside),
         _layout(run, chosen),
         policy.table(run.plan.restart.policy), _recorded(chosen, folder),
         present, is_lost, "" if is_lost else lost)
+
+
+def _what_comes(journal: Sequence[Event], attempt: Attempt, present: Present) -> str:
+    """What follows a silence, as its last check has said."""
+    since_t = present.late.since_t if present.late is not None else 0.0
+    said = [str(event.data.get("why")) for event in journal if event.event == "decision" and event.t > since_t
+            and (event.data.get("row"), event.data.get("attempt")) == ("hang", attempt.number)]
+    then = said[-1].rpartition("; ")[2] if said else ""
+    return f"{then} (hang.then)" if then.startswith(COUNTED) else IF_STILL
 
 
 def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:
@@ -140,16 +152,19 @@ def _when(journal: Sequence[Event], attempt: Attempt) -> str:
 
 def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
     """What safelaunch saw and did from that attempt's end on, up to the next one's start."""
-    told = []
+    told = list[tuple[str, str]]()
     for event in story.select(journal):
         of = event.data.get("attempt")
         if event.event in TOLD and event.t >= (attempt.ended_t or attempt.started_t) - 1.0 and of != attempt.number - 1:
             if event.event == "attempt_started" and of == attempt.number:
                 continue
-            told.append(f"{talk.moment(event.t)} {describe(event)}")
+            said = describe(event)
+            if told and told[-1][1].partition(AND_THEN)[0] == said.partition(AND_THEN)[0]:   # one more check, the same
+                told.pop()
+            told.append((talk.moment(event.t), said))
             if event.event == "attempt_started":
                 break
-    return tuple(told[:MOST_TOLD])
+    return tuple(" ".join(one) for one in told[:MOST_TOLD])
 
 
 # --- other people's jobs --------------------------------------------------------------------------------------------

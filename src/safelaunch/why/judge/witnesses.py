@@ -17,7 +17,7 @@ from safelaunch.why.categories import (
     advice,
 )
 from safelaunch.why.findings import Cited, Finding, OutsideEvidence, TaskExit
-from safelaunch.why.fingerprint import exit_fingerprint, make_fingerprint
+from safelaunch.why.fingerprint import USER_SIGNALS, exit_fingerprint, make_fingerprint
 from safelaunch.why.judge.ends import judge_end
 from safelaunch.why.judge.leavers import find_leaver
 from safelaunch.why.read.tracebacks import parse_frames
@@ -45,6 +45,8 @@ UNEXPLAINED_KILLS = frozenset({ENDED_BY_TERM, "memory.sigkill_elastic", "memory.
                                "memory.child_killed"})
 OF_KILL = "If it was memory: dmesg -T | grep -i oom on that node, and sacct's MaxRSS; else a person or script did it."
 OF_TERM = "A person, a script of the site or another process has sent it: safelaunch and Slurm have not."
+OF_USER = ("scancel -s, sbatch's --signal, a person or a script has sent it; whoever does not handle it dies of it. "
+           "Let the training handle it, or send it elsewhere.")
 # Rules of a command line that its program refuses: the same words again on every node.
 USAGE = frozenset({"config.arguments", "config.click", "config.fire", "config.hf_parser", "config.hydra",
                    "config.usage"})
@@ -155,7 +157,8 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on. The
     kernel's and Slurm's own words on that would be there. (A planned kill was called "host_oom (45% sure)".)
     """
-    asked = known.end is not None and known.end.how == AttemptEnd.FAILED and verdict.rule == ASKED_BY_TERM
+    has_failed = known.running or (known.end is not None and known.end.how == AttemptEnd.FAILED)
+    asked = has_failed and verdict.rule == ASKED_BY_TERM
     is_watched = bool(known.exits) or (known.running and known.layout is not None)
     if not (verdict.rule in UNEXPLAINED_KILLS or asked) or not is_watched:
         return verdict
@@ -163,9 +166,11 @@ def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     host = _node_of(verdict.rank, known) or verdict.host or (first.host if first is not None else None)
     who = "the launcher" if asked else "a process" if verdict.rank is None else f"rank {verdict.rank}"
     who = f"{who} on {host}" if host else who
-    signal = TERM if verdict.rule == ENDED_BY_TERM or asked else KILL
+    said = verdict.cause.text if verdict.cause is not None else ""
+    signal = next((one for one in USER_SIGNALS if f"(exitcode: -{one})" in said),
+                  TERM if verdict.rule == ENDED_BY_TERM or asked else KILL)
     return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(signal)}", host=host,
-                   do=OF_TERM if signal == TERM else OF_KILL, fingerprint=exit_fingerprint(128 + signal, signal),
+                   do=_advice_on(signal), fingerprint=exit_fingerprint(128 + signal, signal),
                    confidence=min(verdict.confidence, UNEXPLAINED))
 
 
@@ -178,7 +183,12 @@ def _node_of(rank: int | None, known: OutsideEvidence) -> str | None:
 
 
 def _killed(signal: int) -> str:
-    return f"killed by signal {signal}; nothing in the log says by whom"
+    name = f" ({USER_SIGNALS[signal]})" if signal in USER_SIGNALS else ""
+    return f"killed by signal {signal}{name}; nothing in the log says by whom"
+
+
+def _advice_on(signal: int) -> str:
+    return OF_KILL if signal == KILL else OF_TERM if signal == TERM else OF_USER
 
 
 def _uncaught(verdict: Verdict, known: OutsideEvidence, has_steps: bool) -> Verdict:
@@ -226,7 +236,8 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     first = known.first_bad
     if first is None:
         return verdict
-    is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
+    is_words = verdict.rule is None and verdict.category == "cancelled"   # the journal would know of a cancel
+    is_echo = (verdict.rule == ECHO_OF_TERM or is_words) and TERM not in (first.signal, first.code - 128)
     if not first.signal and verdict.category == "unknown" and verdict.cited:
         is_echo = {cited.rule for cited in verdict.cited} <= OF_SRUN
     if verdict.rule != ECHO_OF_SRUN and not is_echo:
@@ -244,7 +255,7 @@ def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     if verdict.category != "none" or jobstates.COMPLETED in known.states:
         return verdict
     if first is not None:
-        how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM) else (
+        how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM, *USER_SIGNALS) else (
             f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}")
         said = f"{first.who} {how}"
     elif known.srun_code:
@@ -315,10 +326,9 @@ def _read_exits(known: OutsideEvidence) -> list[Witness]:
     said, hosts = f"{first.who} died of {signal_name(first.signal)}, before any other", (first.host,) * bool(first.host)
     if first.signal in CRASHES:
         return [Witness("native_crash", 0.7, said, hosts, is_exit=True)]
-    if first.signal in (KILL, TERM):
-        mark, do = exit_fingerprint(128 + first.signal, first.signal), OF_KILL if first.signal == KILL else OF_TERM
-        said = f"{first.who} was {_killed(first.signal)}"
-        return [Witness("unknown", UNEXPLAINED, said, hosts, is_exit=True, mark=mark, do=do)]
+    if first.signal in (KILL, TERM, *USER_SIGNALS):
+        said, mark = f"{first.who} was {_killed(first.signal)}", exit_fingerprint(128 + first.signal, first.signal)
+        return [Witness("unknown", UNEXPLAINED, said, hosts, is_exit=True, mark=mark, do=_advice_on(first.signal))]
     return []
 
 

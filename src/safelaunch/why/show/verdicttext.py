@@ -12,7 +12,7 @@ from safelaunch.why.categories import ENDS_OF_JOBS, TABLE
 from safelaunch.why.causes.category import ADVICE
 from safelaunch.why.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.why.judge.leavers import ADVICE as OF_LEAVER
-from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, UNEXPLAINED_KILLS
+from safelaunch.why.judge.witnesses import ENDED_BY_TERM, OF_KILL, OF_TERM, OF_USER, UNEXPLAINED_KILLS, USAGE
 from safelaunch.why.read.tracebacks import parse_frames
 from safelaunch.why.rulebook import BY_ID
 from safelaunch.why.show.verdictjson import evidence_of
@@ -90,7 +90,7 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     page = TABLE.get(verdict.category, TABLE["unknown"]).page
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
     title = page.title
-    if verdict.rule == ENDED_BY_TERM or verdict.do == OF_TERM:
+    if verdict.rule == ENDED_BY_TERM or verdict.do in (OF_TERM, OF_USER):
         title = KILLED
     elif verdict.rule in UNEXPLAINED_KILLS or verdict.do == OF_KILL:
         title = OFTEN_MEMORY
@@ -216,8 +216,8 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
     do = verdict.do or (rule.do if rule is not None else "") or ("" if is_followed else page.then)
     # By the journal, or while nothing has ended yet: there is nothing to look for.
     is_known = is_followed and (verdict.category in ENDS_OF_JOBS or verdict.action == "none")
-    # The page's checks are of adapters, not of names; and of tracebacks, of which a rank that left has none.
-    is_else = (rule is not None and rule.ask_site) or verdict.do == OF_LEAVER
+    # The page's checks are of adapters, not of names; of tracebacks, of which a rank that left has none; of sizes.
+    is_else = (rule is not None and (rule.ask_site or rule.id in USAGE)) or verdict.do == OF_LEAVER
     do = " ".join(part for part in _SENTENCE.split(do) if _fits(part, verdict))
     checks = [line for line in (*(() if has_ended else page.alive), *page.check) if _fits(line, verdict)][:SHOWN_CHECKS]
     said = [*filter(None, (do,)), *(() if is_known or is_else else checks)]

@@ -30,9 +30,9 @@ RULES = (
         counter_sample="failed (exitcode: 1) local_rank: 3",
     ),
     Rule(
-        "native.elastic_term", "unknown", (b"failed (exitcode: -15)",),
-        rb"failed \(exitcode: -15\) local_rank: (?P<local>\d+)", "cause", "rank", 0.5,
-        summary="a rank was ended by SIGTERM, and nobody says by whom",
+        "native.elastic_term", "unknown", (b"failed (exitcode: -1",),
+        rb"failed \(exitcode: -(?P<signal>15|10|12)\) local_rank: (?P<local>\d+)", "cause", "rank", 0.5,
+        summary="a rank was ended by signal {signal}, and nobody says by whom",
         explain="torchrun's word on the rank that failed first: one that it had ended itself would not be it.",
         do="Ask who sent it: a person, a script of the site, another process.",
         source="PyTorch, torch/distributed/elastic", order=2,
