@@ -20,7 +20,7 @@ from tests.conformance.place import PLAIN, SAFE, Place, Side
 
 AT_ONCE = 10        # sides
 TOGETHER = 5        # cases of one submission
-LOOK_S = 0.4
+LOOK_S = 1.0        # each look is a squeue: 30 ms of processor time
 EQUAL, SAID, REFUSED, UNSAID, RIGHT, WRONG = VERDICTS = ("equal", "said", "refused", "unsaid", "right", "wrong")
 
 

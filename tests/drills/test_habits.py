@@ -117,7 +117,7 @@ HABITS = {
         f"set -o pipefail\n{TRAIN} | sed -u 's/^step/\\x1b[1;32mstep/; s/$/\\x1b[0m/'",
         lambda drill: _knows_steps(drill)),
     "its training waits for another step": Habit(
-        f"srun sleep 4 & sleep 0.5\n{TRAIN}", lambda drill: _blames_no_waiting(drill)),
+        f'srun sleep 4 & sleep 0.5\n{train(options="--exact")}', lambda drill: _blames_no_waiting(drill)),
     "a script of 400 kB": Habit(
         f"cat >data.txt <<'END'\n{('x' * 79 + chr(10)) * 5_000}END\n{TRAIN}", _file("data.txt")),
 }

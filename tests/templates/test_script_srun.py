@@ -101,6 +101,9 @@ def test_later_attempts_overlap_unless_the_user_divides_the_job_himself(srun: Sr
     for words in (["--exact"], ["--exclusive"]):
         assert "--overlap" not in srun(*words, "hostname", SAFELAUNCH_ATTEMPT="2")
     assert "--overlap" not in srun("hostname", SAFELAUNCH_ATTEMPT="2", SAFELAUNCH_OVERLAP="no")
+    for words in (["--exact"], ["--exclusive"], ["-n1", "--exclusive"]):   # beside the step of a node that has died
+        told = srun(*words, "hostname", SAFELAUNCH_ATTEMPT="2", SAFELAUNCH_OVERLAP="force")
+        assert told[2] == "--overlap" and "--exact" in told and "--exclusive" not in told
 
 
 def test_options_that_srun_reads_from_variables_count_as_those_of_its_command_line(srun: Srun) -> None:

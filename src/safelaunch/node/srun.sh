@@ -48,7 +48,12 @@ script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each
   word=${SRUN_EXPORT_ENV-${SLURM_EXPORT_ENV-}}
   [[ ! $word ]] || set -- "--export=$word" "$@"
   [[ ! ${SLURM_LABELIO:-}${SLURM_STDOUTMODE:-}${SRUN_OUTPUT:-} ]] || bare=yes
-  [[ ! ${SLURM_EXACT:-}${SLURM_EXCLUSIVE:-}${SLURM_OVERLAP:-} ]] || is_alone=yes
+  if [[ ${SAFELAUNCH_OVERLAP:-} == force && ${SLURM_EXCLUSIVE:-} ]]; then
+    unset SLURM_EXCLUSIVE
+    export SLURM_EXACT=1
+  elif [[ ${SAFELAUNCH_OVERLAP:-} != force && ${SLURM_EXACT:-}${SLURM_EXCLUSIVE:-}${SLURM_OVERLAP:-} ]]; then
+    is_alone=yes
+  fi
   read_environ "$$"
   for word in "${SL_ENVIRON[@]}"; do
     [[ $word != PWD=* ]] || pwd=${word#*=}
@@ -138,7 +143,13 @@ take_option() {   # `word` of `name` with `value`, for the guarded srun
       ;;
     esac
     ;;
-  --exact | --exclusive | --overlap) is_alone=yes ;;
+  --exact | --exclusive | --overlap)
+    if [[ ${SAFELAUNCH_OVERLAP:-} != force ]]; then   # the step of a node that has died keeps its processors
+      is_alone=yes
+    elif [[ $name == --exclusive ]]; then
+      word=--exact   # which srun takes beside --overlap
+    fi
+    ;;
   --label | --output) bare=yes ;;
   --jobid) [[ $value == "${SLURM_JOB_ID:-0}" ]] || plain_srun ;;
   --pty | --multi-prog | --het-group | --no-allocate | --help | --usage | --version | --test-only)

@@ -99,7 +99,7 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
         from safelaunch.supervisor.attempt.standin import ScriptJob  # for a script
 
         own = ScriptJob(lead.here, lead.state, number, action.nodes)
-        words, extra = own.args if own.link else (), {**extra, **own.environ()}
+        words, extra = own.args if own.link else (), {**own.dead_steps(), **extra, **own.environ()}
     env = {**(lead.job.env if own is None else own.env_of_job()), **extra,
            **_secrets(lead.here, lead.guard_endpoint, lead.own_address(), number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))

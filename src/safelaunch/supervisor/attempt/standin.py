@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safelaunch.base.endings import AttemptEnd
 from safelaunch.decide.jobs import links
 from safelaunch.run.fold.state import State
 from safelaunch.script.io import standins
@@ -25,7 +26,7 @@ class ScriptJob:
     """The job of a script's next attempt, as sbatch would have made it."""
 
     def __init__(self, here: Here, state: State, number: int, nodes: tuple[str, ...]) -> None:
-        self.here, self.number, self.nodes = here, number, nodes
+        self.here, self.state, self.number, self.nodes = here, state, number, nodes
         self.link = links.in_force(state)
         self.options: Mapping[str, str] = self.link.get("options") or {}
         self.restarts = links.restarts_before(state)
@@ -61,6 +62,14 @@ class ScriptJob:
         if lines_that_name(self.here.plan.command, filter(None, self.patterns)):
             env["SAFELAUNCH_OWN_LOG"] = "yes"
         return env
+
+    def dead_steps(self) -> dict[str, str]:
+        """What lets a step with --exact start beside that of a node which died in this job: it keeps its processors for
+        Slurm for good (22.05, measured: 700 s).
+        """
+        is_left = any(one.job == self.here.job.id and one.ended in (AttemptEnd.LOST, AttemptEnd.INTERRUPTED)
+                      for one in self.state.attempts)
+        return {"SAFELAUNCH_OVERLAP": "force"} if is_left else {}
 
     def env_of_job(self) -> dict[str, str]:
         """The job's environment without what is ours, or gone in the link."""
