@@ -10,10 +10,10 @@ from safelaunch.base.numbers import count, figure, percent
 from safelaunch.nodehealth.slow.oddfigures import NAN, tell_odd
 from safelaunch.slurm import jobstates, via
 from safelaunch.slurm.queuereasons import in_words
-from safelaunch.status.nextlines import is_silent, next_lines
 from safelaunch.status.shares import KINDS, USEFUL, goodput_of
 from safelaunch.status.silence import SILENT
 from safelaunch.status.speech import Speech, duration, tell_decisions, tell_slower
+from safelaunch.status.states import is_silent, next_lines
 from safelaunch.trainlog.lines import tell_unread
 
 Row = tuple[str, str, str]   # label, text, style

@@ -1,4 +1,4 @@
-"""The state of a run in one word and one sentence.
+"""The state of a run in one word and one sentence, and what to type next.
 
 Two witnesses are heard, the journal and the scheduler. Where they do not agree, the answer is "unknown" with what each
 of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
@@ -8,14 +8,14 @@ supervisor has seen it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from safelaunch.base.endings import BY_PERSON, ENDED_BY, RUN_ENDED, AttemptEnd
 from safelaunch.base.model import STOPS, Request
 from safelaunch.base.plaintext import clean
 from safelaunch.run.fold.state import Attempt, Ended, State
-from safelaunch.slurm import jobstates
+from safelaunch.slurm import jobstates, via
 from safelaunch.slurm.queuereasons import in_words
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status.speech import SchedulerAnswer, Speech
@@ -178,3 +178,46 @@ def _completing(plain: RunCondition, state: State, slurm_answer: SchedulerAnswer
     """Slurm ends the job of an attempt that the journal still calls alive."""
     known = slurm_answer.job(state.job.id if state.job else None)
     return RunCondition(ENDING, plain.sentence) if known is not None and known.state == jobstates.COMPLETING else plain
+
+
+# --- what to type next ----------------------------------------------------------------------------------------------
+
+
+def is_silent(one: Mapping[str, Any]) -> bool:
+    """Whether silence is all that is to be said of it: nobody ends it, and Slurm knows its job."""
+    return one["state"] == RUNNING and one.get("silence") is not None
+
+
+def next_lines(seen: Mapping[str, Any]) -> list[str]:
+    """The commands, the most useful first. Where something is wrong, that is what says what it is."""
+    where = seen["run_dir"]
+    if seen["preserving_until_t"] is not None:
+        host = (seen["job"] or {}).get("batch_host") or "NODE"
+        return [f"safelaunch shell {where} {host}", f"safelaunch release {where}"]
+    if seen["state"] == "gave_up":
+        return [f"safelaunch why {where}", f"safelaunch events {where}"]
+    if seen["state"] in ("completed", "stopped", "unknown"):
+        is_lost = seen["state"] == "unknown" and via.has_next_job(seen["cluster"])
+        is_doubtful = seen["state"] == "completed" and (seen["ended_nan"] or seen["ended_early"])
+        first = ["safelaunch watch --once"] if is_lost else [f"safelaunch why {where}"] if is_doubtful else []
+        return [*first, f"safelaunch events {where}"]
+    if seen["state"] == "on_hold":
+        return [f"safelaunch resume {where}"]
+    if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
+        return [f"safelaunch status --watch {where}"]
+    return [*_of_living(seen), f"safelaunch logs -f {where}"]
+
+
+def _of_living(seen: Mapping[str, Any]) -> list[str]:
+    where, attempt = seen["run_dir"], seen["attempt"]
+    if is_silent(seen):
+        return [f"safelaunch stacks {where}"]
+    is_stale = seen["pulse"] is not None and seen["pulse"]["is_stale"] and seen["cluster"] != "local"
+    lines = ["safelaunch watch --once"] if is_stale else []
+    number = None if attempt is None else attempt["number"]
+    has_nan = any(one["attempt"] == number for one in seen["odd_figures"])
+    if has_nan or seen["state"] in (ENDING, "restarting") or (number or 0) > 1:   # or another attempt failed before it
+        return [*lines, f"safelaunch why {where}"]
+    if seen["slower"] is not None:   # the ranks that the others wait for
+        return [*lines, f"safelaunch stacks {where}"]
+    return lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from safelaunch.slurm.queuereasons import in_words
-from safelaunch.status.nextlines import next_lines
 from safelaunch.status.rows import LEAST_WANTED, rows, without
 from safelaunch.status.speech import Speech, duration
+from safelaunch.status.states import next_lines
 from tests.tables import each
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
