@@ -11,12 +11,12 @@ from safelaunch.nodehealth.slow.oddfigures import NAN, tell_odd
 from safelaunch.slurm import jobstates, via
 from safelaunch.slurm.queuereasons import in_words
 from safelaunch.status.costs import RestartCost
-from safelaunch.status.nextlines import next_lines
 from safelaunch.status.overview import (
     NewestCheckpoint,
     NodeSearch,
     Overview,
     RunAttempt,
+    next_lines,
     since_of,
     style_of,
     word_of,

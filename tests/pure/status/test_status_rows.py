@@ -8,7 +8,6 @@ from safelaunch.base.model import Request
 from safelaunch.run.fold.state import EarlyEnd, Ended, ToldFigure
 from safelaunch.slurm.queuereasons import in_words
 from safelaunch.status.costs import RestartCost
-from safelaunch.status.nextlines import next_lines
 from safelaunch.status.overview import (
     ListedJob,
     LostProgress,
@@ -23,6 +22,7 @@ from safelaunch.status.overview import (
     SlurmWord,
     Throughput,
     ToldDecision,
+    next_lines,
 )
 from safelaunch.status.rows import LEAST_WANTED, rows, without
 from safelaunch.status.silence import SeenHeartbeat
