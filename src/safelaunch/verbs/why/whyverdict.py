@@ -10,6 +10,7 @@ from pathlib import Path
 from safelaunch.base.endings import GOOD_ENDS
 from safelaunch.errors import UsageError
 from safelaunch.extensions.io.rulepacks import load_packs
+from safelaunch.hangs.present import judge_present
 from safelaunch.verbs.common import talk
 from safelaunch.verbs.why.whysubject import Subject
 from safelaunch.why import rulebook
@@ -60,8 +61,6 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         if good := whygood.read(subject.run, subject.attempt):
             found = judge_log(log, replace(subject.evidence, good=good))
     if subject.present is not None and subject.is_of_present and found.cause is None:
-        from safelaunch.hangs.present import judge_present  # for a run that lives
-
         now = judge_present(subject.present, talk.span, talk.moment_now)
         found = found if now is None else replace(now, notes=found.notes)
     is_cut_off = subject.is_lost and subject.attempt is not None and subject.attempt.ended is None
