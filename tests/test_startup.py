@@ -19,11 +19,11 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (14, 0),
-    "safelaunch.loop": (327, 40),
-    "safelaunch.verbs.submit.submit": (104, 1),
-    "safelaunch.verbs.status.status": (104, 7),
-    "safelaunch.verbs.logs.logs": (102, 13),
-    "safelaunch.verbs.why.why": (115, 14),
+    "safelaunch.loop": (345, 44),
+    "safelaunch.verbs.submit.submit": (117, 8),
+    "safelaunch.verbs.status.status": (117, 10),
+    "safelaunch.verbs.logs.logs": (105, 13),
+    "safelaunch.verbs.why.why": (125, 18),
 }
 COUNT = """
 import importlib, json, sys

@@ -26,7 +26,7 @@ def test_a_page_is_laid_out_on_a_terminal(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(talk, "is_for_person", lambda: True)
     assert run(["help", "--page", "hangs"]) == 0
     shown = capsys.readouterr().out
-    assert "A training that hangs prints nothing" in shown and "| the silence is in |" not in shown
+    assert "Silence only starts a hang check" in shown and "| the silence is in |" not in shown
 
 
 def test_a_verb_says_what_it_takes_and_where_its_page_is(capsys: pytest.CaptureFixture[str]) -> None:

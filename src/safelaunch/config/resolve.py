@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from safelaunch.base.nearest import nearest_word
 from safelaunch.base.yaml.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Origin, Scalar
 from safelaunch.base.yaml.yamltext import parse_document, parse_json
+from safelaunch.config.guessfolder import tell_missing
 from safelaunch.config.handed import BASHS_OWN
 from safelaunch.config.keys import KEYS, OPEN_SECTIONS, ROWS, Key, dump
 from safelaunch.config.kinds.kinds import WrongValue, expected, handed
@@ -30,8 +31,10 @@ from safelaunch.config.layers import (
 from safelaunch.config.rules import complete
 from safelaunch.config.scripts.sbatchvariables import read_environment, told_variables
 from safelaunch.config.scripts.slurmkeys import canonical_slurm, literal, parse_flags, read_slurm, told_unknown
+from safelaunch.config.shell.innerlaunchers import inner_problems
 from safelaunch.config.shell.scriptpath import STDIN, is_script, why_no_script
 from safelaunch.config.sweeps import SweepPoint, is_key_of, sweep_points, with_point
+from safelaunch.config.unexpanded import unexpanded
 from safelaunch.config.values import expand
 from safelaunch.errors import ConfigError, Problem
 from safelaunch.extensions.plugins import no_plugins
@@ -115,15 +118,11 @@ def resolve_each(
                                     file=file, faulty=faulty, find_plugin=find_plugin)
         found += faults
         if not found and MAY_LAUNCH.search(f"{settings.setup}\n{settings.command}"):
-            from safelaunch.config.shell.innerlaunchers import inner_problems  # few commands have one
-
             found += inner_problems(settings, origins, {source.name: source.text for source in sources})
         if problems or found:
             raise _config_error([*problems, *found], sources)
         settings, settled = settle_numbers(settings, origins)
         if not settings.is_script and re.search(r"\$\{?[a-z]", f"{settings.setup}\n{settings.command}"):
-            from safelaunch.config.unexpanded import unexpanded  # most commands have at most ${RESUME_ARGS}
-
             settled += unexpanded(settings, origins, _TOP_KEYS, environ)
         if settings.is_script and (point is None or point.number == 1):
             from safelaunch.config.scripts.scripthints import script_hints  # few configs are scripts
@@ -136,8 +135,6 @@ def _no_folder(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
     """What follows without resume.dir, where the command or script seems to save somewhere."""
     if settings.resume.dir is not None or not MAY_SAVE.search(settings.command):
         return []
-    from safelaunch.config.guessfolder import tell_missing  # few commands tell
-
     told = tell_missing(settings.command, settings.restart.max_without_progress,
                         origins["command"].file or STDIN if settings.is_script else "")
     return [] if told is None else [told]

@@ -7,6 +7,7 @@ This must stay small: the supervisor on a node and each verb read the settings o
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -250,6 +251,11 @@ class Settings(_Subjects):
     @property
     def gpus_per_node(self) -> int:
         return gpus_per_node(self.slurm)
+
+    def resume_folder(self, cwd: str) -> str | None:
+        """Where its checkpoints are, of a submission in this folder; None without resume.dir."""
+        folder = self.resume.dir
+        return None if folder is None else posixpath.join(cwd, str(self.slurm.get("chdir") or ""), folder)
 
 
 _SECTIONS: dict[str, type[Any]] = {

@@ -7,47 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from safelaunch.run.fold.state import Ended
-from safelaunch.status.overview import Brief, Overview
+from safelaunch.status.overview import Brief, NewestCheckpoint, Overview, RunAttempt, RunJob
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class AttemptStatus:
-    """The newest launch of the command; `ended` None = it goes on, as far as the journal knows."""
-
-    number: int
-    nodes: tuple[str, ...]
-    started_t: float
-    resume_step: int | None
-    ended: str | None
-    ended_t: float | None
-    exit_code: int | None
-    category: str | None
-    summary: str | None
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """The newest job that has started; `ends_t` None = it has no time limit, or Slurm does not say."""
-
-    id: str
-    nodes: tuple[str, ...]
-    batch_host: str | None
-    started_t: float | None
-    ends_t: float | None
-
-
-@dataclass(frozen=True)
-class CheckpointStatus:
-    """What a look at resume.dir has found; `path` None = none is complete, or `trouble` says why nobody knows."""
-
-    path: str | None
-    step: int | None
-    age_s: float | None
-    steps_at_risk: int | None
-    skipped: tuple[tuple[str, str], ...]   # path, reason: of newer ones
-    trouble: str
 
 
 @dataclass(frozen=True)
@@ -62,15 +24,15 @@ class RunStatus:
     now_t: float
     since_t: float | None
     ended: Ended | None
-    job: JobStatus | None
-    attempt: AttemptStatus | None
+    job: RunJob | None
+    attempt: RunAttempt | None
     attempts: int
     step: int | None
     step_total: int | None
     loss: float | None
     pace_s: float | None
     eta_t: float | None
-    checkpoint: CheckpointStatus | None
+    checkpoint: NewestCheckpoint | None
     restarts: int
     max_restarts: int
     json: dict[str, object] = field(repr=False)
@@ -121,10 +83,7 @@ class RunTable:
 
 def status_of(seen: Overview) -> RunStatus:
     """What a program is handed of a run."""
-    return _made(RunStatus, seen, json=seen.to_json(), loss=None if seen.loss is None else float(seen.loss),
-                 job=seen.job and _made(JobStatus, seen.job),
-                 attempt=seen.attempt and _made(AttemptStatus, seen.attempt),
-                 checkpoint=seen.checkpoint and _made(CheckpointStatus, seen.checkpoint))
+    return _made(RunStatus, seen, json=seen.to_json(), loss=None if seen.loss is None else float(seen.loss))
 
 
 def table_of(briefs: Sequence[Brief], silent: tuple[str, ...], closed: int, trouble: str,

@@ -45,6 +45,7 @@ from safelaunch.supervisor.ends.takeover import boot
 from safelaunch.supervisor.io.attempt import raise_limit
 from safelaunch.supervisor.io.world import World
 from safelaunch.supervisor.jobs import nextjob
+from safelaunch.supervisor.jobs.standby import Standby
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.nodes import bootchecks, slowsearch
 from safelaunch.supervisor.state.ports import TookOver
@@ -209,8 +210,6 @@ def code_of_standby(start: StandbyStart | None) -> int:
 
 def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
     """Watch the leader; returns from whom to take over, or None when nothing is left to take over."""
-    from safelaunch.supervisor.jobs.standby import Standby  # what a leader has no time for
-
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
     standby = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
     if not standby.watch():

@@ -18,6 +18,7 @@ from safelaunch.checkpoints import latest
 from safelaunch.checkpoints.latest import MOST_WHOLE
 from safelaunch.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.checkpoints.pickled import Allowance
+from safelaunch.extensions.plugins import FORMATS, NoPlugin
 
 if TYPE_CHECKING:
     from safelaunch.extensions.pluginvalues import CheckpointFormat
@@ -158,8 +159,6 @@ def survey(dir: str, format: str, pattern: str | None = None,
 def _plugin(name: str) -> CheckpointFormat:
     """The format of a package; raises ValueError."""
     from safelaunch.extensions.io import plugins
-    from safelaunch.extensions.plugins import FORMATS, NoPlugin
-
     try:
         found: CheckpointFormat = plugins.load_code(FORMATS, name)
     except NoPlugin as error:

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safelaunch.base.io import sharedfile
 from safelaunch.base.yaml.yamltext import TEXT_MAX_BYTES
 from safelaunch.config.handed import SCRIPT_MAX_BYTES
 from safelaunch.config.resolve import ConfigLayer, Resolved, resolve_each
 from safelaunch.config.shell.scriptpath import STDIN, is_script, script_path, why_no_script
 from safelaunch.config.sweeps import shared_folders
 from safelaunch.errors import ConfigError, Problem, UsageError
+from safelaunch.extensions.io import plugins
 from safelaunch.launch.containers import RUNTIMES, ContainerPlan, split_mount
 from safelaunch.launch.settings import Settings
+from safelaunch.run.io import resumefolder
 
 if TYPE_CHECKING:
     from safelaunch.extensions.pluginvalues import CheckPlugin, LauncherPlugin
@@ -57,8 +60,6 @@ def _check_apart(points: list[Resolved]) -> list[Resolved]:
         points = [one._replace(settings=one.settings.with_(own=own)) for one in points]
     if len(points) == 1:
         return points
-    from safelaunch.run.io import resumefolder  # of one run alone nothing is asked
-
     folders = [resumefolder.of_settings(one.settings, str(Path.cwd())) for one in points]
     if (pair := shared_folders(folders)) is not None:
         place = points[0].origins["resume.dir"]
@@ -85,8 +86,6 @@ def read_mapping(
 
 def find_plugin(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
     """The plugin that a config names; raises NoPlugin."""
-    from safelaunch.extensions.io import plugins  # for configs that name one
-
     return plugins.find(group, name)
 
 
@@ -151,7 +150,6 @@ def _in_called_files(settings: Settings) -> list[str]:
     """What is to be said of launchers in the shell files that the command calls, from the folder of the submission."""
     if settings.is_script or not any(piece in settings.command for piece in ("/", "sh ", ". ")):
         return []
-    from safelaunch.base.io import sharedfile  # few commands call one
     from safelaunch.config.shell import calledfiles
 
     texts: dict[str, str] = {}

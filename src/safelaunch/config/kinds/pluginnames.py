@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from safelaunch.config.kinds.kinds import one_of
 from safelaunch.extensions import plugins
 from safelaunch.extensions.plugins import BUILT_IN_FORMATS, NoPlugin
+from safelaunch.extensions.pluginvalues import LauncherPlugin
 from safelaunch.launch.launchers import CUSTOM, LAUNCHERS
 from safelaunch.launch.settings import Settings
 from safelaunch.nodehealth.checks.names import CHECK_NAMES
@@ -23,8 +24,6 @@ def look_up(settings: Settings, find_plugin: FindPlugin) -> tuple[Settings, list
     launch, format = settings.launch, settings.resume.format
     faults: list[tuple[str, tuple[str, ...], str]] = []
     if launch.by and launch.by not in LAUNCHERS:
-        from safelaunch.extensions.pluginvalues import LauncherPlugin  # few configs name one
-
         try:
             found = find_plugin(plugins.LAUNCHERS, launch.by)
             assert isinstance(found, LauncherPlugin)

@@ -22,6 +22,7 @@ from safelaunch.config.scripts.wrapperlines import read_wrapper_lines
 from safelaunch.config.shell.scriptpath import STDIN
 from safelaunch.errors import Problem
 from safelaunch.launch.settings import OwnScript
+from safelaunch.slurm.nodeset import expand_own
 from safelaunch.slurm.outputname import default_pattern, lines_that_name, what_a_link_meets
 from safelaunch.slurm.sbatchoptions import OPTIONS, GivenOption, why_refused
 
@@ -225,8 +226,6 @@ def _with_nodes(slurm: Mapping[str, Node]) -> Mapping[str, Node]:
     if "nodes" not in slurm and ntasks and (per_node or ntasks == 1):
         return {**slurm, "nodes": quoted(str(-(-ntasks // (per_node or 1))), slurm["ntasks"].origin)}
     if "nodes" not in slurm and isinstance(listed := slurm.get("nodelist"), Scalar):
-        from safelaunch.slurm.nodeset import expand_own  # few scripts name nodes
-
         names = set(expand_own(listed.text)) if "@" not in listed.text else set()
         if names and (not ntasks or ntasks >= len(names)):
             return {**slurm, "nodes": quoted(str(len(names)), listed.origin)}

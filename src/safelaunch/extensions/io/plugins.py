@@ -14,9 +14,11 @@ from dataclasses import asdict, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from safelaunch.base.io.cputime import TookTooLong, within
+from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.plaintext import clean
 from safelaunch.errors import ConfigError
-from safelaunch.extensions import plugins
+from safelaunch.extensions import plugins, pluginvalues
 from safelaunch.extensions.plugins import NoPlugin
 from safelaunch.launch.launchers import LAUNCHERS
 
@@ -80,8 +82,6 @@ def find(group: str, name: str) -> CheckPlugin | LauncherPlugin | None:
 
 
 def _read_value(plugin: FoundPlugin) -> CheckPlugin | LauncherPlugin:
-    from safelaunch.extensions import pluginvalues  # most machines have no plugins
-
     read = pluginvalues.read_check if plugin.group == plugins.CHECKS else pluginvalues.read_launcher
     return read(load_data(plugin))
 
@@ -93,8 +93,6 @@ def load_data(plugin: FoundPlugin) -> Mapping[str, Any]:
 
 def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
     """The checks of nodes by name, and what is to be said of those that are left out."""
-    from safelaunch.extensions import pluginvalues
-
     checks: dict[str, CheckPlugin] = {}
     notes = []
     for found in list_plugins(plugins.CHECKS):
@@ -109,7 +107,6 @@ def load_checks() -> tuple[dict[str, CheckPlugin], list[str]]:
 
 def load_rules(plugin: FoundPlugin) -> tuple[Rule, ...]:
     """The rules of a package; raises NoPlugin."""
-    from safelaunch.base.io.cputime import TookTooLong, within
     from safelaunch.why.rulepacks import parse_pack
 
     try:
@@ -191,8 +188,6 @@ def _in_child(plugin: FoundPlugin, load: Callable[[], Mapping[str, Any]]) -> Map
             return {"value": load()}
         except Exception as error:   # noqa: BLE001 - foreign code, in the child
             return {"why": _tell(error)}
-
-    from safelaunch.base.io.probe import run_in_child  # most machines have no plugins
 
     answer = run_in_child(told, LOAD_S)
     if answer.late:

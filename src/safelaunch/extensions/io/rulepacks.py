@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.base.io import sharedfile
+from safelaunch.base.io.cputime import TookTooLong, within
 from safelaunch.errors import ConfigError, Problem
 from safelaunch.extensions.io import plugins
 from safelaunch.extensions.plugins import RULES, NoPlugin
+from safelaunch.why.findings import Rule
 
 if TYPE_CHECKING:
     from safelaunch.why.findings import Rule  # submit has no rules where there are no packs
@@ -36,8 +38,6 @@ def load_packs(environ: Mapping[str, str] | None = None,
     rules: list[Rule] = []
     problems: list[Problem] = []
     for number, (source, load) in enumerate(_files(known)):
-        from safelaunch.base.io.cputime import TookTooLong, within  # most machines have no packs
-
         if number == MOST_PACKS:
             raise ConfigError([Problem(source, 0, 0, "", f"more than {MOST_PACKS} rule packs; join some of them")])
         try:
@@ -77,8 +77,6 @@ def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
 
 def undump(kept: object) -> tuple[Rule, ...]:
     """The rules from `dump`; malformed ones, as a later version may write them, are left out."""
-    from safelaunch.why.findings import Rule
-
     rules: list[Rule] = []
     for one in kept if isinstance(kept, list) else []:
         try:

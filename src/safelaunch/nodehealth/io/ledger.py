@@ -26,6 +26,7 @@ from safelaunch.base.io.owners import name_of
 from safelaunch.node.host import short_host
 from safelaunch.nodehealth.ledger import NodeEvidence, of_cluster
 from safelaunch.nodehealth.ledgerlines import is_node_name, parse_line, render_line
+from safelaunch.nodehealth.nodeuse import judge_fleet, parse_use, rate_evidence, render_use
 from safelaunch.run.io.ledgerfolder import folder_of as folder_of
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
 
 def append_use(folder: Path, use: NodeUse) -> None:
     """Write down that an attempt has used its nodes. Raises OSError."""
-    from safelaunch.nodehealth.nodeuse import render_use
-
     _append(folder, render_use(use), use.t)
 
 
@@ -115,8 +114,6 @@ def read_judged(folder: Path, own: Iterable[NodeEvidence], cluster: str, now: fl
     """The fields of all evidence of that cluster, with one's own and what the rates of failures tell, for an answer of
     a child: others write the ledger, so nothing of it is expanded or judged in a leader.
     """
-    from safelaunch.nodehealth.nodeuse import judge_fleet, rate_evidence
-
     raw = read_raw(folder)
     evidence, uses = of_cluster(dict.fromkeys((*own, *parse_raw(raw))), cluster), parse_uses(raw)
     rates = judge_fleet(evidence, uses, cluster, now)
@@ -141,8 +138,6 @@ def parse_uses(raw: Iterable[Iterable[str]]) -> tuple[NodeUse, ...]:
     """The uses of nodes from `read_raw`, each once: of each owner the newest. They are so few that they are read within
     half a second.
     """
-    from safelaunch.nodehealth.nodeuse import parse_use
-
     files = [(owner, content) for owner, content in raw]
     left = dict.fromkeys((owner for owner, _ in files), MOST_PLACES // max(1, len({owner for owner, _ in files})))
     found: dict[NodeUse, None] = {}

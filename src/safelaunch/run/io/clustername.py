@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from safelaunch.base.io import durable, sharedfile
+from safelaunch.run.io.ledgerfolder import state_folder
 from safelaunch.slurm import slurmtext
 from safelaunch.slurm.io import slurm
 
@@ -50,8 +51,6 @@ class KeptAnswers:
             durable.put(self._file(), json.dumps(kept).encode(), sync=bool)
 
     def _file(self) -> Path:
-        from safelaunch.run.io.ledgerfolder import state_folder  # status keeps nothing
-
         return state_folder(self._env) / "slurm.json"
 
 

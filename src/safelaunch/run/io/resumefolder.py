@@ -7,6 +7,7 @@ import os
 import time
 import zlib
 
+from safelaunch.base.io.probe import run_in_child
 from safelaunch.launch.settings import Settings
 from safelaunch.run.io import registry
 
@@ -17,14 +18,12 @@ LOOK_S = 0.02
 
 def of_settings(settings: Settings, cwd: str) -> str | None:
     """The folder, without links; None without resume.dir, or where it is said to be shared."""
-    folder = settings.resume.dir
+    folder = settings.resume_folder(cwd)
     if folder is None or settings.resume.shared:
         return None
-    path = os.path.normpath(os.path.join(cwd, str(settings.slurm.get("chdir") or ""), folder))   # noqa: PTH118 - text
+    path = os.path.normpath(folder)
     if path.startswith(f"{cwd.rstrip('/')}/"):
         return os.path.realpath(path)
-    from safelaunch.base.io.probe import run_in_child  # of most runs it is below their own folder
-
     return run_in_child(lambda: os.path.realpath(path), REAL_S).value or path
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from safelaunch.base.model import UNKNOWN_HERE
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
+from safelaunch.nodehealth.ledger import describe, exclusions, most_excluded, needed, of_cluster, strangers, suspected
 from safelaunch.run import acts
 from safelaunch.run.acts import ActOutcome
+from safelaunch.run.io import local
 from safelaunch.run.io.ledgerfolder import folder_of
 from safelaunch.run.io.loginactor import LoginActor
 from safelaunch.run.io.runfolder import Run
@@ -119,8 +121,6 @@ class Submission:
         except OSError as error:
             self._say(f"the ledger of nodes cannot be read: {error}; no node is excluded because of it")
             return []
-        from safelaunch.nodehealth.ledger import exclusions, of_cluster  # most submissions have no suspects
-
         evidence, now = of_cluster(known, self._run.cluster), time.time()
         found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes)
         if found:   # costs one more question: are enough nodes left without them, and are they the partition's?
@@ -138,8 +138,6 @@ class Submission:
         self, evidence: Sequence[NodeEvidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
     ) -> None:
         """Say why suspects are used: the user or the run needs them, or Slurm does not know their names."""
-        from safelaunch.nodehealth.ledger import describe, most_excluded, needed, strangers, suspected
-
         plan, partition = self._run.plan, dict(self._run.plan.sbatch).get("partition")
         asked = asked_nodes(plan.sbatch)
         for one in suspected(evidence, now, plan.suspects):
@@ -218,8 +216,6 @@ class Submission:
         return jobs[0].id if jobs else None
 
     def _submit_local(self) -> str:
-        from safelaunch.run.io import local  # what Slurm's runs do not need
-
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
     def _submit_slurm(self, behind: Sequence[str]) -> str:

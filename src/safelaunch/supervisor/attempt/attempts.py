@@ -27,6 +27,7 @@ from safelaunch.slurm.via import HERE
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempt.ownscript import exits_of_script
 from safelaunch.supervisor.attempt.resized import output_path, remove_spent
+from safelaunch.supervisor.attempt.standin import ScriptJob
 from safelaunch.supervisor.common import inspection, masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import suspectchecks
@@ -96,8 +97,6 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     extra = _attempt_env(lead.here, lead.nodes, lead.resume, address, facts, action.nodes)
     own = None
     if lead.plan.is_script and not lead.job.is_local:
-        from safelaunch.supervisor.attempt.standin import ScriptJob  # for a script
-
         own = ScriptJob(lead.here, lead.state, number, action.nodes)
         words, extra = own.args if own.link else (), {**own.dead_steps(), **extra, **own.environ()}
     env = {**(lead.job.env if own is None else own.env_of_job()), **extra,

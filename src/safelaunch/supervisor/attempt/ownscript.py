@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from safelaunch.base.endings import AttemptEnd, JobEnd
 from safelaunch.base.model import Exit
+from safelaunch.config.shell.scriptcodes import looks_at_codes
 from safelaunch.decide.ends import scriptends
 from safelaunch.decide.ends.scriptends import ScriptWords, TaskEnd
 from safelaunch.decide.facts.seen import Live
@@ -23,8 +24,6 @@ TERMED = (124, 130, 137, 143)   # by timeout(1), or of SIGINT, SIGKILL, SIGTERM
 def exits_of_script(here: Here, guards: GuardEndpoint, running: RunningAttempt) -> tuple[Exit, ...]:
     """The ends of the ranks that made a script fail, or the script's own."""
     def hides() -> bool:
-        from safelaunch.config.shell.scriptcodes import looks_at_codes  # for a script that has hidden a failure
-
         return not (is_planned or is_cancelled() or looks_at_codes(here.plan.command))
 
     def is_cancelled() -> bool:   # `scancel $SLURM_JOB_ID.0` of a step that is not needed any more

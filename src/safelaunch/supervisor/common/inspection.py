@@ -18,7 +18,9 @@ from safelaunch.decide.budget.blame import ended_first
 from safelaunch.hangs import nodeticket
 from safelaunch.nodehealth.checks import ranksoftware
 from safelaunch.nodehealth.checks.compare import compare
+from safelaunch.run.codefiles import code_files
 from safelaunch.run.io import runfolder
+from safelaunch.run.io.codechanges import changed_since
 from safelaunch.slurm.io.noderound import Target
 from safelaunch.stacks import stacktext
 from safelaunch.stacks.io.collect import Collected, Depth
@@ -80,9 +82,6 @@ def _tell_changed_code(here: Here, journal: LeaderJournal, files: FolderPort, nu
     before = next((one for one in journal.state.attempts if one.number == number - 1), None)
     if before is None:
         return
-    from safelaunch.run.codefiles import code_files
-    from safelaunch.run.io.codechanges import changed_since  # for a restart
-
     names = code_files(here.plan.setup, here.plan.command)
     if not names:
         return

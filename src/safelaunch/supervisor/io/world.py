@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.base.io.probe import ChildAnswer, run_in_child
+from safelaunch.guard.io import joboutput
 from safelaunch.guard.io.control import STANDBY_TASK, ControlServer
 from safelaunch.guard.io.job import address_of, own_addresses
 from safelaunch.guard.io.names import Names
 from safelaunch.node.guard.link import Link
 from safelaunch.node.porttrial import PortTrial
+from safelaunch.nodehealth.io.nodebench import NodeBench, PairBench
 from safelaunch.nodehealth.io.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.notify.io.notify import Delivery
 from safelaunch.notify.message import Message
@@ -174,15 +176,11 @@ class World:
 
     def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
         """The measurements of nodes, started (nodehealth.io.nodebench); poll them."""
-        from safelaunch.nodehealth.io.nodebench import NodeBench  # few trainings ever become slow
-
         return NodeBench(target, env, question, tolerance, begin=self.command)
 
     def pairs(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
               addresses: Mapping[str, tuple[str, ...]]) -> PairBench:
         """The all-reduces of pairs of nodes, started (nodehealth.io.nodebench); poll them."""
-        from safelaunch.nodehealth.io.nodebench import PairBench
-
         return PairBench(target, env, question, tolerance, addresses, begin=self.command)
 
     def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
@@ -192,8 +190,6 @@ class World:
 
     def leave_line(self, path: str, line: str, beside: Callable[[], None] | None = None) -> bool:
         """Whether the line stands at the end of that file now."""
-        from safelaunch.guard.io import joboutput  # few lose their run folder
-
         return joboutput.leave_line(path, line, beside)
 
     def address_of(self, node: str, beside: Callable[[], None]) -> ChildAnswer[str | None]:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 from safelaunch.decide.nodes import checks
 from safelaunch.nodehealth.checks import allreduce
+from safelaunch.nodehealth.io.nodebench import BenchQuestion
 from safelaunch.nodehealth.io.nodechecks import ANSWER_S, CheckedNodes
 from safelaunch.nodehealth.slow.fleet import TOLERANCE
 from safelaunch.slurm import nodefold
@@ -41,8 +42,6 @@ def measure(
     if why_not:
         return checked._replace(reports=allreduce.add_links(checked.reports, (), {}, why_not))
     say(f"all-reduce between {nodefold.fold(there)}, in pairs")
-    from safelaunch.nodehealth.io.nodebench import BenchQuestion  # not before a pair is measured
-
     asked = here.world.pairs(Target(here.job.id, tuple(there), is_local=here.job.is_local), here.job.env,
                              BenchQuestion({"repeats": REPEATS}, each_s), TOLERANCE, there)
     while not asked.poll() and clock.now_s < until_s - ENDS_S and not tasks.is_leaving:

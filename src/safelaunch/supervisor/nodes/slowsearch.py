@@ -8,6 +8,7 @@ from safelaunch.base.model import Event
 from safelaunch.base.numbers import figure
 from safelaunch.decide.facts.actions import BenchNodes
 from safelaunch.decide.nodes.slowness import BENCH_S
+from safelaunch.nodehealth.io.nodebench import BenchQuestion
 from safelaunch.nodehealth.ledger import DISPROVED, NodeEvidence
 from safelaunch.nodehealth.ledgerlines import node_suspected
 from safelaunch.nodehealth.slow.bench import JudgedSpeed, Speed, speed_table
@@ -35,8 +36,6 @@ def bench(suspects: Suspicions, tasks: BackgroundTasks, say: Say, row: str, acti
     if suspects.nodes.no_overlap is not None:
         _take_in(suspects, say, action.nodes, (), suspects.nodes.no_overlap)
         return
-    from safelaunch.nodehealth.io.nodebench import BenchQuestion  # few trainings ever become slow
-
     start_s = clock.now_s
     asked = here.world.bench(Target(here.job.id, action.nodes, is_local=here.job.is_local), here.job.env,
                              BenchQuestion({"paths": [], "skip": list(DISKS)}, EACH_S), TOLERANCE)

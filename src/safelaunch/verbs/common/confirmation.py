@@ -10,6 +10,7 @@ from safelaunch.run.fold.folding import fold
 from safelaunch.run.fold.state import State
 from safelaunch.run.io.runfolder import Run
 from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.common.livepulse import read_heartbeat
 from safelaunch.verbs.common.talk import Say
 
 CONFIRM_S = 6.0    # the supervisor reads the control files each 3 s, and journals at once
@@ -74,7 +75,5 @@ def _is_seen(run: Run, name: str, within_s: float) -> bool:
 
 def _heartbeat_age_s(run: Run) -> float | None:
     """How old the heartbeat of a supervisor is that lives as far as that shows; None = there is none."""
-    from safelaunch.verbs.common.livepulse import read_heartbeat  # most stops are confirmed without it
-
     pulse = read_heartbeat(run.dir, run.state(), time.time())
     return None if pulse is None or pulse.is_stale else pulse.age_s

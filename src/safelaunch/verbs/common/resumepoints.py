@@ -72,11 +72,9 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
 
 def of_settings(settings: Settings) -> CheckpointPlace | None:
     """Where a run that is submitted here, with these settings, will search; None without resume.dir."""
-    resume = settings.resume
-    if resume.dir is None:
-        return None
-    folder = str(Path(Path.cwd(), str(settings.slurm.get("chdir") or ""), resume.dir))
-    return CheckpointPlace(folder, resume.format, resume.pattern, args=resume.args)
+    resume, folder = settings.resume, settings.resume_folder(str(Path.cwd()))
+    return None if folder is None else CheckpointPlace(str(Path(folder)), resume.format, resume.pattern,
+                                                       args=resume.args)
 
 
 def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE, most_cpu_s: float = 0.0) -> ResumePoints:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from safelaunch.base.io import modes, owners
 from safelaunch.base.io.probe import run_in_child
 from safelaunch.base.model import Request
+from safelaunch.config.values import parse_duration_s
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 from safelaunch.node.host import short_host
 from safelaunch.run.io import clustername, journal, local, registry, runfolder, runpath
@@ -35,6 +36,7 @@ from safelaunch.slurm.slurmtext import (
 )
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.status.states import describe_end as describe_end
+from safelaunch.verbs.common import lostfolder, teamruns
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -74,8 +76,6 @@ def run_argument(function: _Command) -> _Command:
 def duration_option(*names: str, help: str) -> Callable[[_Command], _Command]:
     """An option of a time as train.yaml writes it; the function gets seconds, or None."""
     import click
-
-    from safelaunch.config.values import parse_duration_s
 
     def read(context: object, option: object, text: str | None) -> float | None:
         try:
@@ -183,14 +183,9 @@ def find_folder(which: str | None) -> Path:
     """
     found = ask(lambda: _find_folder(which), f"the folder of run {which}" if which else "this folder")
     if which and not found["dirs"] and "/" not in which:
-        from safelaunch.verbs.common import teamruns  # few ask about other people's runs
-
         found["dirs"] = teamruns.find(which)
-    if which and not found["dirs"]:
-        from safelaunch.verbs.common import lostfolder  # few lose a folder
-
-        if (lost := lostfolder.find(which)) is not None:
-            raise lostfolder.LostFolderError(lost)
+    if which and not found["dirs"] and (lost := lostfolder.find(which)) is not None:
+        raise lostfolder.LostFolderError(lost)
     if len(found["dirs"]) == 1:
         return Path(found["dirs"][0])
     if found["dirs"]:

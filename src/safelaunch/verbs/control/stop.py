@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from safelaunch.verbs.common import lostfolder, runs, stopping, talk
+from safelaunch.verbs.status import sweepruns as sweeps
 
 
 @click.command()
@@ -18,8 +19,6 @@ def command(which: str | None, now: bool, checkpoint: bool, within_s: float | No
     """
     name = stopping.stop_name(now, checkpoint)
     if points := runs.find_sweep(which):
-        from safelaunch.verbs.status import sweepruns as sweeps
-
         return sweeps.stop(points, name, within_s, talk.say)
     try:
         folder = runs.find_folder(which)   # also one that may not be read

@@ -8,6 +8,7 @@ from safelaunch.base.jsonform import to_json
 from safelaunch.run.io.runfolder import Run
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.common.waiting import await_end
+from safelaunch.verbs.status import sweeps
 
 
 @click.command()
@@ -22,8 +23,6 @@ def command(which: str | None, timeout_s: float | None, as_json: bool) -> int:
     lost is reported once on stderr, and the wait goes on until a time-out or Ctrl-C.
     """
     if points := runs.find_sweep(which):
-        from safelaunch.verbs.status import sweeps
-
         return sweeps.wait(points, timeout_s, as_json)
     return wait_for(runs.load(which), timeout_s, as_json)
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import click
 
 from safelaunch import __version__
+from safelaunch.config.keys import KEYS
 from safelaunch.errors import UsageError
 from safelaunch.verbs.common import talk
 from safelaunch.verbs.help import helpsearch
 from safelaunch.verbs.help.completion import Verbs
 from safelaunch.verbs.help.helpsearch import Entry
+from safelaunch.why.categories import TABLE
+from safelaunch.why.rulebook import RULES
 
 PACKAGE = Path(__file__).parents[2]
 # In an installed package, and in a checkout.
@@ -65,10 +68,6 @@ def search(words: Sequence[str], verbs: Mapping[str, tuple[str, str]]) -> bool:
 
 def entries(verbs: Mapping[str, tuple[str, str]]) -> Iterator[Entry]:
     """All places that can be found."""
-    from safelaunch.config.keys import KEYS
-    from safelaunch.why.categories import TABLE  # who reads a page does not wait for them
-    from safelaunch.why.rulebook import RULES
-
     yield from (Entry(helpsearch.VERB, name, "", line) for name, (_, line) in verbs.items())
     for name, key in KEYS.items():
         written = key.default if isinstance(key.default, str) else ", ".join(key.default or ())

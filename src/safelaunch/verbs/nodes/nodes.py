@@ -27,6 +27,8 @@ from safelaunch.slurm import nodefold, nodeset, slurmtext
 from safelaunch.slurm.io import slurm
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.nodes import nodetable
+from safelaunch.verbs.nodes.nodebench import AskedBench, measure_nodes
+from safelaunch.verbs.nodes.nodecheck import Asked, check_nodes, sruns_own
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -179,8 +181,6 @@ def check(words: tuple[str, ...], is_local: bool, level: str, paths: tuple[str, 
 
     Nodes outside of it get a short job each. Exit code 13: a node has failed, or has not answered.
     """
-    from safelaunch.verbs.nodes.nodecheck import Asked, check_nodes, sruns_own  # not what the ledger needs
-
     first = 1 if words and not words[0].startswith("-") else 0
     names = _nodes(words[0]) if first else ()
     return check_nodes(Asked(names, is_local, level, paths, skip, gpus, deadline_s, sruns_own(words[first:])), as_json)
@@ -205,9 +205,6 @@ def bench(words: tuple[str, ...], is_local: bool, paths: tuple[str, ...], skip: 
     Nodes outside of it get a short job each. Measure idle nodes: what else runs there counts. Exit code 13: a node is
     surely slow, has failed, or has not answered.
     """
-    from safelaunch.verbs.nodes.nodebench import AskedBench, measure_nodes  # not what the ledger needs
-    from safelaunch.verbs.nodes.nodecheck import sruns_own
-
     first = 1 if words and not words[0].startswith("-") else 0
     names = _nodes(words[0]) if first else ()
     return measure_nodes(AskedBench(names, is_local, paths, skip, python, repeats, tolerance / 100, deadline_s,

@@ -16,9 +16,10 @@ from safelaunch.slurm.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.status import table
 from safelaunch.status.overview import Brief, brief_of
 from safelaunch.status.speech import SchedulerAnswer
-from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.common import runs, talk, teamruns
 from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.overview.overview import brief
+from safelaunch.watch.io.memory import Known
 
 VERSION = 1
 RECENT_S = 86400.0      # what ended in the last night is news
@@ -89,8 +90,6 @@ def as_json(listing: Listing) -> dict[str, Any]:
 def others_of(slurm_answer: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool
               ) -> list[Path]:
     """Folders of other users' runs: those with a job in Slurm, and for `is_all` those seen before."""
-    from safelaunch.verbs.common import teamruns  # only the team's table needs it
-
     found = teamruns.living(slurm_answer.jobs or ())
     teamruns.remember([one for one in found if Path(one.folder) not in {entry.dir for entry in before}])
     earlier = [entry.dir for entry in before] if is_all else []
@@ -106,7 +105,6 @@ def visit(dirs: Sequence[str], work: Callable[[str], Any],
     answer = run_in_child(lambda: {dir: work(dir) for dir in dirs}, within_s)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
-    from safelaunch.watch.io.memory import Known
     from safelaunch.watch.io.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
     return RunReader(ask=lambda act, _: run_in_child(act, within_s)).visit({dir: Known() for dir in dirs}, work)

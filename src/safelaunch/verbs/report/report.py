@@ -9,6 +9,8 @@ import click
 
 from safelaunch.errors import UsageError
 from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.logs.logsince import parse_since
+from safelaunch.verbs.report import monthpage, reportpage
 
 A_MONTH = "30d"
 
@@ -38,13 +40,10 @@ def _one(which: str | None, output: str | None, as_json: bool) -> int:
 
         talk.emit_json(gather(run, time.time()).public.to_json())
         return 0
-    from safelaunch.verbs.report import reportpage
-
     return _put(reportpage.render(run, time.time()), output, f"{run.plan.name}-report.html")
 
 
 def _all(output: str | None, since: str, team: bool, as_json: bool) -> int:
-    from safelaunch.verbs.logs.logsince import parse_since
     from safelaunch.verbs.report.monthfacts import gather
 
     now = time.time()
@@ -52,8 +51,6 @@ def _all(output: str | None, since: str, team: bool, as_json: bool) -> int:
     if as_json:
         talk.emit_json(facts.to_json())
         return 0
-    from safelaunch.verbs.report import monthpage
-
     return _put(monthpage.render(facts), output, "all-report.html")
 
 
@@ -61,8 +58,6 @@ def _put(page: str, output: str | None, usual: str) -> int:
     if output == "-":
         click.echo(page)
         return 0
-    from safelaunch.verbs.report import reportpage
-
     path = Path(output if output is not None else usual)
     reportpage.store(path, page)
     talk.say(f"the report is in {path}")

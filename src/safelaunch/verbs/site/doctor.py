@@ -8,6 +8,8 @@ import click
 
 from safelaunch.errors import UsageError
 from safelaunch.verbs.common import talk
+from safelaunch.verbs.site.doctorrows import DoctorQuestion, examine, show
+from safelaunch.verbs.site.doctorrows import as_json as object_of
 
 
 @click.command()
@@ -23,9 +25,6 @@ def command(words: tuple[str, ...], partition: str | None, group: str | None, wi
 
     FOLDER is where run folders will be (default: here). Exit code 13: something is not safe.
     """
-    from safelaunch.verbs.site.doctorrows import DoctorQuestion, examine, show
-    from safelaunch.verbs.site.doctorrows import as_json as object_of
-
     first = 1 if words and not words[0].startswith("-") else 0
     wrong = next((word for word in words[first:] if not word.startswith("-")), None)
     if wrong is not None:

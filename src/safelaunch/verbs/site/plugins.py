@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from safelaunch.base.plaintext import columns
+from safelaunch.extensions.io import plugins
+from safelaunch.extensions.plugins import GROUPS
 from safelaunch.verbs.common import talk
 
 HEAD = ("group", "name", "package", "version", "state")
@@ -14,9 +16,6 @@ HEAD = ("group", "name", "package", "version", "state")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/plugins.md.")
 def command(as_json: bool) -> int:
     """List the plugins of this installation. Each is loaded once, in a process of its own."""
-    from safelaunch.extensions.io import plugins
-    from safelaunch.extensions.plugins import GROUPS
-
     rows = [(found, *plugins.state_of(found)) for group in GROUPS for found in plugins.list_plugins(group)]
     if as_json:
         talk.emit_json({"v": 1, "plugins": [

@@ -11,6 +11,7 @@ import click
 from safelaunch.base.plaintext import columns
 from safelaunch.checkpoints.latest import MOST_WHOLE, NAMES
 from safelaunch.checkpoints.model import JudgedCheckpoint
+from safelaunch.config.io.configfiles import read_config
 from safelaunch.errors import UsageError
 from safelaunch.run.io import runpath
 from safelaunch.verbs.common import resumepoints, runs, talk
@@ -63,7 +64,6 @@ def _find_place(which: str | None) -> tuple[CheckpointPlace, str | None]:
     """Where to search, and the one file that is meant; raises UsageError."""
     kind = runs.ask(lambda: _kind_of(which), which or "this folder")
     if which is not None and kind == "train":
-        from safelaunch.config.io.configfiles import read_config  # 40 ms that a run does not need
         return _need(resumepoints.of_settings(read_config(which).settings), which), None
     if which is not None and kind == "file":
         path = Path(which).absolute()

@@ -7,6 +7,7 @@ import sys
 import click
 
 from safelaunch.verbs.common import runs, talk
+from safelaunch.verbs.status import runmetrics as metrics
 
 
 @click.command()
@@ -15,8 +16,6 @@ from safelaunch.verbs.common import runs, talk
                                                 "textfile collector reads, and print nothing.")
 def command(which: tuple[str, ...], textfile: str | None) -> int:
     """Print the figures of runs for Prometheus; without RUN of all of yours that go on or ended within a day."""
-    from safelaunch.verbs.status import runmetrics as metrics  # after the options are known to be right
-
     text = metrics.collect(which, lambda text: talk.say(talk.clean(text)))
     if textfile is None:
         sys.stdout.write(text)

@@ -14,7 +14,7 @@ from safelaunch.status.overview import Overview
 from safelaunch.status.rows import LEAST_WANTED, rows, without
 from safelaunch.verbs.common import runs, talk, terminal
 from safelaunch.verbs.common.speech import speech_at
-from safelaunch.verbs.overview import livecheckpoint, runlist
+from safelaunch.verbs.overview import livecheckpoint, runlist, sharedqueue
 from safelaunch.verbs.overview.overview import overview
 from safelaunch.verbs.overview.runlist import Listing
 
@@ -79,8 +79,6 @@ def _show_table(listing: Listing, is_all: bool, with_team: bool, watch: bool, as
     from rich.live import Live
     from rich.text import Text
 
-    from safelaunch.verbs.overview import sharedqueue  # who looks once has no use for it
-
     ask = every(ASK_EVERY_S, sharedqueue.ask)
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
@@ -139,8 +137,6 @@ def _watch(run: Run) -> int:
 
 def _views(run: Run) -> Iterator[Overview]:
     """The run's object every REFRESH_S, until it has ended; on a frozen folder the last one stays."""
-    from safelaunch.verbs.overview import sharedqueue  # who looks once has no use for it
-
     ask, look = every(ASK_EVERY_S, runs.ask_scheduler), every(LOOK_EVERY_S, livecheckpoint.look, LOOK_SHARE)
     while True:
         word = ask(run, with_times=True, mine=sharedqueue.ask)

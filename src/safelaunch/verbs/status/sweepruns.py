@@ -22,6 +22,7 @@ from safelaunch.status.overview import Sweep, SweepRun, brief_of
 from safelaunch.status.speech import SchedulerAnswer
 from safelaunch.verbs.common import confirmation, runs, stopping, talk
 from safelaunch.verbs.common.talk import Say
+from safelaunch.verbs.common.waiting import await_end
 from safelaunch.verbs.overview import overview, runlist
 
 BUDGET_SPENT = 11
@@ -75,8 +76,6 @@ def wait(points: Sequence[RegisteredRun], timeout_s: float | None, say: Say) -> 
     """The exit code, and how each run ended, once all have; raises WaitTimedOut. They are waited for one by one, so
     that no more is asked than for one run.
     """
-    from safelaunch.verbs.common.waiting import await_end
-
     until_s = None if timeout_s is None else time.monotonic() + timeout_s
     ended: dict[str, Ended] = {}
     for entry in points:

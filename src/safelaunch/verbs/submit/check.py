@@ -12,6 +12,8 @@ from safelaunch.errors import ConfigError, UsageError
 from safelaunch.launch.settings import Settings
 from safelaunch.run.io import registry, resumefolder
 from safelaunch.verbs.common import talk
+from safelaunch.verbs.submit import samefolder
+from safelaunch.verbs.submit.sitecheck import check_site
 from safelaunch.verbs.submit.trainfile import TrainFileCommand, split_rest, train_file_arguments
 
 
@@ -22,7 +24,6 @@ from safelaunch.verbs.submit.trainfile import TrainFileCommand, split_rest, trai
 def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool) -> int:
     """Check a train.yaml: every problem at once, each with its place. With --site: a folder of this site."""
     if site:
-        from safelaunch.verbs.submit.sitecheck import check_site  # not what a train.yaml needs
         if rest:
             raise UsageError(f"--site takes one folder, not also {rest[0]!r}")
         return check_site(file, as_json)
@@ -52,8 +53,6 @@ def _shared_with(settings: Settings) -> list[str]:
     folder = resumefolder.of_settings(settings, str(Path.cwd()))
     if folder is None or not registry.with_resume(folder):
         return []
-    from safelaunch.verbs.submit import samefolder  # few share one
-
     found = samefolder.find(folder, settings)
     return [] if found is None else [found.warning]
 

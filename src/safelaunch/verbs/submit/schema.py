@@ -6,11 +6,11 @@ import json
 
 import click
 
+from safelaunch.config.schema import train_schema
+
 
 @click.command()
 def command() -> int:
     """Print the JSON Schema (draft 2020-12) of train.yaml."""
-    from safelaunch.config.schema import train_schema
-
     click.echo(json.dumps(train_schema(), indent=2, ensure_ascii=False))
     return 0

@@ -15,6 +15,7 @@ import click
 from safelaunch.base.plaintext import clean
 from safelaunch.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.config.io.configfiles import read_each
+from safelaunch.config.notelines import note_lines
 from safelaunch.config.resolve import Resolved
 from safelaunch.launch.settings import Settings
 from safelaunch.run.io.clustername import ClusterName, FederatedName
@@ -59,8 +60,6 @@ def command(
         if here:
             found = _settle_here(found)
         if found[0].notes:
-            from safelaunch.config.notelines import note_lines  # most configs need no word
-
             for note in note_lines(found[0].notes, file):
                 _say(note)
         return found

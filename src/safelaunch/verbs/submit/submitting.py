@@ -21,10 +21,10 @@ from safelaunch.base.secretmask import hide_values
 from safelaunch.config.io import bashtext
 from safelaunch.config.resolve import Resolved
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
-from safelaunch.extensions.io import rulepacks
+from safelaunch.extensions.io import plugins, rulepacks
 from safelaunch.launch.settings import AfterRun, ChecksPlan, Settings, read_settings
 from safelaunch.run import plan as plans
-from safelaunch.run.io import ownership, registry, runfolder, runmaking, runpath
+from safelaunch.run.io import local, ownership, registry, resumefolder, runfolder, runmaking, runpath
 from safelaunch.run.io.clustername import ClusterName, FederatedName
 from safelaunch.run.io.provenance import GitFacts
 from safelaunch.run.io.questions import Questions
@@ -112,8 +112,6 @@ def render(
     plan, given = plans.of_settings(settings, run_id), given or read_surroundings()
     srun: tuple[str, ...] = ("srun",)
     if plan.cluster == "local":
-        from safelaunch.run.io import local  # what Slurm's runs do not need
-
         srun = local.srun_words()
     text = script.render(given.template, plan, python=sitefiles.python(), library=sitefiles.library(), srun=srun,
                          umask=given.umask, is_complete=_is_complete, cluster=cluster)
@@ -223,8 +221,6 @@ class Sending:
 
             if (place := resumepoints.of_settings(settings)) is not None:
                 resumepoints.of_step(resumepoints.look(place, resumepoints.MOST_ALL), settings.resume.step)
-        from safelaunch.run.io import resumefolder  # a run without one has no use for it
-
         if (folder := resumefolder.of_settings(settings, self._cwd)) is not None:
             self.turns = self.turns or resumefolder.Turns()
             self.turns.take(folder)
@@ -309,8 +305,6 @@ def _with_programs(checks: ChecksPlan, say: Say) -> ChecksPlan:
     """With the checks of plugins, where any are wanted: no node needs the plugin."""
     if not checks.boot and checks.after_failure in ("auto", "off"):
         return checks
-    from safelaunch.extensions.io import plugins
-
     found, notes = plugins.load_checks()
     for note in notes:
         say(f"warning: {note}")
@@ -345,8 +339,6 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
         job = submission.submit()
     else:
         slot.note_sent(job)
-    from safelaunch.run.io import resumefolder  # few submissions are cut off
-
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster, run.meta.get("sweep"),
                       resumefolder.of_settings(read_settings(run.meta["config"]), str(run.meta.get("cwd", cwd))))
     return Submitted(run, job)

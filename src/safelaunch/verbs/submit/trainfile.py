@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from safelaunch.config import keys
 from safelaunch.config.debugpresets import PRESETS
+from safelaunch.config.scripts.slurmkeys import count_flag
+from safelaunch.slurm import sbatchoptions
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -41,9 +44,6 @@ def _files(context: click.Context, parameter: click.Parameter, typed: str) -> li
 
 def _keys(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
     """The keys of train.yaml, and options of sbatch, as the start of an override."""
-    from safelaunch.config import keys
-    from safelaunch.slurm import sbatchoptions
-
     options = (f"slurm.{option}" for option in sbatchoptions.OPTIONS if option not in sbatchoptions.REFUSED)
     words = [*keys.KEYS, *options]
     return [f"{word}=" for word in words if word.startswith(typed)]
@@ -77,8 +77,6 @@ def is_script_waiting() -> bool:
 
 def _in_order(args: Sequence[str], own: Mapping[str, click.Option], is_waiting: bool) -> list[str]:
     """The verb's own options, FILE (`-` where there is none), and behind `--` the flags of sbatch before FILE."""
-    from safelaunch.config.scripts.slurmkeys import count_flag  # verbs that read no config have no need of it
-
     mine: list[str] = []
     flags: list[str] = []
     rest = list(args)

@@ -10,6 +10,7 @@ from pathlib import Path
 from safelaunch.base.endings import GOOD_ENDS
 from safelaunch.errors import UsageError
 from safelaunch.extensions.io.rulepacks import load_packs
+from safelaunch.hangs.present import judge_living
 from safelaunch.verbs.common import talk
 from safelaunch.verbs.why.whysubject import Subject
 from safelaunch.why import rulebook
@@ -66,8 +67,6 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         if good := whygood.read(subject.run, subject.attempt):
             found = judge_log(log, replace(subject.evidence, good=good))
     if subject.present is not None and subject.is_of_present:
-        from safelaunch.hangs.present import judge_living  # for a run that lives
-
         found = judge_living(found, subject.present, talk.span, talk.moment_now)
     is_cut_off = subject.is_lost and subject.attempt is not None and subject.attempt.ended is None
     if is_cut_off and found.category == "none" and found.confidence < SURE_END:   # no word of an end is no health

@@ -1,0 +1,20 @@
+"""Imports inside of functions: each hides what a file needs, and is there for a start that would take too long."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.house.source import Module, modules
+
+MOST = 180   # of them 80 below node, integrations and api, whose start is of others
+
+
+def inner_imports(module: Module) -> set[int]:
+    """Their lines."""
+    return {node.lineno for function in module.functions() for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)}
+
+
+def test_few_imports_stand_inside_of_functions() -> None:
+    found = {module.path: len(lines) for module in modules() if (lines := inner_imports(module))}
+    assert sum(found.values()) <= MOST, sorted(found.items(), key=lambda item: -item[1])
