@@ -58,7 +58,9 @@ OF_A_RUN: tuple[tuple[str, ...], ...] = (
     ("checkpoints", "run"), ("checkpoints", "--json", "run"), ("wait", "--timeout", "1s", "run"),
     ("watch", "--once", "run"), ("shell", "run"), ("stacks", "run"), ("nodes", "run"), ("policy", "run"),
     ("extend", "run"), ("release", "run"), ("hold", "run"), ("resume", "run"), ("stop", "--now", "run"),
-    ("stop", "--checkpoint", "run"), ("stop", "run"),
+    ("stop", "--checkpoint", "run"), ("stop", "run"), ("progress", "run"), ("save", "--within", "1s", "run"),
+    ("report", "-o", "page.html", "run"), ("metrics", "run"), ("clean", "run"), ("restart", "run"),
+    ("clean", "--older", "1s", "--checkpoints", "--yes", "run"), ("change", "run", "restart.max_restarts=9"),
 )
 OF_A_CONFIG: tuple[tuple[str, ...], ...] = (
     ("check", "train.yaml"), ("script", "train.yaml"), ("config", "train.yaml"), ("config", "--origin", "train.yaml"),
@@ -67,6 +69,7 @@ OF_A_CONFIG: tuple[tuple[str, ...], ...] = (
 OF_A_LOG: tuple[tuple[str, ...], ...] = (
     ("why", "run"), ("why", "--all", "run"), ("logs", "run"), ("logs", "-n", "1", "run"), ("logs", "--json", "run"),
     ("logs", "--first-error", "run"), ("logs", "--rank", "0", "run"), ("status", "run"), ("status",),
+    ("progress", "run/attempts/0001/main.log"), ("progress", "--json", "run"), ("report", "-o", "page.html", "run"),
 )
 OF_CHECKPOINTS: tuple[tuple[str, ...], ...] = (
     ("checkpoints", "ckpt"), ("checkpoints", "--json", "ckpt"), ("checkpoints", "run"), ("status", "run"),

@@ -80,6 +80,7 @@ def test_a_verb_answers_in_time_and_in_little_memory(name: str, tmp_path: Path) 
 OWN: dict[str, Callable[[Made], object]] = {
     "a journal of nothing, 1 TB": lambda made: _sparse(made.dir / "journal" / "000009-n9-1.jsonl"),
     "a log of nothing, 256 MiB": lambda made: os.truncate(made.log(1, b"x\n"), 256 << 20),
+    "a line of 128 MiB": lambda made: made.log(1, b"step 1 loss 2.0 " * (8 << 20)),
 }
 
 
@@ -90,7 +91,7 @@ def test_a_hole_in_an_own_run_costs_no_memory(name: str, tmp_path: Path) -> None
     made.failed(category="unknown")
     OWN[name](made)
     wrong = []
-    for words in (("status",), ("logs", "--grep", "(a+)+$")):
+    for words in (("status",), ("logs", "--grep", "(a+)+$"), ("progress",)):
         code, took_s, most_kb = _typed(words[0], str(made.dir), *words[1:])
         if code not in (0, 1, 2) or took_s / slowness() > MOST_S or most_kb > MOST_KB:
             wrong.append((words, code, round(took_s / slowness(), 1), most_kb >> 10))

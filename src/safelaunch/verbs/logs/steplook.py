@@ -16,7 +16,7 @@ from safelaunch.run.io import runfolder
 from safelaunch.trainlog.epochs import Named, line_at, line_begin
 from safelaunch.trainlog.figures import measure
 from safelaunch.trainlog.lines import SHOWN_CHARS, Unread, leave_unread, place_in
-from safelaunch.trainlog.steps import AUTO, carry_on, cut_lines, named_steps, total_behind
+from safelaunch.trainlog.steps import AUTO, MOST_LINE_BYTES, carry_on, cut_lines, named_steps, total_behind
 from safelaunch.verbs.common import runs
 
 STDIN = 0
@@ -114,13 +114,16 @@ def _shown(line: bytes) -> str:
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    """The log in pieces of whole lines."""
+    """The log in pieces of whole lines, without pieces of zeros; of a line that is longer, its begin."""
     descriptor = os.dup(STDIN) if path == "-" else sharedfile.open_log(path)
     with os.fdopen(descriptor, "rb") as file:
         rest, size = b"", 0
         while (more := file.read(PIECE_BYTES)) and size < MOST_BYTES:
             size += len(more)
+            if more.count(0) == len(more):
+                continue
             whole, end, rest = (rest + more).rpartition(b"\n")
+            rest = rest if len(rest) <= PIECE_BYTES else rest[:MOST_LINE_BYTES]
             if whole or end:
                 yield whole + end
         if rest:
