@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.figure import percentile
 from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, NAMING, Camera
-from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
+from benchmarks.steptraces import KINDS, STALL, STEP, Buffer, Job, Piece, draw_job, play
 from safelaunch.hangs import hang
 from safelaunch.hangs.proof import (
     ALL_LOOKS_S,
@@ -320,8 +320,8 @@ def render(tally: Tally, is_verbose: bool = False) -> str:
             if one.is_short:
                 rows["all known, in steps of at most 15 s"].append(one)
                 rows[f"all known, in steps of at most 15 s: {one.kind}"].append(one)
-                if one.step_s < 1 and one.kind in NAMING:
-                    rows["all known, in steps below 1 s, one rank named"].append(one)
+                if one.step_s < 1 and one.kind in NAMING and one.phase == STEP:
+                    rows["all known, in plain steps below 1 s, one rank named"].append(one)
     for name in sorted(rows, key=lambda row: (row.startswith("all"), "," in row, row)):
         found = rows[name]
         kept = sum(one.noticed_s <= one.bound_s for one in found) if found[0].is_known else None

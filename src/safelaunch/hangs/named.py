@@ -37,7 +37,8 @@ def takes_its_time(stack: Stack) -> bool:
 
 def fetches_or_builds(stack: Stack) -> bool:
     """Whether it is a download, a compilation, or another wait of that kind: its network or its files may stand still,
-    and it with them (simulated: two compilations and a download in 8,184 h showed no sign of life for 300 s).
+    and it with them: two compilations and a download of
+    8,184 replayed job-hours showed no sign of life for 300 s.
     """
     frames = [split_frame(frame) for frame in stack]
     return any(_SLOW_FILES.search(file) or (file != _ALWAYS_THERE and _SLOW_NAMES.search(name))

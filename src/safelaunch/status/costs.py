@@ -16,6 +16,7 @@ from safelaunch.trainlog.figures import median
 
 PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
 TREND_POINTS = 5      # minutes: an evaluation among them moves no median
+READ_LATE_S = 2.5     # of an older journal's lines, half of the 5 s between two looks: it has no `at_t`, no `counter`
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
 
 
@@ -171,7 +172,9 @@ def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], 
     match event.event:
         case "progress":
             told_t = _time(data.get("at_t"), event.t)
-            if _add_point(points[number], event.t if told_t is None else told_t, int(data["step"])):
+            late_s = 0.0 if "counter" in data else READ_LATE_S
+            at_t = max(track.started_t, event.t - late_s) if told_t is None else told_t
+            if _add_point(points[number], at_t, int(data["step"])):
                 track = track._replace(is_timed=told_t is not None)
             if track.is_own_start and isinstance(first := data.get("first"), int) and data.get("counter") != "":
                 track = track._replace(resume_step=max(0, first - 1))

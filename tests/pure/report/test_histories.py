@@ -15,7 +15,6 @@ from safelaunch.status.shares import BOOT, DOWN, HANG, KEPT, QUEUE, REDONE, STAR
 from tests.tables import each
 
 POINT = 0.01         # of the wall clock
-OLD_POINT = 0.03     # where the journal has no times of steps
 LOOK_S = 5.0         # the log is read so often
 SILENT_S = 55.0      # then ranks are checked
 MINUTE_S = 60.0
@@ -256,10 +255,9 @@ def _kept_out(tape: Tape, seconds: float) -> Tape:
 def test_the_account_is_what_happened(play: Play) -> None:
     tape = play()
     told, whole_s = tape.settle().seconds, sum(tape.truth.values())
-    point = OLD_POINT if tape.is_old else POINT
     assert abs(sum(told.values()) - whole_s) <= 0.01
     off = {kind: (round(told[kind], 1), round(tape.truth[kind], 1)) for kind in told
-           if abs(told[kind] - tape.truth[kind]) > point * whole_s}
+           if abs(told[kind] - tape.truth[kind]) > POINT * whole_s}
     assert not off, f"of {whole_s:.0f} s, told and true: {off}"
 
 

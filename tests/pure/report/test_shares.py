@@ -30,7 +30,7 @@ def attempt(number: int, start: float, resume: int, *points: tuple[float, int], 
             job: str = "1") -> list[Row]:
     """The rows of one attempt."""
     return [(start, "attempt_started", {"attempt": number, "job": job, "resume_step": resume}),
-            *((t, "progress", {"attempt": number, "step": step}) for t, step in points),
+            *((t, "progress", {"attempt": number, "step": step, "counter": "N"}) for t, step in points),
             (end, "attempt_ended", {"attempt": number, "how": how})]
 
 

@@ -18,7 +18,7 @@ def start(t: float, number: int, step: int | None = None, job: str = "12") -> Li
 
 
 def progress(t: float, number: int, step: int) -> Line:
-    return (t, "progress", {"attempt": number, "step": step})
+    return (t, "progress", {"attempt": number, "step": step, "counter": "step N"})
 
 
 def end(t: float, number: int, how: str = "failed") -> Line:

@@ -87,6 +87,12 @@ CASES = {
         "restarts by itself; if it comes back: look for the kernel's memory killer on that node (dmesg -T), and at "
         "sacct's MaxRSS",
         exits=(KILLED, ENDED), echo=RECEIVED + TERM),
+    "a rank is killed by 9, and sockets of the program's own are reset in the others": Case(
+        "unknown 45%", "task 1 on n1 was killed by signal 9; nothing in the log says by whom",
+        "restarts by itself; if it comes back: look for the kernel's memory killer on that node (dmesg -T), and at "
+        "sacct's MaxRSS",
+        exits=(KILLED, ENDED), log=STEPS + TRACE.replace("n1:1", "n0:0").replace(
+            "KeyError: 'labels'", "ConnectionResetError: [Errno 104] Connection reset by peer")),
     "a rank of Lightning is killed by 9": Case(
         "unknown 45%", "task 1 on n1 was killed by signal 9; nothing in the log says by whom",
         "restarts by itself; if it comes back: look for the kernel's memory killer on that node (dmesg -T), and at "

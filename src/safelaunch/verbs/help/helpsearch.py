@@ -120,7 +120,7 @@ class _Field(NamedTuple):
         return max((share * self.words[form] for form, share in term.items() if form in self.words), default=0.0)
 
 
-class _Place(NamedTuple):
+class _Section(NamedTuple):
     """A verb, a key, a message, or a section with its paragraphs and rows."""
 
     entries: Sequence[Entry]
@@ -128,7 +128,7 @@ class _Place(NamedTuple):
     text: _Field
 
 
-class _Term(NamedTuple):
+class _AskedWord(NamedTuple):
     """What a word that was asked for stands for, each with its share, and how rare that is."""
 
     forms: Mapping[str, float]
@@ -161,7 +161,7 @@ def search(entries: Iterable[Entry], asked: Sequence[str]) -> list[Entry]:
     sections: dict[tuple[str, str, str], list[Entry]] = {}
     for one in entries:
         sections.setdefault((one.kind, one.name, one.heading), []).append(one)
-    places = [_place(rows) for rows in sections.values()]
+    places = [_section(rows) for rows in sections.values()]
     terms = [_weigh(word, places) for word in _split(asked)]
     scored = [(_score(one, terms), one) for one in places]
     ranked = sorted((row for row in scored if row[0] > 0), key=lambda row: -row[0])
@@ -228,9 +228,9 @@ def _called() -> tuple[tuple[tuple[str, ...], frozenset[str]], ...]:
 
 # --- scores ---------------------------------------------------------------------------------------------------------
 
-def _place(entries: Sequence[Entry]) -> _Place:
+def _section(entries: Sequence[Entry]) -> _Section:
     first = entries[0]
-    return _Place(entries, _field(f"{first.name} {first.heading}"), _field(" ".join(one.text for one in entries)))
+    return _Section(entries, _field(f"{first.name} {first.heading}"), _field(" ".join(one.text for one in entries)))
 
 
 def _field(text: str) -> _Field:
@@ -242,17 +242,17 @@ def _field(text: str) -> _Field:
     return _Field(words, len(found))
 
 
-def _weigh(word: str, places: Sequence[_Place]) -> _Term:
+def _weigh(word: str, places: Sequence[_Section]) -> _AskedWord:
     forms, share = _called_here(word), _AS_WEAK if word in _WEAK else 1.0
 
     def rarity(count: int) -> float:
         return share * math.log(1 + len(places) / (1 + count)) if count else 0.0
 
-    return _Term(forms, rarity(sum(one.title.often(forms) > 0 for one in places)),
+    return _AskedWord(forms, rarity(sum(one.title.often(forms) > 0 for one in places)),
                  rarity(sum(one.text.often(forms) > 0 for one in places)))
 
 
-def _score(place: _Place, terms: Sequence[_Term]) -> float:
+def _score(place: _Section, terms: Sequence[_AskedWord]) -> float:
     score = covered = 0.0
     for term in terms:
         title, text = place.title.often(term.forms), place.text.often(term.forms)
@@ -267,9 +267,9 @@ def _score(place: _Place, terms: Sequence[_Term]) -> float:
     return score * (covered / (sum(term.rarity for term in terms) or 1.0)) * _WEIGHT[first.kind] * page
 
 
-def _best(place: _Place, terms: Sequence[_Term]) -> Entry:
+def _best(place: _Section, terms: Sequence[_AskedWord]) -> Entry:
     """The paragraph or row of a place that holds most of it."""
-    return max(place.entries, key=lambda one: _score(_place([one._replace(heading="", name="")]), terms))
+    return max(place.entries, key=lambda one: _score(_section([one._replace(heading="", name="")]), terms))
 
 
 def _spread(ranked: Iterable[Entry]) -> Iterator[Entry]:

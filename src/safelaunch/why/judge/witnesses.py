@@ -60,6 +60,7 @@ CRASHES = frozenset({4, 7, 8, 11})
 # Checks of nodes (docs/nodes.md) whose failure is more than an unfit node.
 CHECKED = {**dict.fromkeys(("gpu_count", "gpu_ecc", "gpu_nvlink", "gpu_xid", "dcgm"), "gpu_hardware"),
            "infiniband": "network"}
+PEER_GONE = ("ConnectionResetError", "ConnectionAbortedError", "BrokenPipeError", "EOFError")
 FAILED_CHECK = 0.8   # the node is broken now; that it was so before the failure is inferred
 # Slurm's words for a job's state (squeue(1), JOB STATE CODES) that name a cause, how sure they are, and what they say.
 _STATES = {
@@ -138,9 +139,12 @@ def join(verdict: Verdict, known: OutsideEvidence, has_steps: bool = True, findi
 
 
 def _is_hearsay(verdict: Verdict) -> bool:
-    """Whether the log's cause is mere words, or what ranks say that have lost another one."""
+    """Whether the log's cause is mere words, or what ranks say that have lost another one, by sockets of their own too.
+    """
     rule = BY_ID.get(verdict.rule or "")
-    return rule is None or rule.role == "symptom"
+    kind = "" if verdict.cause is None else verdict.cause.text.partition(":")[0].rpartition("]:")[2]
+    return rule is None or rule.role == "symptom" or (
+        verdict.category == "network" and kind.rpartition(".")[2].strip() in PEER_GONE)
 
 
 def _told(told: Verdict, verdict: Verdict, known: OutsideEvidence) -> Verdict:
