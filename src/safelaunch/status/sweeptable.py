@@ -1,15 +1,61 @@
-"""The runs of a sweep as a table, and their failures by cause."""
+"""The runs of a sweep: their values, their table, and their failures by cause."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from safelaunch.base.jsonform import to_json
 from safelaunch.base.numbers import figure
-from safelaunch.status.overview import Sweep, SweepCause, SweepRun, style_of, word_of
+from safelaunch.status.overview import VERSION, Brief, style_of, word_of
 from safelaunch.status.speech import Speech
 from safelaunch.status.table import Line, cut, join, more, most_telling, restarts_of
 
 SHOWN_NAMES = 6   # of the points with one cause, and of those whose folders are gone
+
+
+class SweepRun(NamedTuple):
+    """A run of a sweep, with the cause of its newest attempt that did not end well."""
+
+    point: int | None
+    run: Brief
+    cluster: str
+    category: str | None
+    summary: str | None
+    ended_why: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its object in `status SWEEP --json`."""
+        found = to_json(self)
+        return {"point": found.pop("point"), **found.pop("run"), **found}
+
+
+class SweepCause(NamedTuple):
+    """Attempts that failed alike: the names and numbers of their runs, and which of these have ended badly."""
+
+    category: str
+    summary: str
+    runs: tuple[str, ...]
+    points: tuple[int | None, ...]
+    failed: tuple[str, ...]
+
+
+class Sweep(NamedTuple):
+    """All runs of a sweep; `silent`: folders that do not answer; `gone`: names of runs without one."""
+
+    sweep: str | None
+    sweep_id: str | None
+    now_t: float
+    counts: Mapping[str, int]
+    points: tuple[SweepRun, ...]
+    causes: tuple[SweepCause, ...]
+    silent: tuple[str, ...]
+    gone: tuple[str, ...]
+    trouble: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `status SWEEP --json`."""
+        return {"v": VERSION, **to_json(self), "points": [one.to_json() for one in self.points]}
 
 
 def some(names: Sequence[str]) -> str:

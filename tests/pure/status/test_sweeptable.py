@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.status import sweeptable
-from safelaunch.status.overview import Sweep, SweepRun
+from safelaunch.status.sweeptable import Sweep, SweepRun
 from safelaunch.verbs.common.speech import SPEECH
 from tests.pure.status.test_status_table import brief
 

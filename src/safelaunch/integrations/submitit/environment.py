@@ -18,6 +18,8 @@ from typing import Any, ClassVar
 
 from submitit.core import job_environment, logger, utils
 
+from safelaunch.base.io import owners, sharedfile
+
 # A program that calls TorchDistributedEnvironment().export() would end here: it refuses variables that are set.
 _NOT_SUBMITITS = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -30,8 +32,6 @@ class OwnPickle(type(Path())):   # type: ignore[misc]  # a path of this system
     _held = -1   # a descriptor, for as long as the path is
 
     def __fspath__(self) -> str:
-        from safelaunch.base.io import owners, sharedfile
-
         try:
             held = sharedfile.open_file(str(self))
         except FileNotFoundError:
@@ -66,8 +66,6 @@ class OwnPaths(utils.JobPaths):
 
 def close(path: Path) -> None:
     """Take from all others the right to write a pickle of one's own, which a umask or the folder gave them."""
-    from safelaunch.base.io import sharedfile
-
     with contextlib.suppress(OSError), sharedfile.stream(path) as file:
         os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o7755)
 

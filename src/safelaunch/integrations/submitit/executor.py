@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from submitit.core import core, logger, utils
 
+from safelaunch.base.io import owners
 from safelaunch.integrations.submitit import parameters
 from safelaunch.integrations.submitit.job import SafelaunchJob
 
@@ -99,8 +100,6 @@ class SafelaunchExecutor(core.PicklingExecutor):
     ) -> list[core.Job[Any]]:
         """A run for each. Where one is refused, the error names those that are submitted already."""
         self._sent, self._asked = [], len(delayed_submissions)
-        from safelaunch.base.io import owners
-
         # A folder that is not there yet is made for this submission.
         if self.folder.exists() and (who := owners.who_else_writes(self.folder.stat())):
             logger.get_logger().warning(f"{who} can write {self.folder}: whoever changes a pickle there runs code as "

@@ -18,8 +18,9 @@ from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.run.io.runfolder import Run
 from safelaunch.slurm.slurmtext import QueuedJob
 from safelaunch.status import sweeptable
-from safelaunch.status.overview import Sweep, SweepRun, brief_of
+from safelaunch.status.overview import brief_of
 from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.status.sweeptable import Sweep, SweepRun
 from safelaunch.verbs.common import confirmation, runs, stopping, talk
 from safelaunch.verbs.common.talk import Say
 from safelaunch.verbs.common.waiting import await_end

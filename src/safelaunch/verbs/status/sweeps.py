@@ -10,8 +10,8 @@ import click
 
 from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.status import sweeptable
-from safelaunch.status.overview import Sweep
 from safelaunch.status.speech import SchedulerAnswer
+from safelaunch.status.sweeptable import Sweep
 from safelaunch.verbs.common import talk, terminal
 from safelaunch.verbs.common.speech import SPEECH
 from safelaunch.verbs.status import sweepruns as sweeps

@@ -13,6 +13,7 @@ from safelaunch.base.plaintext import clean
 from safelaunch.config.io.bashtext import syntax_fault
 from safelaunch.config.io.configfiles import read_text
 from safelaunch.config.sbatchscript import draft_from_script
+from safelaunch.config.schema import train_schema
 from safelaunch.config.starter import EXAMPLE, SCHEMA_FILE, Draft, render_draft
 from safelaunch.errors import UsageError
 
@@ -41,8 +42,6 @@ def command(script: str | None, output: str) -> int:
 
 def _write_schema(path: Path) -> None:
     """Beside the draft, whose first line names it; an editor that finds none only complains."""
-    from safelaunch.config.schema import train_schema
-
     with suppress(OSError), path.open("x", encoding="utf-8") as stream:
         json.dump(train_schema(), stream, ensure_ascii=False)
 
