@@ -12,33 +12,44 @@ from safelaunch.why.order.episodes import Episode
 from safelaunch.why.read.fields import is_report
 from safelaunch.why.read.messages import MORE, list_causes, stated, whole
 from safelaunch.why.weigh.groups import FindingGroup, cite
-from safelaunch.why.weigh.words import guesses_of, sound_of
+from safelaunch.why.weigh.words import guesses_of, shares_of, sound_of, without_paths
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
 STATEMENT_SHARE = 0.4   # of an unknown line that is to stand before an echo
+TELLING = 0.75          # of a last line without a word of a failure
+CALM = 0.9              # of a line that has one, and is harmless by its other words
 UNKNOWN_WEIGHT = 0.15
 LEAST_WEIGHT = 0.2
 MOST_WEIGHT = 0.6
 SHARE_WEIGHT = 0.6      # what the whole share adds to the least weight
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
-                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
+                       r"|died|killed|not (?:found|converged|defined|recogni[sz]ed|permitted|allowed|installed|a valid)|unsupported|denied"
+                       r"|refused|no (?:such|matching|rule to|space|route)|not enough|time(?:d )?out|seg-?fault"
+                       r"|panicked|un(?:expected|defined|recogni[sz]ed|resolved)|unknown (?!source)|illegal|halted"
+                       r"|out of (?:bounds|range)|diverged?|violated|does(?: not|n't) exist|smashing|must (?:not )?be"
+                       r"|too (?:many|long|large|big|small|few)|(?:larger|smaller|more|less) than|un(?:expectedly|wrap)"
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
-                       r"|exceed(?:ed|s)|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN"
+                       r"|exceed(?:ed|s)|limit exceeded.*|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN"
                        r"|severe|KeyboardInterrupt"
                        r"|(?:queue|ring|buffer|table|stack)s?[ -]overflow(?:ed|s)?|overrun)\b")
+# How runtimes say that nothing has caught an error: all that stands before it may tell why.
+_UNCAUGHT = re.compile(r"panicked at |Exception in thread \"main\"|^Execution halted|^goroutine \d+ \[running|^Error termination"
+                       r"|FATAL ERROR|\bAborted\b.{0,40}$|Segmentation fault|^==\d+==ABORTING")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 # The last two: what `warnings` of Python print for a library, and scontrol show job.
-HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b"
+HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*(?:[:=] ?[\d.]+(?!\d| [a-z])|\d+\.\d)|deprecat|debug|retry|skipping|not found in cache|info\b"
                       r"|logging error|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
                       r"|^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
+                   r"|\berror (?:codes?|rates?|norms?|bars?|estimates?|tolerances?|handl\w+)"
                    r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"
-                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
+                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)"
+                   r"|\b(?:you|quote|says): \"[^\"]{0,300}\"")
 LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
 _SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
 FALLING = 5             # times in a row that the loss scale fell, and never rose
@@ -71,6 +82,7 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     latest: LastLines | None = None
     if (fallen_to := _falling_scale(log)) is not None:
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
+    has_fallen = has_fallen or any(_UNCAUGHT.search(line.text) for line in log.last)
     has_failed = has_fallen or known.first_bad is not None or known.end is not None
     for line, is_last, is_new in _suspicious(episode, log, known, has_failed):
         category, share = _state(line.text) if is_last or has_fallen else ("", 0.0)
@@ -79,6 +91,12 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
         if is_last or is_new:
             latest = latest if latest is not None and latest.is_new else LastLines(line, "", 0.0, is_new)
     return best or latest
+
+
+def sounds_bad(text: str) -> bool:
+    """Whether a line has a word of a failure that is no part of a name, nor denied: "exited normally", "0 failed"."""
+    return BAD_WORDS.search(text) is not None and BAD_WORDS.search(without_paths(_WELL.sub(" ", text))) is not None and (
+        shares_of(text).get("none", 0.0) < CALM)
 
 
 def last_steps(episode: Episode) -> Mapping[int, int]:
@@ -147,13 +165,14 @@ def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
     noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
     for line, is_last, is_loud in _ends(log, judged):
-        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames or is_report(
-                line.text):
+        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames or (
+                is_report(line.text) and ("(core dumped)" not in line.text or "Abort" in line.text)):
             continue
-        said, is_usual = _WELL.sub(" ", line.text), known.in_good(line.text)
+        is_usual = known.in_good(line.text)
         is_new = has_fallen and is_usual is False
-        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
-                is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said) or guesses_of(said)[1]))) and not (
+        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(line.text) and (
+                is_new or sounds_bad(line.text) or BEHIND_LABEL.match(line.text) or guesses_of(line.text)[1]
+                or (is_last and sound_of(line.text)[1] >= TELLING)))) and not (
                 is_usual or known.is_own_end(line.file, line.offset, line.host) or _is_noise(line.text, noise)):
             yield line, is_last, is_new
 

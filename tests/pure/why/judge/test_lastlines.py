@@ -116,7 +116,7 @@ STACK = "*** Check failure stack trace: ***\n" + "    @     0x7f4258c40634  absl
      "\tprovider=a, path=pkg://a\n\tprovider=b, path=file:///b\n\tprovider=c, path=c://\n\nSet the environment "
      "variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n", "config", "primary config"),
     ("Error executing job with overrides: []\nError locating target 'optim.AdamX', set env var HYDRA_FULL_ERROR=1 to "
-     "see chained exception.\nfull_key: opt\n", "unknown", "locating target"),
+     "see chained exception.\nfull_key: opt\n", "config", "locating target"),
 ))
 def test_messages_at_the_end_of_a_log_are_read_whole(text: str, category: str, said: str) -> None:
     verdict = judge_text(text)
