@@ -17,14 +17,14 @@ from safelaunch.why.weigh.words import guesses_of, shares_of, sound_of, without_
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
 STATEMENT_SHARE = 0.4   # of an unknown line that is to stand before an echo
 TELLING = 0.75          # of a last line without a word of a failure
-CALM = 0.9              # of a line that has one, and is harmless by its other words
+CALM = 0.8              # of a line that has one, and is harmless by its other words
 UNKNOWN_WEIGHT = 0.15
 LEAST_WEIGHT = 0.2
 MOST_WEIGHT = 0.6
 SHARE_WEIGHT = 0.6      # what the whole share adds to the least weight
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
-                       r"|died|killed|not (?:found|converged|defined|recogni[sz]ed|permitted|allowed|installed|a valid)|unsupported|denied"
+                       r"|died|killed|not (?:found|converged|healthy|positive|defined|recogni[sz]ed|permitted|allowed|installed|a valid)|unsupported|denied"
                        r"|refused|no (?:such|matching|rule to|space|route)|not enough|time(?:d )?out|seg-?fault"
                        r"|panicked|un(?:expected|defined|recogni[sz]ed|resolved)|unknown (?!source)|illegal|halted"
                        r"|out of (?:bounds|range)|diverged?|violated|does(?: not|n't) exist|smashing|must (?:not )?be"
@@ -32,21 +32,22 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
                        r"|exceed(?:ed|s)|limit exceeded.*|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN"
-                       r"|severe|KeyboardInterrupt"
+                       r"|severe|KeyboardInterrupt|[A-Z]\w{1,60}(?:Error|Exception)|missing\b(?! (?:keys|ranks|values?)\b)"
                        r"|(?:queue|ring|buffer|table|stack)s?[ -]overflow(?:ed|s)?|overrun)\b")
 # How runtimes say that nothing has caught an error: all that stands before it may tell why.
 _UNCAUGHT = re.compile(r"panicked at |Exception in thread \"main\"|^Execution halted|^goroutine \d+ \[running|^Error termination"
-                       r"|FATAL ERROR|\bAborted\b.{0,40}$|Segmentation fault|^==\d+==ABORTING")
+                       r"|FATAL ERROR|\bAborted\b.{0,40}$|Segmentation fault|^==\d+==ABORTING"
+                       r"|^\S{1,300}:\d+:\d+: (?:fatal )?error: ")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 # The last two: what `warnings` of Python print for a library, and scontrol show job.
-HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*(?:[:=] ?[\d.]+(?!\d| [a-z])|\d+\.\d)|deprecat|debug|retry|skipping|not found in cache|info\b"
+HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*(?:[:=] ?[\d.]+(?!\d| [a-z])|\d+\.\d)|deprecat|debug|retr[yi]|skipping|not found in cache|info\b"
                       r"|logging error|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
                       r"|^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
-                   r"|\berror (?:codes?|rates?|norms?|bars?|estimates?|tolerances?|handl\w+)"
+                   r"|\bexpected failures?|\berror (?:codes?|rates?|norms?|bars?|estimates?|tolerances?|handl\w+)"
                    r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"
                    r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)"
                    r"|\b(?:you|quote|says): \"[^\"]{0,300}\"")
@@ -80,14 +81,15 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     """
     best: LastLines | None = None
     latest: LastLines | None = None
+    worth = (False, 0.0)
     if (fallen_to := _falling_scale(log)) is not None:
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
     has_fallen = has_fallen or any(_UNCAUGHT.search(line.text) for line in log.last)
     has_failed = has_fallen or known.first_bad is not None or known.end is not None
     for line, is_last, is_new in _suspicious(episode, log, known, has_failed):
         category, share = _state(line.text) if is_last or has_fallen else ("", 0.0)
-        if category and (best is None or share > best.share):
-            best = LastLines(line, category, share)
+        if category and (sounds_bad(line.text), share) > worth:   # a word of a failure before one that the model hears
+            best, worth = LastLines(line, category, share), (sounds_bad(line.text), share)
         if is_last or is_new:
             latest = latest if latest is not None and latest.is_new else LastLines(line, "", 0.0, is_new)
     return best or latest
