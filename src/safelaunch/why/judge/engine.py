@@ -60,7 +60,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         report = places.first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS and not known.exits else None
         if report is not None and not report.told.signal and report.line.offset < chosen.first.offset:
             verdict = _by_report(report, verdict.candidates, log)   # its launcher killed the others
-        if said is not None and said.category != verdict.category:
+        if said is not None and (said.category != verdict.category or said.weight > verdict.confidence):
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
@@ -140,7 +140,8 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
     if words is not None and not words.category and not fallen and not words.is_new and says_well(log):
         words = None   # a word of a failure beside the program's own that it is done
     is_told = known.exits or (words is not None and words.category)   # by what says more
-    if report is not None and not is_told and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
+    if report is not None and not is_told and (not fallen or report.told.signal or report.told.host
+                                               or report.told.rank is not None):
         return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
         told = _by_words(words, candidates, log)

@@ -29,10 +29,10 @@ _DONE = re.compile(r"(?i)^\W*(?:all |job )?(?:done|finished|completed?|success)\
                    r"(?<!not )\b(?:finished|completed?|done|succeeded|passed)\b")
 
 
-_WARNED = re.compile(r"\s+(?:\w+\.)*warn\(")   # Python shows a warning's source below its text, which may quote a traceback
+_WARNED = re.compile(r"\s+(?:\w+\.)*warn\(")   # the source of a warning, below its text, which may quote a traceback
 # All of so many have been done, in which no script says so in any case.
-_COUNTED = re.compile(r"(?i)\b([1-9]\d{0,9}) ?(?:of|/) ?\1\b.{0,60}\b(?:done|completed?|finished|passed|uploaded|succeeded)"
-                      r"|\b0 failed\b")
+_COUNTED = re.compile(r"(?i)\b([1-9]\d{0,9}) ?(?:of|/) ?\1\b.{0,60}\b(?:done|completed?|finished|passed|uploaded"
+                      r"|succeeded)|\b0 failed\b")
 
 
 def good_end(episode: Episode) -> Finding | None:
@@ -45,7 +45,8 @@ def went_on(found: Finding, log: Log) -> bool:
     before the error, or counts its work as done.
     """
     lines = [line for line in log.last if line.file == found.file and line.text[:1].strip()]
-    behind = [line for line in lines if line.offset > found.offset and line.text.strip() not in found.groups.get(MORE, "")]
+    more = found.groups.get(MORE, "")
+    behind = [line for line in lines if line.offset > found.offset and line.text.strip() not in more]
     bad = [line.offset for line in behind if is_report(line.text) or line.text.startswith("Traceback (most") or (
         sounds_bad(line.text) and not HARMLESS.search(line.text))][-1:] or [found.offset]
     if any(line.offset > bad[0] and _COUNTED.search(line.text) for line in behind[-END_LINES:]):

@@ -28,14 +28,15 @@ _HOSTS = tuple(re.compile(form) for form in (
 _RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b(?:[Rr]ank|RANK)[ =:#]{1,8}(\d{1,6})\b|, rank=(\d{1,6})\]"
                    r"|Process name: (?:\[\S{1,60},)?(\d{1,6})\b"                       # Open MPI, PRRTE, Horovod
                    r"|\b[Pp]rocess (\d{1,6}) (?:exit|terminated)|--local_rank=(\d{1,6})\b"
-                   r"|\bon proc (\d{1,6})\b|\) - process (\d{1,6})\b|[Mm]issing ranks: (\d{1,6})\b"   # LAMMPS; MPICH; Horovod
+                   r"|\bon proc (\d{1,6})\b|\) - process (\d{1,6})\b|[Mm]issing ranks: (\d{1,6})\b"   # LAMMPS; MPICH
                    r"|/replica:\d{1,6}/task:(\d{1,6})\b|process \[\d{1,12},(\d{1,6})\]")   # XLA; Open MPI
 _CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?|status )?(?:code|status)[ :=]{0,8}(-?\d{1,3})\b"
                    r"|\b(?:exited with|terminated with (?:exit )?code|return code =|errorcode) (-?\d{1,3})\b")
 _SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
                      r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>"
                      r"|\bSIG[A-Z]{2,6} ?\(-?(\d{1,2})\)")
-_ABORTED = re.compile(r"\b(?:Aborted {1,40}\(core dumped\)|line \d{1,5}:\s+\d{1,7} Aborted\b)|Fatal Python error: Aborted")
+_ABORTED = re.compile(r"\b(?:Aborted {1,40}\(core dumped\)|line \d{1,5}:\s+\d{1,7} Aborted\b)"
+                      r"|Fatal Python error: Aborted")
 _PORT = re.compile(r"(?i)\bport(?:[:= `'\"]| is ){1,3}(\d{2,5})\b"
                    r"|(?:\]|\blocalhost|\*|(?:\d{1,3}\.){3}\d{1,3}):(\d{2,5})\b|\('?[\w.:-]{1,80}'?, (\d{2,5})\)")
 # What is said of a file, and how it is named: quoted, from the root, or a library.
@@ -102,6 +103,7 @@ def read_objects(text: str) -> Objects:
     return Objects(_number(_PORT, text), paths[0] if is_of_file else "", " ".join(time.groups()) if time else "")
 
 
+@lru_cache(maxsize=1024)
 def is_report(text: str) -> bool:
     """Whether the text tells that a process ended, which is no cause."""
     return _REPORT.search(text) is not None

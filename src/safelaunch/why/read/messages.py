@@ -38,8 +38,8 @@ _HAPPENS = re.compile(r"\b(?:was|were|is|are|has|have|ran|died|failed|crashed|co
 # A stack and its frames, of whatever language: they say where, not what.
 _STACK = re.compile(r"(?i).{0,80}\b(?:stack|back) ?trace\W*$|\s*-{3,}.{0,20}\bstack ?trace\b|stack traceback:"
                     r"|(?:.{1,60}: )?\s*(?:@|#\d{1,3}) +0x|\s*\d{1,3}: (?:0x|\S{1,200}::)"
-                    r"|\s+at \S{1,300}(?:\(|:\d{1,7}\b|$)|(?:\[\S{1,60}\])?\s*\[ ?\d{1,3}\] \S{1,300}\[0x|\S{0,60}\s{1,20}[0-9A-F]{16} "
-                    r"|frame #\d|\s*#\d{1,3}\s{1,4}.{1,300}? (?:at|in) ")
+                    r"|\s+at \S{1,300}(?:\(|:\d{1,7}\b|$)|(?:\[\S{1,60}\])?\s*\[ ?\d{1,3}\] \S{1,300}\[0x"
+                    r"|\S{0,60}\s{1,20}[0-9A-F]{16} |frame #\d|\s*#\d{1,3}\s{1,4}.{1,300}? (?:at|in) ")
 OPEN_MPI = "-" * 74    # frames its errors
 _BORDER = re.compile(r"(?![\s^~])\W{20,}$")   # no marks below a line of source
 

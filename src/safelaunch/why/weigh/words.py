@@ -137,19 +137,11 @@ def sound_of(text: str, is_failure: bool = False, but: str = "") -> tuple[str, f
               if name != but and not (is_failure and name in NO_FAILURE)}
     for category in filter(None, (category_of_errno(text), read_fields(text).category)):
         shares[category] = shares.get(category, 0.0) + OWN_WORD * (category != but)
-    best = max(shares, key=lambda name: shares[name], default="none")
-    second = max((share for name, share in shares.items() if name != best), default=0.0)
     least = LEAST_OTHER if but else LEAST_LEAD if is_failure else LEAST
-    if best in NO_FAILURE or shares[best] < least or (
-            not but and shares[best] - second < LEAST_LEAD and not _are_both_failures(shares)):
-        return "", 0.0
-    return best, min(1.0, shares[best])
-
-
-def _are_both_failures(shares: Mapping[str, float]) -> bool:
-    """Whether the two likeliest classes are failures, and little else is likely."""
-    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    return second not in NO_FAILURE and shares[first] + shares[second] >= LEAST_BOTH
+    ranked = [*sorted(shares.items(), key=lambda one: -one[1]), ("none", 0.0), ("none", 0.0)]
+    (best, share), (other, second) = ranked[:2]
+    is_torn = not but and share - second < LEAST_LEAD and (other in NO_FAILURE or share + second < LEAST_BOTH)
+    return ("", 0.0) if best in NO_FAILURE or share < least or is_torn else (best, min(1.0, share))
 
 
 @lru_cache(maxsize=512)
