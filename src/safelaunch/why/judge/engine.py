@@ -10,7 +10,7 @@ from safelaunch.why.findings import Cited, Log, OutsideEvidence
 from safelaunch.why.fingerprint import make_fingerprint
 from safelaunch.why.judge import lastlines, places
 from safelaunch.why.judge.ends import ECHOES
-from safelaunch.why.judge.life import good_end, judge_life, says_well
+from safelaunch.why.judge.life import good_end, judge_life, says_well, went_on
 from safelaunch.why.judge.memorytime import tell_when
 from safelaunch.why.judge.speakers import name_speakers
 from safelaunch.why.judge.witnesses import UNEXPLAINED_KILLS, join
@@ -46,7 +46,9 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
     log = by_launcher(log)
     episode = last_episode(log)
-    groups = _without_echoes(gather(episode, log), known)
+    groups = tuple(replace(group, is_excused=True, is_fatal=False)
+                   if group.role in SPEAKING and group.category != "numerical" and went_on(group.last, log) else group
+                   for group in _without_echoes(gather(episode, log), known))
     notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
     causes = _candidates(groups, episode, log)
     if not causes:
@@ -58,7 +60,7 @@ def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
         report = places.first_report(episode, log) if chosen.rule.id in UNEXPLAINED_KILLS and not known.exits else None
         if report is not None and not report.told.signal and report.line.offset < chosen.first.offset:
             verdict = _by_report(report, verdict.candidates, log)   # its launcher killed the others
-        if said is not None and said.category != verdict.category:
+        if said is not None and (said.category != verdict.category or said.weight > verdict.confidence):
             verdict = replace(_by_words(said, verdict.candidates, log),
                               symptoms=(*verdict.cited[:1], *verdict.symptoms))
     if verdict.category != "none" and verdict.confidence < FIRM_RULE:
@@ -133,12 +135,13 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log, k
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING and not _is_of_own_end(
         group, known))[:MAX_CANDIDATES]
     has_ended = good_end(episode) is not None and not fallen
-    words = None if has_ended else lastlines.judge_last_lines(episode, log, bool(fallen), known)
+    report = None if has_ended else places.first_report(episode, log)
+    words = None if has_ended else lastlines.judge_last_lines(episode, log, bool(fallen or report), known)
     if words is not None and not words.category and not fallen and not words.is_new and says_well(log):
         words = None   # a word of a failure beside the program's own that it is done
-    is_told = has_ended or known.exits or (words is not None and words.category)   # by what says more
-    report = None if is_told else places.first_report(episode, log)
-    if report is not None and (not fallen or report.told.signal or report.told.host or report.told.rank is not None):
+    is_told = known.exits or (words is not None and words.category)   # by what says more
+    if report is not None and not is_told and (not fallen or report.told.signal or report.told.host
+                                               or report.told.rank is not None):
         return _by_report(report, candidates, log)
     if words is not None and (words.category or not fallen):
         told = _by_words(words, candidates, log)

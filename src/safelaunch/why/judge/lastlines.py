@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,33 +13,50 @@ from safelaunch.why.order.episodes import Episode
 from safelaunch.why.read.fields import is_report
 from safelaunch.why.read.messages import MORE, list_causes, stated, whole
 from safelaunch.why.weigh.groups import FindingGroup, cite
-from safelaunch.why.weigh.words import guesses_of, sound_of
+from safelaunch.why.weigh.words import guesses_of, shares_of, sound_of, without_paths
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
 STATEMENT_SHARE = 0.4   # of an unknown line that is to stand before an echo
+TELLING = 0.75          # of a last line without a word of a failure
+GOES_ON = 3             # lines of information behind it: the program lives
+CALM = 0.8              # of a line that has one, and is harmless by its other words
 UNKNOWN_WEIGHT = 0.15
 LEAST_WEIGHT = 0.2
 MOST_WEIGHT = 0.6
 SHARE_WEIGHT = 0.6      # what the whole share adds to the least weight
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
-                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
+                       r"|died|killed|not (?:found|converged|healthy|positive|defined|recogni[sz]ed|permitted|allowed"
+                       r"|installed|a valid|enough)|unsupported|denied|refused|no (?:such|matching|rule to|space|route)"
+                       r"|time(?:d )?out|seg-?fault"
+                       r"|panicked|un(?:expected|defined|recogni[sz]ed|resolved)|unknown (?!source)|illegal|halted"
+                       r"|out of (?:bounds|range)|diverged?|violated|does(?: not|n't) exist|smashing|must (?:not )?be"
+                       r"|too (?:many|long|large|big|small|few)|(?:larger|smaller|more|less) than|un(?:expectedly|wrap)"
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
-                       r"|exceed(?:ed|s)|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN"
-                       r"|severe|KeyboardInterrupt"
+                       r"|exceed(?:ed|s)|limit exceeded.*|out of memory|lost|stalled|expelled|evicted|preempt(?:ed|ing)"
+                       r"|NCCL WARN|severe|KeyboardInterrupt|[A-Z]\w{1,60}(?:Error|Exception)"
+                       r"|missing\b(?! (?:keys|ranks|values?)\b)"
                        r"|(?:queue|ring|buffer|table|stack)s?[ -]overflow(?:ed|s)?|overrun)\b")
+# How runtimes say that nothing has caught an error: all that stands before it may tell why.
+_UNCAUGHT = re.compile(r"panicked at |Exception in thread \"main\"|^Execution halted|^goroutine \d+ \[running"
+                       r"|^Error termination|FATAL ERROR|\bAborted\b.{0,40}$|Segmentation fault|^==\d+==ABORTING"
+                       r"|^\S{1,300}:\d+:\d+: (?:fatal )?error: ")
 # An exception behind a label that no form knows: nobody could read its traceback, nor whether anybody minds.
 BEHIND_LABEL = re.compile(r"\S.{0,80}? (?:Traceback \(most recent call last|\w{1,60}(?:Error|Exception): )")
+_INFO = re.compile(r"\bINFO\b")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 # The last two: what `warnings` of Python print for a library, and scontrol show job.
-HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*[:=] ?[\d.]|deprecat|debug|retry|not found in cache|info\b"
-                      r"|logging error|exception ignored|\bWRN\b|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
+HARMLESS = re.compile(r"(?i)warning|(?<!_)error[s_ ]*(?:[:=] ?[\d.]+(?!\d| [a-z])|\d+\.\d)|deprecat|debug|retr[yi]"
+                      r"|skipping|not found in cache|info\b|logging error|exception ignored|\bWRN\b"
+                      r"|^\S{0,200}-packages/\S{1,200}\.py:\d+: "
                       r"|^\s*Requeue=\d+ Restarts=\d+ ")
 # What a line says well, whatever else it says: "exited normally", "0 failed".
 _WELL = re.compile(r"(?i)\b(?:0|no|without(?: any)?) (?:errors?|failures?|failed)"
+                   r"|\bexpected failures?|\berror (?:codes?|rates?|norms?|bars?|estimates?|tolerances?|handl\w+)"
                    r"|\b(?:errors?|fail(?:ed|ures?)?)[:=] ?0\b"
-                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)")
+                   r"|\b(?:exit(?:ed|s)?|terminated?|abort(?:ed)?|end(?:ed)?) (?:normally|successfully|cleanly)"
+                   r"|\b(?:you|quote|says): \"[^\"]{0,300}\"")
 LOUD_LINES = 2          # E and F lines, and those behind PyTorch's "[rank3]:", as the last words of a file
 _SCALE = re.compile(r"(?i)\bloss[ _]scale(?:[ :=]|to){1,6}([\d.]+(?:e[+-]?\d+)?)")
 FALLING = 5             # times in a row that the loss scale fell, and never rose
@@ -69,16 +87,25 @@ def judge_last_lines(episode: Episode, log: Log, has_fallen: bool, known: Outsid
     """
     best: LastLines | None = None
     latest: LastLines | None = None
+    worth = (False, 0.0)
     if (fallen_to := _falling_scale(log)) is not None:
         return LastLines(fallen_to, "numerical", SCALE_SHARE)
+    has_fallen = has_fallen or any(_UNCAUGHT.search(line.text) for line in log.last)
     has_failed = has_fallen or known.first_bad is not None or known.end is not None
     for line, is_last, is_new in _suspicious(episode, log, known, has_failed):
         category, share = _state(line.text) if is_last or has_fallen else ("", 0.0)
-        if category and (best is None or share > best.share):
-            best = LastLines(line, category, share)
+        if category and (sounds_bad(line.text), share) > worth:   # a word of a failure before one that the model hears
+            best, worth = LastLines(line, category, share), (sounds_bad(line.text), share)
         if is_last or is_new:
             latest = latest if latest is not None and latest.is_new else LastLines(line, "", 0.0, is_new)
     return best or latest
+
+
+@lru_cache(maxsize=1024)
+def sounds_bad(text: str) -> bool:
+    """Whether a line has a word of a failure that is no part of a name, nor denied: "exited normally", "0 failed"."""
+    said = without_paths(_WELL.sub(" ", text)) if BAD_WORDS.search(text) else ""
+    return BAD_WORDS.search(said) is not None and shares_of(text).get("none", 0.0) < CALM
 
 
 def last_steps(episode: Episode) -> Mapping[int, int]:
@@ -116,7 +143,7 @@ def judge_statement(echo: Finding, episode: Episode, log: Log, known: OutsideEvi
     """What a line that no rule knows states before an echo in the same file; None = nothing, or nothing clear."""
     best: LastLines | None = None
     for line, _, _ in _suspicious(episode, log, known):
-        if line.file != echo.file or line.offset >= echo.offset:
+        if line.file != echo.file or line.offset >= echo.offset or not (line.level or sounds_bad(line.text)):
             continue
         category, share = _state(line.text)
         if share >= STATEMENT_SHARE and (best is None or share > best.share):
@@ -146,14 +173,18 @@ def _suspicious(episode: Episode, log: Log, known: OutsideEvidence,
     judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     noise = [rule for rule in episode.rules.values() if rule.role == "noise"]
     frames = {(line.file, line.offset) for line in _frames(log)}
+    calm = () if has_fallen else [line for line in log.last if line.level == "I" or _INFO.search(line.text)]
     for line, is_last, is_loud in _ends(log, judged):
-        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames or is_report(
-                line.text):
+        if sum(one.file == line.file and one.offset > line.offset for one in calm) >= GOES_ON:
             continue
-        said, is_usual = _WELL.sub(" ", line.text), known.in_good(line.text)
+        if line.offset <= reached.get(line.file, -1) or (line.file, line.offset) in judged | frames or (
+                is_report(line.text) and ("(core dumped)" not in line.text or "Abort" in line.text)):
+            continue
+        is_usual = known.in_good(line.text)
         is_new = has_fallen and is_usual is False
-        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(said) and (
-                is_new or BAD_WORDS.search(said) or BEHIND_LABEL.match(said) or guesses_of(said)[1]))) and not (
+        if (is_loud or (line.level not in ("W", "I") and not HARMLESS.search(line.text) and (
+                is_new or sounds_bad(line.text) or BEHIND_LABEL.match(line.text) or guesses_of(line.text)[1]
+                or (is_last and sound_of(line.text)[1] >= TELLING)))) and not (
                 is_usual or known.is_own_end(line.file, line.offset, line.host) or _is_noise(line.text, noise)):
             yield line, is_last, is_new
 
@@ -177,10 +208,17 @@ def _frames(log: Log) -> Iterator[Line]:
             yield line
 
 
-def _ends(log: Log, judged: Container[tuple[int, int]] = ()) -> Iterator[tuple[Line, bool, bool]]:
+def _ends(log: Log, judged: Set[tuple[int, int]] = frozenset()) -> tuple[tuple[Line, bool, bool], ...]:
     """The last lines of each file: whether each is near its end, and whether its label makes it an error there."""
-    by_file: Mapping[int, list[Line]] = {file: [] for file in range(len(log.files))}
-    for line in log.last:
+    return _ends_of(log.last, len(log.files), frozenset(judged))
+
+
+@lru_cache(maxsize=8)
+def _ends_of(last: Sequence[Line], files: int, judged: Set[tuple[int, int]]) -> tuple[tuple[Line, bool, bool], ...]:
+    """Those, once for each log: several ask."""
+    ends: list[tuple[Line, bool, bool]] = []
+    by_file: Mapping[int, list[Line]] = {file: [] for file in range(files)}
+    for line in last:
         by_file[line.file].append(line)
     for lines in by_file.values():
         # Where the program, or its launcher, labels all it says, the label means nothing.
@@ -189,4 +227,5 @@ def _ends(log: Log, judged: Container[tuple[int, int]] = ()) -> Iterator[tuple[L
         for number, line in zip(range(len(lines), 0, -1), lines, strict=True):
             is_rank = line.level == "R" and number == 1 and is_label_rare
             is_loud = is_rank or (line.level == "E" and number <= LOUD_LINES)
-            yield line, number <= LAST_LINES, is_loud
+            ends.append((line, number <= LAST_LINES, is_loud))
+    return tuple(ends)

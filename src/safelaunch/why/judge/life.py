@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 from safelaunch.why.findings import Cited, Finding, Log
-from safelaunch.why.judge.lastlines import cite_line
+from safelaunch.why.judge.lastlines import HARMLESS, cite_line, sounds_bad
 from safelaunch.why.order.episodes import Episode, order_of
+from safelaunch.why.read.fields import is_report
+from safelaunch.why.read.messages import MORE
 from safelaunch.why.verdict import Verdict
 from safelaunch.why.weigh.counterevidence import SURE_END
 
 READY_LINES = 40    # a server that nobody asks prints its last word at its start
+AGAIN, KIND = 2, 40 # lines of kinds known from before an error; characters that make a kind, numbers aside
 END_LINES = 3       # with words, in one of which a program says that it is done
 ALIVE, STEPPED = 0.8, 0.7   # steps in the last lines, or before: of the first 18 of 18 were healthy, read unseen
 NOT_SEEN = 0.3      # nothing speaks of a failure, and nothing of life
@@ -26,9 +29,38 @@ _DONE = re.compile(r"(?i)^\W*(?:all |job )?(?:done|finished|completed?|success)\
                    r"(?<!not )\b(?:finished|completed?|done|succeeded|passed)\b")
 
 
+_WARNED = re.compile(r"\s+(?:\w+\.)*warn\(")   # the source of a warning, below its text, which may quote a traceback
+# All of so many have been done, in which no script says so in any case.
+_COUNTED = re.compile(r"(?i)\b([1-9]\d{0,9}) ?(?:of|/) ?\1\b.{0,60}\b(?:done|completed?|finished|passed|uploaded"
+                      r"|succeeded)|\b0 failed\b")
+
+
 def good_end(episode: Episode) -> Finding | None:
     """The line with which the program last said that it had finished."""
     return next((found for found in reversed(episode.findings) if episode.role(found) == "done"), None)
+
+
+def went_on(found: Finding, log: Log) -> bool:
+    """Whether somebody caught an error: of what its only speaker says behind it all is ordinary, and it goes on as
+    before the error, or counts its work as done.
+    """
+    lines = [line for line in log.last if line.file == found.file and line.text[:1].strip()]
+    more = found.groups.get(MORE, "")
+    behind = [line for line in lines if line.offset > found.offset and line.text.strip() not in more]
+    bad = [line.offset for line in behind if is_report(line.text) or line.text.startswith("Traceback (most") or (
+        sounds_bad(line.text) and not HARMLESS.search(line.text))][-1:] or [found.offset]
+    if any(line.offset > bad[0] and _COUNTED.search(line.text) for line in behind[-END_LINES:]):
+        return True
+    below = next((line.text for line in log.last if line.file == found.file and line.offset > found.offset), "")
+    if _WARNED.match(below):
+        return True
+    before = {_kind_of(line.text) for line in lines if line.offset < found.offset}
+    again = sum(_kind_of(line.text) in before for line in behind)
+    return again >= AGAIN and bad == [found.offset] and len({(line.host, line.rank) for line in lines}) < 2
+
+
+def _kind_of(text: str) -> str:
+    return re.sub(r"\d+", "0", text)[:KIND]
 
 
 def says_well(log: Log) -> bool:

@@ -9,8 +9,8 @@ from safelaunch.why.findings import Line, Progress
 
 LEAST = 3           # different counts of one kind of line
 ALIKE = 30          # characters by which lines are known as one kind, numbers aside
-_COUNT = re.compile(r"(?i)\b(?:(?:time ?)?step|iter(?:ation)?|epoch|batch|shard|block|chunk|frame|cycle|it|sample|round"
-                    r"|update|time)s?\b[ '\"#:=\[]{0,4}(\d{1,12})\b|(?<![\w.:/])(\d{1,12}) ?/ ?\d{1,12}\b(?!/)")
+_COUNT = re.compile(r"(?i)(?:\b|_)(?:(?:time ?)?step|iter(?:ation)?|epoch|batch|shard|block|chunk|frame|cycle|it|sample"
+                    r"|round|update|time)s?\b[ '\"#:=\[]{0,4}(\d{1,12})\b|(?<![\w.:/])(\d{1,12}) ?/ ?\d{1,12}\b(?!/)")
 _NO_WORK = re.compile(r"(?i)retry|attempt|wait|try|(?:fail|error)(?!\w{0,3}[:= ]{1,2}0\b)|abort|kill|exit|lost|expired"
                       r"|remaining|time ?out|frame #")
 

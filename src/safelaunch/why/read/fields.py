@@ -11,6 +11,7 @@ _ADDRESS = r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}"
 # The first that fits counts: what names a culprit before what names the speaker.
 _HOSTS = tuple(re.compile(form) for form in (
     rf"(?P<host>{_NAME}): rank \d{{1,7}} (?:exited|died|was)",                   # PALS, MPICH's Hydra
+    rf"(?i)\b(?:lost|remote) (?:executor|worker|task|node|daemon)\b.{{1,60}}? on (?:node )?(?-i:(?P<host>{_NAME}))",
     rf"\bpeer (?:ipv[46]:)?(?P<host>{_ADDRESS}|{_NAME})(?=[<:\s])",            # NCCL, gRPC
     rf"\b(?:on node|failed on) (?P<host>{_NAME}|{_ADDRESS})\b",
     rf"(?i)\b(?:host(?:name|\(s\))?|node(?:name)?|ip)(?: ?[:=] ?| )<?(?:\d+\*)?"
@@ -19,6 +20,7 @@ _HOSTS = tuple(re.compile(form) for form in (
     rf"\bhost {{2,9}}: (?P<host>{_NAME})",                                         # torchrun
     rf"(?i:\brunning at) (?P<host>{_NAME}|{_ADDRESS})(?=\s|$)",                    # MPICH, Intel MPI
     rf"\bmlx\d(?:_\d+)?: (?P<host>{_NAME}): ",                                    # rdma-core
+    rf": (?P<host>{_NAME}) \[\d{{1,7}}\]: \w{{1,60}}\.c:\d",                         # Slurm's plugins
     r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ",
     rf"<(?:warn|error)> (?P<host>{_NAME}): ",                                     # libfabric
     rf"\w@(?P<host>{_NAME})[ :]\S{{0,80}}? ?[%$#] ",                              # a shell's prompt
@@ -26,12 +28,15 @@ _HOSTS = tuple(re.compile(form) for form in (
 _RANK = re.compile(r"\[rank[ =:]{0,2}(\d{1,6})\]|\b(?:[Rr]ank|RANK)[ =:#]{1,8}(\d{1,6})\b|, rank=(\d{1,6})\]"
                    r"|Process name: (?:\[\S{1,60},)?(\d{1,6})\b"                       # Open MPI, PRRTE, Horovod
                    r"|\b[Pp]rocess (\d{1,6}) (?:exit|terminated)|--local_rank=(\d{1,6})\b"
+                   r"|\bon proc (\d{1,6})\b|\) - process (\d{1,6})\b|[Mm]issing ranks: (\d{1,6})\b"   # LAMMPS; MPICH
                    r"|/replica:\d{1,6}/task:(\d{1,6})\b|process \[\d{1,12},(\d{1,6})\]")   # XLA; Open MPI
 _CODE = re.compile(r"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:exit ?|return ?|status )?(?:code|status)[ :=]{0,8}(-?\d{1,3})\b"
-                   r"|\b(?:exited with|terminated with (?:exit )?code|return code =) (-?\d{1,3})\b")
+                   r"|\b(?:exited with|terminated with (?:exit )?code|return code =|errorcode) (-?\d{1,3})\b")
 _SIGNAL = re.compile(r"(?i)\b(?:died from|died of|caught|received|exited on|killed by|got) signal[ :=]{1,3}(\d{1,2})\b"
-                     r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>")
-_ABORTED = re.compile(r"\bAborted {1,40}\(core dumped\)|Fatal Python error: Aborted")
+                     r"|\bsignal: [a-z ]{3,30}\((\d{1,2})\)|\(signal (\d{1,2})\)|<Signals\.\w{1,10}: (\d{1,2})>"
+                     r"|\bSIG[A-Z]{2,6} ?\(-?(\d{1,2})\)")
+_ABORTED = re.compile(r"\b(?:Aborted {1,40}\(core dumped\)|line \d{1,5}:\s+\d{1,7} Aborted\b)"
+                      r"|Fatal Python error: Aborted")
 _PORT = re.compile(r"(?i)\bport(?:[:= `'\"]| is ){1,3}(\d{2,5})\b"
                    r"|(?:\]|\blocalhost|\*|(?:\d{1,3}\.){3}\d{1,3}):(\d{2,5})\b|\('?[\w.:-]{1,80}'?, (\d{2,5})\)")
 # What is said of a file, and how it is named: quoted, from the root, or a library.
@@ -49,7 +54,8 @@ _REPORT = re.compile(
     r"(?i)\b(?:(?:exit(?:ed|s)?|terminated|died|crashed|killed) (?:with|on|from|by|of) (?:an? )?(?:non-zero )?"
     r"(?:exit |return |status )?(?:code|status|signal|<signals|-?\d)|returned non-zero"
     r"|exit ?(?:code|status|string)(?: of rank \d{1,7})? ?[:=]|non-zero status|exitcode|error_file ?:|running at "
-    r"|core dumped\))")
+    r"|core dumped\)|mpi_abort(?: was invoked on rank|\()|called cmiabort|line \d{1,5}:\s+\d{1,7} aborted\b"
+    r"|first process to do so was|received signal \S)")
 
 ABORT, TERM = 6, 15
 # What a signal says by itself; SIGABRT follows a statement always, SIGTERM and SIGINT come from elsewhere.
@@ -97,6 +103,7 @@ def read_objects(text: str) -> Objects:
     return Objects(_number(_PORT, text), paths[0] if is_of_file else "", " ".join(time.groups()) if time else "")
 
 
+@lru_cache(maxsize=1024)
 def is_report(text: str) -> bool:
     """Whether the text tells that a process ended, which is no cause."""
     return _REPORT.search(text) is not None

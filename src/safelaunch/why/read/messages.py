@@ -13,7 +13,8 @@ MOST_LISTS, MOST_LIST = 8, 1200   # phrases looked at in a text, and characters 
 MORE = "more"   # a finding's group: the lines below its first one
 _GOES_ON = re.compile(r"\s|\||[-*+=]{1,3} |\(?\d{1,3}[.)] |\[\d{1,3}\] ")
 # "2 root error(s) found.", "Last error:", "The following …": what counts stands below.
-_ANNOUNCES = re.compile(r"(?i)(?::|\b(?:found|follow(?:s|ing)|below|causes?|caused by)[.:]?)\s*$")
+_ANNOUNCES = re.compile(r"(?i)(?::|\b(?:found|follow(?:s|ing)|below|causes?|caused by)[.:]?"
+                        r"|\b(?:error|exception)s? (?:was |were )?(?:encountered|occurred|raised)\b.{0,80})\s*$")
 _ENDS = re.compile(r"Traceback \(most|During handling|The above exception|\s*File \"|\s*at 0x|\s*#\d+ |frame #\d")
 _EXPLAINS = re.compile(r"(?i)\b(?:usually|may|might|possibl[ey]|could be|likely|e\.g\.|please|try"
                        r"|for (?:more )?details)\b")
@@ -34,9 +35,13 @@ _TAIL = re.compile(r"[,;.]?(?: or)?$")
 _TOLD = re.compile(r"(?i)\b(?:last|underlying|original) error: \S")   # what it points to is no guess
 _SAID = re.compile(r"(?!(?:an?|the) \S+$)\S+ \S")   # one word is no cause
 _HAPPENS = re.compile(r"\b(?:was|were|is|are|has|have|ran|died|failed|crashed|could)\b")
-_STACK = re.compile(r"\*\*\* Check failure stack trace|(?:.{1,60}: )?\s*(?:@|#\d{1,3}) +0x")   # a stack's frames
+# A stack and its frames, of whatever language: they say where, not what.
+_STACK = re.compile(r"(?i).{0,80}\b(?:stack|back) ?trace\W*$|\s*-{3,}.{0,20}\bstack ?trace\b|stack traceback:"
+                    r"|(?:.{1,60}: )?\s*(?:@|#\d{1,3}) +0x|\s*\d{1,3}: (?:0x|\S{1,200}::)"
+                    r"|\s+at \S{1,300}(?:\(|:\d{1,7}\b|$)|(?:\[\S{1,60}\])?\s*\[ ?\d{1,3}\] \S{1,300}\[0x"
+                    r"|\S{0,60}\s{1,20}[0-9A-F]{16} |frame #\d|\s*#\d{1,3}\s{1,4}.{1,300}? (?:at|in) ")
 OPEN_MPI = "-" * 74    # frames its errors
-_BORDER = re.compile(r"\W{20,}$")
+_BORDER = re.compile(r"(?![\s^~])\W{20,}$")   # no marks below a line of source
 
 
 def stated(text: str) -> str:
@@ -96,11 +101,12 @@ def rest(first: str, below: Iterable[str]) -> tuple[str, ...]:
     kept: list[str] = []
     last = first
     for line in below:
-        if _ENDS.match(line) or not (_ANNOUNCES.search(last) or (line.strip() and _GOES_ON.match(line))):
+        if not line.strip():
+            continue
+        if _ENDS.match(line) or not (_ANNOUNCES.search(last) or _GOES_ON.match(line)):
             break
-        if line.strip():
-            kept.append(line.strip())
-            last = line
+        kept.append(line.strip())
+        last = line
     return tuple(kept)
 
 

@@ -14,7 +14,8 @@ _IGNORED = re.compile(
     r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook"
     r"|--- Call stack|Exception in thread (?:ChkStopThr|NetStatThr|IntMsgThr|SystemMonitor)")   # wandb's own threads
 # What stands before a traceback of an error that was caught, or before a fatal one by chance: most logs hold warnings.
-_PLAYED_DOWN = re.compile(r"(?i)ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b")
+_PLAYED_DOWN = re.compile(r"(?i)ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b"
+                          r"|the following (?:error|exception):")
 _THREAD = re.compile(
     r"Exception in thread |Exception in callback|Task exception was never retrieved|Exception in \w+ ?Thread")
 

@@ -6,33 +6,6 @@ from safelaunch.why.findings import Rule
 
 RULES = (
     Rule(
-        "env.cudnn", "environment",
-        (b"unable to find an engine to execute", b"CUDNN_STATUS_SUBLIBRARY", b"Unable to load any of {libcudnn",
-         b"Cannot load symbol cudnn", b"CUDNN_STATUS_NOT_SUPPORTED"),
-        rb"unable to find an engine to execute this computation|CUDNN_STATUS_SUBLIBRARY\w+|Unable to load any "
-        rb"of \{libcud\w+|Cannot load symbol cudnn\w+",
-        "cause", "job", 0.68,
-        summary="cuDNN does not fit or is incomplete",
-        explain="Two releases of cuDNN are mixed, or one of its libraries is not found.",
-        do="Remove the other cuDNN from LD_LIBRARY_PATH.",
-        source="cuDNN; PyTorch", order=4,
-        sample="RuntimeError: GET was unable to find an engine to execute this computation",
-        counter_sample="GET was able to find an engine to execute this computation",
-    ),
-    Rule(
-        "env.container_start", "environment",
-        (b"enroot-", b"OCI runtime", b"exec format error", b"executable file not found", b"create user namespace",
-         b"failed to create container"),
-        rb"enroot-\w+: (?:failed|.{0,100}?(?:not permitted|No such file))|OCI runtime (?:create|exec) failed"
-        rb"|exec format error|executable file not found in \$PATH|failed to create container",
-        "cause", "job", 0.72,
-        summary="the container or its program could not start",
-        explain="The image lacks the program, is of another processor, or namespaces are not allowed.",
-        source="Enroot; runc; Apptainer", order=1,
-        sample="OCI runtime create failed: runc create failed: unable to start container process",
-        counter_sample="OCI runtime is runc",
-    ),
-    Rule(
         "env.operators", "version_mismatch",
         (b"operator torchvision::", b"Failed to import transformers", b"already exists for device type",
          b"is not compatible with the installed jaxlib", b"mutable default <class",

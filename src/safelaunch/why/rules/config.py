@@ -202,11 +202,4 @@ RULES = (
         sample="FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
         counter_sample="/data/train.bin exists",
     ),
-    Rule(
-        "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),
-        b"ImagePullBackOff|ErrImagePull|CreateContainerConfigError", "cause", "job", 0.72,
-        summary="the container could not be started", explain="The image does not exist or may not be pulled.",
-        do="Check its name and the pull secret.", source="Kubernetes",
-        sample='Back-off pulling image "train:9": ImagePullBackOff', counter_sample="pulled image train:8",
-    ),
 )

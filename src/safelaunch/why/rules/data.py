@@ -52,16 +52,6 @@ RULES = (
         counter_sample="each tensor is of equal size",
     ),
     Rule(
-        "data.archive", "data",
-        (b"BadZipFile", b"zipfile.BadZip", b"tarfile.ReadError", b"ReadError: ", b"BadGzipFile", b"zlib.error", b"zstd",
-         b"LZMAError", b"Compressed file ended before"),
-        rb"BadZipFile|tarfile\.ReadError|BadGzipFile|zlib\.error|ZstdError|LZMAError|Compressed file ended before",
-        "cause", "job", 0.68, action="fix_storage", summary="an archive cannot be read",
-        explain="A damaged or half-downloaded shard.", do="Check its size or hash, and fetch it again.",
-        source="CPython, zipfile, tarfile, gzip, zlib", order=2,
-        sample="zipfile.BadZipFile: File is not a zip file", counter_sample="zipfile: the file is a zip file",
-    ),
-    Rule(
         "data.dataset_name", "config",
         (b"DatasetNotFoundError", b"Dataset scripts are no longer supported", b"BuilderConfig '", b"Unknown split"),
         rb"DatasetNotFoundError: (?P<why>.{0,200})|BuilderConfig '(?P<name>[^']*)' not found"

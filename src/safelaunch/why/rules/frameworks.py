@@ -146,18 +146,6 @@ RULES = (
         counter_sample="your machine has 8 GPUs",
     ),
     Rule(
-        "jax.cudnn", "version_mismatch",
-        (b"CuDNN library needs to have matching major version", b"Loaded runtime CuDNN library",
-         b"DNN library initialization failed", b"Could not create cudnn handle"),
-        rb"Loaded runtime CuDNN library: \S+ but source was compiled with|matching major version"
-        rb"|DNN library initialization failed", "cause", "job", 0.72,
-        summary="cuDNN does not fit this JAX or TensorFlow",
-        explain="Another release is found first; or no memory is left for its handle.",
-        do="Remove the other cuDNN from LD_LIBRARY_PATH.", source="XLA; TensorFlow", order=2,
-        sample="Loaded runtime CuDNN library: 8.5.0 but source was compiled with: 8.6.0.",
-        counter_sample="Loaded runtime CuDNN library 8.6",
-    ),
-    Rule(
         "jax.nccl", "network", (b"NCCL operation ",), rb"NCCL operation \S+ failed: (?P<why>.{0,100})", "symptom",
         "rank", 0.5, summary="NCCL failed under XLA: {why}", explain="NCCL's own WARN lines say why.",
         do="NCCL_DEBUG=WARN.", source="XLA", order=1,

@@ -119,7 +119,7 @@ DONE = (
          b"one with training", b"raining ended", b"TRAINING COMPLETE", b"ll done", b"successfully completed",
          b"Successfully completed"),
         b"(?i:training (?:is |has )?(?:complete|finish|done)|finished training|(?:completed|finished) "
-        b"successfully|successfully completed|done (?:with )?training|^all done)", "trainers' own lines", 0.5,
+        b"successfully(?!,? but)|successfully completed|done (?:with )?training|^all done)", "trainers' own lines", 0.5,
         sample="Training finished.", counter_sample="Training is going to end in 3 steps, not finished yet",
     ),
     _done(

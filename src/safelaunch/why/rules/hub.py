@@ -56,16 +56,6 @@ RULES = (
         counter_sample="botocore.credentials: Found credentials in shared file",
     ),
     Rule(
-        "hub.registry", "hub_auth",
-        (b"authentication required", b"pull access denied", b"toomanyrequests", b"denied: requested access"),
-        b"unauthorized: authentication required|pull access denied for|toomanyrequests: |denied: requested access",
-        "cause", "job", 0.78, action="fix_config", summary="the container registry refuses the image",
-        explain="No login, no such image, or too many pulls.", do="Log in, or keep a copy of the image on the cluster.",
-        source="Docker; Podman; Enroot; Apptainer", order=2,
-        sample="docker: Error response from daemon: unauthorized: authentication required",
-        counter_sample="docker: daemon: authentication succeeded",
-    ),
-    Rule(
         "hub.http_error", "hub_auth",
         (b"AuthenticationError", b"Error code: 401", b"HTTP Error 4", b"HTTP Error 5", b"Client Error: ",
          b"Server Error: ", b"HTTPStatusError", b"HfHubHTTPError", b"status code 403", b"status code 401",

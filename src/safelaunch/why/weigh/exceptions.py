@@ -26,6 +26,7 @@ ERRNO_POINTS = 5.0       # the system's own word
 ERRNO_WEIGHT = 0.7       # … and all that is said
 CHECK_POINTS = 3.0       # a failed check of two sizes: what the program gave does not fit
 COMPARED = re.compile(r"\b\d+ vs\.? \d+\b")
+DEVICE = re.compile(r"(?i)gpu|cuda|\bhip|torch|jax|xla|tensorflow|device|\b[hnx]pu\b|hbm|vram|\bcl_")
 WRAPPER_COST = 0.15      # "Caught … in DataLoader worker": the one that it wraps stands below it, with the reason
 _WRAPPER = re.compile(r"Caught \w+ in |(?:The )?(?:worker|task|actor|process|child)\b.{0,40}(?:raised|died|failed)")
 STACK_WEIGHT = 0.4       # of a traceback that is cut off: where it was, but not what went wrong
@@ -116,6 +117,8 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
         _add(points, {"user_code": CHECK_POINTS})
     if (category := category_of_errno(message)) is not None:
         _add(points, {category: ERRNO_POINTS})
+    if "cuda_oom" in points and not DEVICE.search(f"{kind} {message} {' '.join(block)}"):   # whose memory?
+        points["host_oom"] = points.get("host_oom", 0.0) + points.pop("cuda_oom")
     reading = _decide(points, prior, message)
     return reading._replace(weight=reading.weight - WRAPPER_COST) if _WRAPPER.match(message) else reading
 

@@ -55,6 +55,7 @@ class FindingGroup:
         return fill(self.rule, self.first)
 
 
+_SAYS_NOTHING = re.compile(r"(?i): unspecified error\W*$")
 _SOURCE = re.compile(r"\s{2,}(?:raise|return|assert|await|yield|from|import|with|if|for) ")
 
 
@@ -111,7 +112,7 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     if rule.id == WHAT:
         reading = _read_what(first, episode)
         category, weight, action = reading.category, reading.weight, reading.action
-    elif role == "cause" and read_fields(first.text).signal == ABORT:
+    elif role == "cause" and (read_fields(first.text).signal == ABORT or _SAYS_NOTHING.search(first.text)):
         role, weight = "symptom", min(weight, ABORTED)   # it follows a statement, which stands above
     elif role == "cause" and rule.id != EXCEPTION and (listed := guesses_of(first.text))[1] and (
             rule.id == LINE or not re.search(rule.pattern, listed[0].encode())):

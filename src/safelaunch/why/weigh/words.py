@@ -26,6 +26,7 @@ SHORT = 10         # features that are added to a text's own: few words tell lit
 POINTS = 6.0       # what a certain text is worth beside an exception's type and place
 LEAST = 0.3        # a share below that tells no category: of held-out lines above, 63 of 68 were right
 LEAST_LEAD = 0.1
+LEAST_BOTH = 0.6   # of two that lead by nothing: then the first is told, and the second beside it
 LEAST_OTHER = 0.05 # of a second reading
 OWN_WORD = 0.4     # an errno, or the signal by which a process ended: the system's own word
 NO_FAILURE = ("echo", "teardown", "none")   # classes that are no category of a failure
@@ -69,6 +70,11 @@ def words_of(text: str) -> list[str]:
     text = _PATH.sub(_kind_of, _NAMED.sub(" ", text[:MAX_TEXT]))
     words = _WORD.findall(_CAMEL.sub(" ", text))
     return ["0" if word.isdigit() and len(word) > 3 else word.lower()[:20] for word in words[:MAX_WORDS]]
+
+
+def without_paths(text: str) -> str:
+    """The text without names of files."""
+    return _PATH.sub(" ", text)
 
 
 def _kind_of(path: re.Match[str]) -> str:
@@ -131,12 +137,11 @@ def sound_of(text: str, is_failure: bool = False, but: str = "") -> tuple[str, f
               if name != but and not (is_failure and name in NO_FAILURE)}
     for category in filter(None, (category_of_errno(text), read_fields(text).category)):
         shares[category] = shares.get(category, 0.0) + OWN_WORD * (category != but)
-    best = max(shares, key=lambda name: shares[name], default="none")
-    second = max((share for name, share in shares.items() if name != best), default=0.0)
     least = LEAST_OTHER if but else LEAST_LEAD if is_failure else LEAST
-    if best in NO_FAILURE or shares[best] < least or shares[best] - second < LEAST_LEAD * (not but):
-        return "", 0.0
-    return best, min(1.0, shares[best])
+    ranked = [*sorted(shares.items(), key=lambda one: -one[1]), ("none", 0.0), ("none", 0.0)]
+    (best, share), (other, second) = ranked[:2]
+    is_torn = not but and share - second < LEAST_LEAD and (other in NO_FAILURE or share + second < LEAST_BOTH)
+    return ("", 0.0) if best in NO_FAILURE or share < least or is_torn else (best, min(1.0, share))
 
 
 @lru_cache(maxsize=512)

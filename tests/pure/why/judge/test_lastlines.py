@@ -111,12 +111,26 @@ STACK = "*** Check failure stack trace: ***\n" + "    @     0x7f4258c40634  absl
      "connection was refused by the peer\n" + STACK, "network", "Terminating"),
     ("F1129 09:16:16.782204 27875 client.h:80] gave up: the connection was refused by the peer\n"
      + STACK.replace("    @", "logging.cc:474:     @"), "network", "gave up"),
+    # Nor are those of any language, and what stands before them tells why.
+    ("Fortran runtime error: Bad integer for item 1 in list input\n\nError termination. Backtrace:\n#0  0x7f95 in ???\n"
+     "#6  0x55c7 in m\n\tat /a/m.f90:5\n", "config", "Bad integer"),
+    ("FATAL ERROR: Reached heap limit JavaScript heap out of memory\n----- Native stack trace -----\n"
+     + "".join(f" {k}: 0x10c78d6 v8::internal::Heap{k}() [node]\n" for k in range(9)) +
+     "job.sh: line 1: 16335 Aborted                 node a.js\n", "host_oom", "heap"),
+    # Behind steps, and without a word of a failure in the runtime's own line.
+    ("".join(f"step {k} loss 2.1\n" for k in range(9)) + "thread 'main' (7) panicked at m.rs:1:5:\nindex out of "
+     "bounds: the len is 4 but the index is 4\n", "user_code", "panicked"),
+    ("step 1 loss 2.1\nJob completed successfully, but some output files are missing\n", "storage", "missing"),
+    # A statement counts before the launcher's word that the step was cancelled.
+    ("ERROR on proc 617: Failed to reallocate 1650272 bytes for array comm:buf_send\nsrun: Job step aborted: Waiting "
+     "up to 32 seconds for job step to finish.\nslurmstepd: error: *** STEP 24.1 ON h053 CANCELLED AT "
+     "2022-11-15T09:38:39 ***\n", "host_oom", "proc 617"),
     # A message goes on with what it announces.
     ("Cannot find primary config 'trian'. Check that it's in your config search path.\n\nConfig search path:\n"
      "\tprovider=a, path=pkg://a\n\tprovider=b, path=file:///b\n\tprovider=c, path=c://\n\nSet the environment "
      "variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n", "config", "primary config"),
     ("Error executing job with overrides: []\nError locating target 'optim.AdamX', set env var HYDRA_FULL_ERROR=1 to "
-     "see chained exception.\nfull_key: opt\n", "unknown", "locating target"),
+     "see chained exception.\nfull_key: opt\n", "config", "locating target"),
 ))
 def test_messages_at_the_end_of_a_log_are_read_whole(text: str, category: str, said: str) -> None:
     verdict = judge_text(text)

@@ -9,6 +9,7 @@ from tests.tables import each
 
 START = "loading the model\nbuilding the optimizer\n"
 STEPS = "".join(f"step {number}/1000 loss 2.1\n" for number in range(10, 20))
+CAUGHT = 'Traceback (most recent call last):\n  File "/a/x.py", line 3, in send\n    raise OSError(2)\nOSError: 2\n'
 OPEN = START + "Traceback (most recent call last):\n"
 
 
@@ -42,6 +43,15 @@ OPEN = START + "Traceback (most recent call last):\n"
      "factory for plugin cuDNN when one has already been registered\n", 0.3, "look", "no failure seen"),
     ("".join(f"[rank0]: phase {number} of the plan\n" for number in range(8)), 0.3, "look", "no failure seen"),
     (START + "WARNING: cannot find a cache, it is made\n", 0.3, "look", "no failure seen"),
+    (START + "gcc -c -o error_handler.o error_handler.c\n", 0.3, "look", "no failure seen"),   # a name is no predicate
+    # Errors that somebody caught: it goes on as before, counts its work, or only quotes them in a warning.
+    (START + "sent batch 1\nERROR: lost batch 2\n" + CAUGHT + "sent batch 3\nsent batch 4\n", 0.8, "none",
+     "step or epoch is 4"),
+    (START + CAUGHT + "restarting the rule\n2 of 2 steps (100%) done\n", 0.3, "look", "no failure seen"),
+    (START + "fit failed with the following error:\n" + CAUGHT + "\n  warnings.warn(some_failed, Warned)\nbest 0.9\n",
+     0.3, "look", "no failure seen"),
+    (START + "ERROR | could not delete step-800: [Errno 39] Directory not empty: 'ckpt/step-800'\n"
+     + "INFO  | saved\n" * 3, 0.3, "look", "no failure seen"),
     (START + "/env/lib/python3.11/site-packages/lib/loop.py:302: Couldn't infer the batch size\n", 0.3, "look",
      "no failure seen"),
 ))

@@ -14,7 +14,7 @@ FRAMES = 'Traceback (most recent call last):\n  File "/a/train.py", line 3, in f
     # A report of SIGABRT follows what a C++ exception has stated, by its type and its words.
     (TERMINATE.format("CUDA::error", "/a/src/pool.hpp(42): error: out of memory") + HANDLER, "cuda_oom"),
     (TERMINATE.format("pkg::DiskError", "no space left on device: quota exceeded") + HANDLER, "storage"),
-    (TERMINATE.format("std::out_of_range", "vector::_M_range_check") + HANDLER, "native_crash"),
+    (TERMINATE.format("std::out_of_range", "vector::_M_range_check") + HANDLER, "user_code"),
     (HANDLER.replace("Aborted (6)", "Segmentation fault (11)"), "native_crash"),
     # A line that no rule knows, before an echo that a rule knows.
     ("the quota of the file system is exceeded, no space is left to write\n" + HANDLER, "storage"),

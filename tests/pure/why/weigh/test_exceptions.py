@@ -131,7 +131,7 @@ def test_what_the_system_says_of_a_file_outweighs_what_it_is_called(kind: str, m
          "file write failed", "storage"),
         ("RuntimeError", "Check failed: shape.size == rank (3 vs. 2)", "user_code"),
         ("ZeRORuntimeException", "A client provided optimizer is used with offload. Please see https://hub.ai/token",
-         "user_code"),
+         "config"),
     ],
     ids=lambda value: value,
 )

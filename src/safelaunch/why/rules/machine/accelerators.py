@@ -49,14 +49,6 @@ RULES = (
         counter_sample="EI000: the notify register is set",
     ),
     Rule(
-        "accel.ascend_socket", "network", (b"EI0006", b"Getting socket times out"),
-        rb"EI0006\b|Getting socket times out", "cause", "rank", 0.66,
-        summary="a rank could not connect to another one's NPU",
-        explain="The other rank is not there, or the network between the cards is cut.", source=_ASCEND + ", HCCL",
-        sample="EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time.",
-        counter_sample="EI0005: Getting sockets takes 2 s",
-    ),
-    Rule(
         "accel.ascend_init", "environment", (b"aclInit", b"aclrtSetDevice"),
         rb"(?:aclInit|aclrtSetDevice)\b.{0,60}?(?:error code|failed|ret)", "cause", "rank", 0.74,
         summary="the NPU's runtime cannot be started",

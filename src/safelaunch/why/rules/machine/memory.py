@@ -94,12 +94,6 @@ RULES = (
         counter_sample="allocate 74.5 GiB for an array",
     ),
     Rule(
-        "memory.python", "host_oom", (b"MemoryError",), rb"^(?:\w+\.)*MemoryError(?:$|: )", "cause", "rank", 0.8,
-        summary="Python ran out of host memory", explain="malloc failed.", do=_LESS, source="CPython", order=1,
-        sample='Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x()\nMemoryError',
-        counter_sample="except MemoryError is in place",
-    ),
-    Rule(
         "memory.enomem", "host_oom", (b"Cannot allocate memory", b"std::bad_alloc", b"failed to allocate memory"),
         rb"\[Errno 12\] Cannot allocate memory|std::bad_alloc|fork: (?:retry: )?Cannot allocate memory"
         rb"|unable to mmap \d+ bytes.{0,300}?Cannot allocate memory", "cause", "rank", 0.75,

@@ -131,15 +131,6 @@ RULES = (
         counter_sample="n3:4242:4300 [0] NCCL INFO extended /dev/shm/nccl-x1 to 9637892 bytes",
     ),
     Rule(
-        "network.nccl_version", "version_mismatch", (b"Mismatched NCCL version", b"NCCL version mismatch"),
-        b"Mismatched NCCL version|NCCL version mismatch", "cause", "job", 0.8,
-        summary="the ranks run different NCCL versions", explain="The environment differs between nodes.",
-        do="Use one environment on all nodes.", source="NCCL, bootstrap.cc", order=1,
-        sample="n3:4242:4300 [0] bootstrap.cc:120 NCCL WARN Mismatched NCCL version detected : received 22304 "
-               "expected 21805",
-        counter_sample="NCCL version 2.21.5+cuda12.4",
-    ),
-    Rule(
         "network.efa", "network", (b"Unresponsive receiver", b"efa_rdm_", b"NET/OFI", b"FI_E"),
         rb"Unresponsive receiver|efa_rdm_\w{1,40}: err: [1-9]|NET/OFI.{0,300}?(?:completed with error"
         rb"|[Uu]nreachable remote|RDMA .{0,60}? failed|[Cc]ould not connect|[Cc]ouldn't (?:open|post|find any))"

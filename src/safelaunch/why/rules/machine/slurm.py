@@ -305,8 +305,8 @@ RULES = (
         "slurm.preempt_words", "preempted",
         (b"preempted", b"evicted", b"pot interruption", b"pot instance", b"reemption notice"),
         rb"preempted JobId=\d+|evicted by kubelet|nstances\.preempted|(?i:spot (?:instance )?(?:interruption|terminat"
-        rb"ion)|preemption notice|(?:job|node|vm|instance|worker|pod|host|machine) (?:\S{1,60} )?(?:is|was|has been) "
-        rb"(?:being )?(?:preempted|evicted))", "cause", "job", 0.8, summary="the job had to make room",
+        rb"ion)|(?<!retrieve )preemption notice|(?:job|node|vm|instance|worker|pod|host|machine) (?:\S{1,60} )?(?:is"
+        rb"|was|has been) (?:being )?(?:preempted|evicted))", "cause", "job", 0.8, summary="the job had to make room",
         explain="A more important job, or the cloud, took the nodes.", do="Continue from the last checkpoint.",
         source="Slurm; Kubernetes; AWS, Google Cloud and Azure", order=4,
         sample="slurmctld: preempted JobId=81 has been requeued to reclaim resources for JobId=82",

@@ -87,17 +87,6 @@ RULES = (
         counter_sample="EXT4-fs (nvme0n1p2): mounted filesystem, no error",
     ),
     Rule(
-        "storage.git", "storage",
-        (b"invalid object ", b"is corrupt", b"loose object", b"unable to read tree", b"bad object", b"object file "),
-        rb"error: invalid object \d+ [0-9a-f]+|(?:loose )?object (?:file )?\S+ .{0,300}?(?:is corrupt|is empty)"
-        rb"|fatal: (?:bad object|unable to read tree|loose object)", "cause", "job", 0.78,
-        summary="a git repository is damaged",
-        explain="Objects are missing or empty, often after a full disk or a crash amid writing.",
-        do="git fsck; clone again.", source="git",
-        sample="fatal: loose object 81ab81ab81ab81ab (stored in .git/objects/81/ab) is corrupt",
-        counter_sample="3 loose objects",
-    ),
-    Rule(
         "storage.hdf5_lock", "storage",
         (b"BlockingIOError: [Errno 11]", b"unable to lock file", b"Resource temporarily unavailable",
          b"No locks available"), rb"unable to lock file, errno|BlockingIOError: \[Errno 11\]|No locks available",
