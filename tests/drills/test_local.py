@@ -403,3 +403,50 @@ def test_ranks_that_run_in_another_pytorch_after_setup_are_named(submit_local: S
     assert kept["nodes"]["local1"]["torch"] == "2.4.0" and set(kept["nodes"]) == {"local0", "local1", "local2"}
     assert run.type("stop", "--now").returncode == 0
     assert how(run) == ("stopped", 12), run.story()
+
+
+WARM = """import os, sys, time
+import yaml
+print("rank", os.environ["RANK"], "of", open(f"/proc/{os.getppid()}/cmdline").read().count("KEEPER"), sys.argv[1:])
+for step in range(1, 10000):
+    print("step", step, "loss", 1 / step)
+    time.sleep(0.1)
+"""
+
+
+@long_only
+def test_ranks_of_the_next_attempt_go_on_in_interpreters_that_were_ready_and_none_is_left(
+    submit_local: SubmitLocal, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(WARM)
+    run = submit_local("", f"command={sys.executable} -u train.py", "resume.by=training", "resume.args=",
+                       "launch.with=torchrun", "launch.nproc_per_node=2", "launch.torchrun=direct", "restart.warm=true",
+                       nodes=2)
+
+    def are_ready() -> bool:
+        return waiting_of(run) == 4
+
+    run.wait_for(are_ready, 120, "not all were ready")
+    with run.leader_dies():   # the step that waits ends with it, and the next leader starts another
+        run.wait_for(lambda: not run.pids("safelaunch_parked"), 60, "parked interpreters outlived their leader")
+    run.wait_for(are_ready, 120, "not all were ready again")
+    assert len(run.ranks("train.py")) == 4, "they are no ranks yet"
+    os.kill(run.ranks("train.py")[0], signal.SIGKILL)
+    run.wait_for(lambda: run.log(2).count("rank ") == 4, 120, "no second attempt")
+    assert run.log(2).count(" of 1 []") == 4, run.log(2)
+    run.wait_step(3, 2)
+    run.wait_for(are_ready, 120, "not all were ready for the third attempt")
+    (run.run_dir / "control" / "kill-now").touch()
+    assert run.wait_end().how == "stopped"
+
+
+def waiting_of(run: LocalRun) -> int:
+    """How many parked interpreters have imported all, and wait in `/`."""
+    def is_waiting(pid: int) -> bool:
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return (words[0] == "S" and os.readlink(f"/proc/{pid}/cwd") == "/"
+                    and "_yaml" in Path(f"/proc/{pid}/maps").read_text())
+        return False
+
+    return sum(map(is_waiting, run.pids("safelaunch_parked")))

@@ -16,6 +16,7 @@ OTHERS = {
     "this node's own disk": (
         "supervisor/io/attempt.py:AttemptProcess._pump_pid", "supervisor/io/attempt.py:AttemptProcess.adopt",
         "supervisor/io/attempt.py:AttemptProcess.poll", "supervisor/io/attempt.py:AttemptProcess.read",
+        "supervisor/io/held.py:HeldStep._answers",
         "supervisor/io/attempt.py:AttemptProcess.sruns", "supervisor/io/attempt.py:AttemptProcess.tail",
         "run/io/outbox.py:Outbox.adopt_all",
         "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/ends/takeover.py:_note_taken",

@@ -13,6 +13,7 @@ STARTERS = {
     "base/io/program.py": "programs: a deadline, bounded output, a session that ends",
     "base/io/probe.py": "functions, in forks: what may hang is touched there",
     "run/io/shared.py": "the courier, which ends with its leader",
+    "supervisor/io/held.py": "the step of the next attempt, which waits for its launch",
     "supervisor/io/attempt.py": "an attempt and its log pump, which outlive their supervisor",
     "run/io/local.py": "a job of the local cluster, which outlives submit",
     "why/io/linenumbers.py": "wc, which counts the lines of gigabytes that are moved into its pipe",

@@ -207,6 +207,11 @@ KEYS: dict[str, Key] = {
         "What to do when an attempt surely starts lower than all the checkpoints it could go on from: stop, before it "
         "overwrites them, or only warn.",
     ),
+    "restart.warm": Key(
+        OneOf(("auto", "true", "false")), "false",
+        "With launch.torchrun: direct: import the next attempt's packages while this one trains (docs/launchers.md). "
+        "auto: where twice the memory is free.",
+    ),
     "restart.policy": Key(
         PolicyTable(_categories, _policy_words),
         None,

@@ -133,7 +133,19 @@ def _launch_rules(settings: Settings, _: Mapping[str, Origin]) -> list[Fault]:
     if not launcher.starts_ranks and launch.nproc_per_node is not None:
         text = f"has no meaning with launch.with: {launch.by}; use slurm.ntasks_per_node"
         return [("launch.nproc_per_node", ("launch.with",), text)]
-    return [*_args_faults(launch, launcher), *_direct_faults(settings)]
+    return [*_args_faults(launch, launcher), *_direct_faults(settings), *_warm_faults(settings)]
+
+
+def _warm_faults(settings: Settings) -> list[Fault]:
+    """Parked interpreters become ranks that a node starts itself; a step that waits gets its word as srun's input."""
+    if settings.restart.warm == "false":
+        return []
+    faults: list[Fault] = []
+    if not settings.launch.is_direct:
+        faults.append(("restart.warm", ("launch.torchrun",), "needs launch.torchrun: direct"))
+    if "MASTER_PORT" in settings.env:
+        faults.append(("restart.warm", ("env",), "cannot be beside env: MASTER_PORT"))
+    return faults
 
 
 def _direct_faults(settings: Settings) -> list[Fault]:

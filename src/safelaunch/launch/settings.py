@@ -87,6 +87,7 @@ class RestartPlan(NamedTuple):
     wait_for_nodes_s: float = 600.0
     max_jobs: int | None = None         # of the run in all
     max_time_s: float | None = None     # of its jobs, together
+    warm: str = "false"                 # auto, true, false: interpreters wait for the next attempt (node/warm)
 
 
 class Suspects(NamedTuple):

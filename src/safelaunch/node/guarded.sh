@@ -1,6 +1,6 @@
 # Sourced by a job script's `attempt` where a supervisor leads it: a node guard stands around each task. What it defines
 # travels to the nodes with the script's own functions (`declare -f`), in the places of sl_exec, sl_train and sl_leave.
-# shellcheck shell=bash disable=SC2034  # SL_ARGV, SL_CODE and others are the job script's
+# shellcheck shell=bash disable=SC1091,SC2034  # SL_ARGV, SL_CODE and others are the job script's
 SAFELAUNCH_BOOT=$(<"${BASH_SOURCE[0]%/*}/boot.py") && [[ $SAFELAUNCH_BOOT ]] || return   # Python would end at once, with 0
 export SAFELAUNCH_BOOT
 SL_ON_NODE+=(sl_guarded sl_find_python sl_pythons)
@@ -8,6 +8,8 @@ if [[ ${SL_DIRECT:-} ]] && SAFELAUNCH_RANKS=$(<"${BASH_SOURCE[0]%/*}/ranks.py") 
   export SAFELAUNCH_RANKS
   SL_ON_NODE+=(sl_start_directly)
 fi
+
+[[ ! ${SAFELAUNCH_HELD:-} ]] || . "${BASH_SOURCE[0]%/*}/held.sh"
 
 sl_start_directly() {   # "$@": of sl_start_ranks, which comes next where no Python can run
   ! python3 -ISc 'import select' 2>/dev/null ||

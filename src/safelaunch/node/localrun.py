@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -65,6 +66,7 @@ class Tasks:
     def __init__(self, nodes: Sequence[str], per_node: int, command: Sequence[str], kill_on_bad_exit: int) -> None:
         self.kill_on_bad_exit = kill_on_bad_exit
         self.kill_at_s = 0.0
+        self.is_held = "SAFELAUNCH_HELD" in os.environ   # its input goes to every task, as under srun
         self.processes: List["subprocess.Popen[bytes]"] = []
         shared = dict(os.environ, SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
                       SLURM_NTASKS_PER_NODE=str(per_node),   # Lightning refuses SLURM_NTASKS without it
@@ -78,7 +80,8 @@ class Tasks:
                 env = dict(shared, SAFELAUNCH_NODE=node, SLURMD_NODENAME=node, SLURM_NODEID=str(node_id),
                            SLURM_PROCID=str(node_id * per_node + local_id), SLURM_LOCALID=str(local_id))
                 self.processes.append(
-                    subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp))
+                    subprocess.Popen(command, env=env, stdin=subprocess.PIPE if self.is_held else subprocess.DEVNULL,
+                                     preexec_fn=os.setpgrp))
 
     def end(self) -> None:
         """TERM now, KILL after KILL_WAIT_S."""
@@ -103,7 +106,21 @@ class Tasks:
                 self.end()
             if self.kill_at_s and time.monotonic() > self.kill_at_s:
                 self.send(signal.SIGKILL)
-            time.sleep(0.02)
+            if self.is_held:
+                self._pass_input(0.02)
+            else:
+                time.sleep(0.02)
+
+    def _pass_input(self, within_s: float) -> None:
+        data = os.read(0, 1 << 16) if select.select([0], [], [], within_s)[0] else None
+        for process in self.processes if data is not None else ():
+            with contextlib.suppress(OSError, ValueError):
+                assert process.stdin is not None
+                process.stdin.write(data or b"")
+                process.stdin.flush()
+                if not data:
+                    process.stdin.close()
+        self.is_held = data != b""
 
 
 if __name__ == "__main__":

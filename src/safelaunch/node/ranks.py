@@ -30,6 +30,13 @@ DRAIN_S = 1.0        # for the lines of what a rank has left behind; its guard e
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 LONGEST_LINE = 1 << 20
 OTHERS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)   # for the ranks, or to wake up; they end nothing here
+KEEPER_S = 5.0       # for an answer of the keeper of parked interpreters
+LAST_LINE = '\n"${SL_KEPT[@]}"'   # of a rank's shell: the training (node/command.sh)
+# ... where that is Python, and no function or alias: node/warm/enter.py in its place.
+ENTER = """{ case ${SL_KEPT[0]-} in python|python3|python3.*|*/python|*/python3|*/python3.*)
+[[ $(type -t "${SL_KEPT[0]}") != file ]] ||
+SL_KEPT=('%s' -ISc 'import os; exec(os.environ.pop("SAFELAUNCH_ENTER"))' %s %d "${SL_KEPT[@]}")
+esac; } 2>/dev/null""".replace("||\n", "|| ").replace(")\nesac", "); esac").replace("\n", " ")
 
 
 def world_of(env: Mapping[str, str]) -> tuple[int, int, int]:
@@ -94,13 +101,100 @@ class RankStream:
             pass
 
 
+class WarmRanks:
+    """The keeper of this node's parked interpreters (node/warm): which ranks they may become, and how those end."""
+
+    def __init__(self, name: str, enter: str, command: list[str]) -> None:
+        self.name, self.enter = name, enter
+        self.offered: set[int] = set()   # ranks whose shell may hand over to one
+        self.pids: set[int] = set()      # parked that have become ranks
+        self.rest = b""
+        self.sock: Any = None
+        is_plain = len(command) > 2 and command[2].endswith(LAST_LINE)
+        if not (name and enter and is_plain):
+            return
+        socket = __import__("_socket")
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(KEEPER_S)
+            self.sock.connect(b"\0" + name.encode())
+            self.sock.send(b"start\n")
+            self.offered = set(self._wait_for("parked")[1:])
+        except (OSError, ValueError):
+            self.sock = None
+
+    def command(self, command: list[str], local_rank: int) -> list[str]:
+        """The shell of a rank, which may hand over."""
+        if local_rank not in self.offered:
+            return command
+        text = command[2][:-len(LAST_LINE)] + ENTER % (sys.executable, self.name, local_rank) + LAST_LINE
+        return [*command[:2], text, *command[3:]]
+
+    def pid_of(self, local_rank: int) -> int:
+        """The parked process that has become this rank; 0: none has."""
+        if local_rank not in self.offered:
+            return 0
+        self.offered.discard(local_rank)
+        try:
+            self.sock.send(b"%d\n" % local_rank)
+            pid: int = self._wait_for("rank")[2]
+        except (OSError, ValueError):
+            return 0
+        self.pids |= {pid} - {0}
+        return pid
+
+    def read(self) -> None:
+        """What the keeper says. Where it has ended, all of its own have: they die with it."""
+        try:
+            data = self.sock.recv(1 << 12)
+        except OSError:
+            data = b""
+        self.rest += data
+        if not data:
+            self.sock = None
+            self.rest += b"".join(b"ended %d %d\n" % (pid, signal.SIGKILL) for pid in self.pids)
+
+    def ended(self) -> list[tuple[int, int]]:
+        """(pid, wait status) of those of which that is known by now."""
+        found = [(words[1], words[2]) for words in map(_numbers, self._lines()) if words[0] == "ended"]
+        self.pids -= {pid for pid, _ in found}
+        return found
+
+    def _lines(self) -> list[str]:
+        *lines, self.rest = self.rest.split(b"\n")
+        return [line.decode() for line in lines]
+
+    def _wait_for(self, word: str) -> list[Any]:
+        """The next such line; what else comes stays to be read."""
+        others: list[str] = []
+        while True:
+            for line in self._lines():
+                if line.startswith(word):
+                    self.rest = "".join(other + "\n" for other in others).encode() + self.rest
+                    return _numbers(line)
+                others.append(line)
+            data = self.sock.recv(1 << 12)
+            if not data:
+                raise OSError("the keeper has gone")
+            self.rest += data
+
+
+def _numbers(line: str) -> list[Any]:
+    word, *numbers = line.split()
+    return [word, *map(int, numbers)]
+
+
 class LocalRanks:
     """The ranks of this node; `run` returns when all have ended."""
 
     def __init__(self, env: Mapping[str, str], command: list[str]) -> None:
         self.command = command
+        # Python hides whether its shell ignores SIGPIPE.
+        has_traps = "trap" in env.get("SAFELAUNCH_COMMAND", "") + env.get("SAFELAUNCH_SETUP", "")
+        self.warm = WarmRanks(
+            "" if has_traps else env.get("SAFELAUNCH_WARM", ""), env.get("SAFELAUNCH_ENTER", ""), command)
         self.host = env.get("SAFELAUNCH_NODE") or os.uname().nodename.partition(".")[0]
-        self.env = dict(env)
+        self.env = {key: value for key, value in env.items() if key not in ("SAFELAUNCH_WARM", "SAFELAUNCH_ENTER")}
         self.local: dict[int, int] = {}            # pid → local rank, of those that run
         self.streams: dict[int, RankStream] = {}       # by descriptor
         self.first: Optional[tuple[int, int, int, float]] = None   # to fail: local rank, pid, wait status, when
@@ -138,7 +232,10 @@ class LocalRanks:
             for target, fd in enumerate(outputs, 1):
                 os.dup2(fd, target)
             env = {**self.env, **rank_variables(self.env, local_rank, self.host + ":")}
-            os.execvpe(self.command[0], self.command, env)  # noqa: S606 - not a shell's text: the rank itself
+            command = self.warm.command(self.command, local_rank)
+            if command is not self.command:
+                env["SAFELAUNCH_ENTER"] = self.warm.enter
+            os.execvpe(command[0], command, env)  # noqa: S606 - not a shell's text: the rank itself
         except OSError as error:
             os.write(2, ("safelaunch: cannot start %s: %s\n" % (self.command[0], error)).encode())
         finally:
@@ -147,7 +244,8 @@ class LocalRanks:
     def run(self) -> int:
         """Exit code of the first rank that failed, as a shell gives it; 128 and the signal where one ended this."""
         while self.local:
-            self._turn(None if self.kill_at is None else max(0.0, self.kill_at - time.monotonic()))
+            wait_s = None if self.kill_at is None else max(0.0, self.kill_at - time.monotonic())
+            self._turn(0.0 if self.warm.rest else wait_s)
             self._reap()
             if self.told and self.kill_at is None:
                 self._end(self.told, TOLD_GRACE_S)
@@ -163,22 +261,37 @@ class LocalRanks:
         return self._tell(*self.first)
 
     def _turn(self, wait_s: Optional[float]) -> None:
-        for fd in select.select([self.wake_r, *self.streams], [], [], wait_s)[0]:
+        keeper = self.warm.sock
+        for fd in select.select([self.wake_r, *self.streams, *([keeper] if keeper else [])], [], [], wait_s)[0]:
             if fd == self.wake_r:
                 os.read(fd, 4096)
+            elif fd is keeper:
+                self.warm.read()
             elif not self.streams[fd].pass_on():
                 os.close(fd)
                 del self.streams[fd]
 
     def _reap(self) -> None:
+        for ended in self.warm.ended():
+            self._note_end(*ended)
         while self.local:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:   # those that are left are the keeper's
+                return
             if pid == 0:
                 return
-            local_rank = self.local.pop(pid, None)
-            if status and local_rank is not None and self.kill_at is None and not self.told:
-                self.first = (local_rank, pid, status, time.time())
-                self._end(signal.SIGTERM, GRACE_S)
+            self._note_end(pid, status)
+
+    def _note_end(self, pid: int, status: int) -> None:
+        local_rank = self.local.pop(pid, None)
+        if local_rank is None:
+            return
+        if not status and (warm := self.warm.pid_of(local_rank)):
+            self.local[warm] = local_rank
+        elif status and self.kill_at is None and not self.told:
+            self.first = (local_rank, pid, status, time.time())
+            self._end(signal.SIGTERM, GRACE_S)
 
     def _end(self, number: int, grace_s: float) -> None:
         self.kill_at = time.monotonic() + grace_s

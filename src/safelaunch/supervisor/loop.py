@@ -80,6 +80,9 @@ def tick(lead: Leader) -> None:
     else:
         lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead.clock, lead.reach, lead.running)))
     observe.observe(lead)
+    if lead.plan.restart.warm != "false":
+        attempts.keep_next(lead.helpers, lead.resume, lead.running, lead.reach, lead.now_s, lead.address_of,
+                           lead.own_address())
     is_going_on = True
     while lead.course.final is None and is_going_on:
         lead.enter_phase()

@@ -82,7 +82,8 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
                    "step": None, "shared": False},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
         "restart": {"max_restarts": 30, "max_without_progress": 3, "max_jobs": None, "max_time": None, "backoff": 60.0,
-                    "via": "auto", "policy": None, "on_lost_progress": "stop", "wait_for_nodes": 600.0},
+                    "via": "auto", "policy": None, "on_lost_progress": "stop", "wait_for_nodes": 600.0,
+                    "warm": "false"},
             "script": None,
             "args": [],
         "container": {"runtime": None, "image": None, "mounts": [], "workdir": None, "env": None, "extra": []},
@@ -299,6 +300,13 @@ def test_fewer_nodes_with_all_that_belongs_to_them_are_a_config() -> None:
     assert (got["min_nodes"], got["before_resize"], got["restart"]["wait_for_nodes"]) == (8, "c", 0)
 
 
+def test_warm_ranks_need_a_node_that_starts_them_itself() -> None:
+    (found,) = problems(f"{MINIMAL}restart: {{warm: auto}}\n")
+    assert "restart.warm: needs launch.torchrun: direct" in found
+    direct = f"{MINIMAL}launch: {{with: torchrun, nproc_per_node: 2, torchrun: direct}}\nrestart: {{warm: auto}}\n"
+    assert "MASTER_PORT" in problems(f"{direct}env: {{MASTER_PORT: '1'}}\n")[0]
+
+
 wrong_of_other_keys = st.lists(
     st.sampled_from([row for row in WRONG if not row[0].startswith("command") and "YAML" not in row[1]]),
     unique_by=lambda row: row[0].partition(":")[0],
@@ -470,7 +478,8 @@ SAMPLES = [
     ("launch: {with: mpirun}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
     ("resume: {dir: x, format: dcp, by: training}", True), ("resume: {dir: x, format: zip, by: training}", False),
     ("resume: {by: me}", False), ("restart: {on_lost_progress: warn}", True),
-    ("restart: {on_lost_progress: no}", False),
+    ("restart: {on_lost_progress: no}", False), ("restart: {warm: yes}", False),
+    ("launch: {with: torchrun, torchrun: direct}\nrestart: {warm: true}", True),
     ("slow: {tolerance: 2.5%, then: report}", True), ("slow: {tolerance: 0%}", False), ("slow: {tolerance: 5}", False),
     ("slow: {tolerance: 0.5%}", False), ("slow: {tolerance: 100%}", False), ("slow: {then: nothing}", False),
     ("slow: {then: exclude_next}", True), ("on_nan: report", True), ("on_nan: stop", True), ("on_nan: restart", False),

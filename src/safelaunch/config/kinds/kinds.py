@@ -124,7 +124,7 @@ class OneOf(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        return {"enum": list(self.words)}
+        return {"enum": [*self.words, *(word == "true" for word in self.words if word in ("true", "false"))]}
 
     def read(self, node: Node) -> str:
         """The word."""

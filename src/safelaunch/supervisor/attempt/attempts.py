@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from safelaunch.supervisor.common import inspection, masterport
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nodes import suspectchecks
 from safelaunch.supervisor.state import standbys
+from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.endpoint import GuardEndpoint, had_eligible
 from safelaunch.supervisor.state.folder import FolderState
@@ -39,6 +40,7 @@ from safelaunch.supervisor.state.helpers import Helpers
 from safelaunch.supervisor.state.journal import LeaderJournal
 from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.ports import Here
+from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -102,18 +104,41 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     env = {**(lead.job.env if own is None else own.env_of_job()), **extra,
            **_secrets(lead.here, lead.guard_endpoint, lead.own_address(), number)}
     tasks = 1 if is_hook else lead.plan.tasks_on(len(action.nodes))
+    known = {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})}
     lead.running.begin(Live(number, action.nodes, tasks=tasks, is_hook=is_hook))
     lead.server.expect(number)
-    process = lead.here.world.launch(
-        lead.here.local, number, words, env,
-        {**facts, **({} if lead.plan.launch.logs == "merged" else {"rank_logs": lead.plan.launch.local_ranks})},
+    held = lead.resume.held
+    process = (held and held.take(number, action.nodes, words, env, known)) or lead.here.world.launch(
+        lead.here.local, number, words, env, known,
         *([] if own is None else [own.facts(lead.files.main_log(number), lead.state.excluded)]))
+    if held is not None and held.why:
+        lead.say(f"the step that waited is of no use: {held.why}; another one was started")
     lead.running.mark_launched(process, lead.now_s)
     lead.clock.hurry(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
     if not had_eligible(lead.here, lead.guard_endpoint):
         lead.standbys.allow_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.here.run_dir, extra, words)
     return ActOutcome(True, script, first=(lead.journal.event("attempt_started", **facts, why=action.why),))
+
+
+def keep_next(
+    helpers: Helpers, resume: ResumePoint, running: RunningAttempt, reach: Reach, now_s: float,
+    address_of: Callable[[str], str | None], own_address: str,
+) -> None:
+    """With restart.warm: once the attempt makes steps, have the next one's step wait on its nodes."""
+    here, live, held = helpers.here, running.live, resume.take_held()
+    held.follow(live is not None, () if live is None else live.nodes, now_s)
+    is_training = live is not None and live.killed_t is None and not live.is_hook and not live.failed
+    if live is None or not is_training or running.last_step.t is None or held.tried == live.number or reach.lost:
+        return
+    number = live.number + 1
+    known = {**dict.fromkeys(("resume_path", "resume_step")), "attempt": number, "port": 0}   # the rest comes later
+    address = "127.0.0.1" if here.job.is_local else address_of(live.nodes[0])
+    env = {**here.job.env, **_attempt_env(here, helpers.nodes, resume, address, known, live.nodes),
+           **_secrets(here, helpers.guards, own_address, number)}
+    mark, tasks = f"{here.plan.run_id}.{here.job.id}.", here.plan.tasks_on(len(live.nodes))
+    held.begin(live.number, live.nodes, lambda: here.world.hold(
+        here.local, number, tasks, f"{mark}{number}", f"{mark}{live.number}", env, here.plan.restart.warm == "auto"))
 
 
 def resume_point(plan: Plan, journal: LeaderJournal, resume: ResumePoint, action: Launch) -> Checkpoint | None:

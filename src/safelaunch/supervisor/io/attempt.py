@@ -42,6 +42,18 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def step_argv(local: Path) -> list[str]:
+    """What starts an attempt's srun; its arguments follow."""
+    return ["bash", str(local / "job.sbatch"), "attempt"]
+
+
+def step_env(process: AttemptProcess, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of that."""
+    soft = "unlimited" if _LIMIT[0] == resource.RLIM_INFINITY else str(_LIMIT[0])
+    return {**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file),
+            "SAFELAUNCH_FILES": soft}   # for `ulimit -S -n`: a preexec_fn would copy this process, 2 ms
+
+
 @dataclass
 class AttemptProcess:
     """An attempt that this host launched; `child` is None when an earlier leader was its parent."""
@@ -66,8 +78,10 @@ class AttemptProcess:
 
     @cached_property
     def exit_file(self) -> Path:
-        """Holds srun's exit code once it has ended."""
-        return self.local / f"{self.stem}.exit"
+        """Holds srun's exit code once it has ended; of a step that has waited for its launch it has another name, since
+        one that nobody launched ends with a code, too (drill: a leader that died beside one).
+        """
+        return self.local / str(self.facts.get("exit_file", f"{self.stem}.exit"))
 
     @property
     def facts_file(self) -> Path:
@@ -109,20 +123,20 @@ class AttemptProcess:
         process = cls(local, number, facts)
         if own is not None:
             standins.put(local, own)
-        process.facts_file.write_text(json.dumps(facts))
-        process.running_file.write_text(str(process.exit_file) + "\n")
-        soft = "unlimited" if _LIMIT[0] == resource.RLIM_INFINITY else str(_LIMIT[0])
+        process.announce()
         descriptor = os.open(process.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             process.child = subprocess.Popen(
-                ["bash", str(local / "job.sbatch"), "attempt", *arguments],
-                env={**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file),
-                     "SAFELAUNCH_FILES": soft},   # for `ulimit -S -n`: a preexec_fn would copy this process, 2 ms
-                cwd=env.get("SAFELAUNCH_CWD", "/"),
+                [*step_argv(local), *arguments], env=step_env(process, env), cwd=env.get("SAFELAUNCH_CWD", "/"),
                 stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
         finally:
             os.close(descriptor)
         return process
+
+    def announce(self) -> None:
+        """Leave what the next leader and the batch shell need of it."""
+        self.facts_file.write_text(json.dumps(self.facts))
+        self.running_file.write_text(str(self.exit_file) + "\n")
 
     @classmethod
     def adopt(cls, local: Path, number: int) -> AttemptProcess | None:

@@ -40,6 +40,7 @@ from safelaunch.why.read.globalranks import Layout
 
 if TYPE_CHECKING:
     from safelaunch.nodehealth.io.nodebench import BenchQuestion, NodeBench, PairBench
+    from safelaunch.supervisor.io.held import HeldStep
     from safelaunch.why.io.diagnosis import Ready
 
 NAME_S = 1.0   # for one name; a resolver of its own waits for 10 s and more where its server is gone
@@ -137,6 +138,13 @@ class World:
                facts: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> AttemptProcess:
         """An attempt's processes on this host, started."""
         return AttemptProcess.launch(local, number, arguments, env, facts, own)
+
+    def hold(self, local: Path, number: int, tasks: int, mark: str, living: str, env: Mapping[str, str],
+             is_careful: bool) -> HeldStep:
+        """The step of a later attempt, started; it waits for its launch."""
+        from safelaunch.supervisor.io.held import HeldStep  # restart.warm
+
+        return HeldStep(local, number, tasks, mark, living, env, is_careful)
 
     def adopt(self, local: Path, number: int) -> AttemptProcess | None:
         """An attempt's processes as an earlier supervisor on this host left them."""

@@ -1,10 +1,14 @@
-"""What the next attempt goes on from, as far as the checkpoints' folder has told."""
+"""What the next attempt goes on from: a checkpoint, as far as their folder has told, and a step that waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from safelaunch.checkpoints.model import Checkpoint
+
+if TYPE_CHECKING:
+    from safelaunch.supervisor.io.held import HeldNext
 
 DEADLINE_S = 3.0        # a search of some hundred checkpoints takes 0.1 s; doubled each time it is too short
 MOST_DEADLINE_S = 60.0
@@ -19,6 +23,15 @@ class ResumePoint:
         self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
         self.deadline_s = DEADLINE_S
         self.is_unknown = False
+        self.held: HeldNext | None = None        # its step, where that waits beside the last one (restart.warm)
+
+    def take_held(self) -> HeldNext:
+        """That step, or the place for one."""
+        if self.held is None:
+            from safelaunch.supervisor.io.held import HeldNext  # few runs ask for it
+
+            self.held = HeldNext()
+        return self.held
 
     def mark_unknown(self) -> None:
         """Nobody knows."""
