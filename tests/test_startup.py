@@ -19,7 +19,7 @@ SOURCE = Path(safelaunch.__file__).parent
 MOST = {
     "safelaunch": (3, 0),
     "safelaunch.integrations.submitit.executor": (17, 0),
-    "safelaunch.loop": (345, 44),
+    "safelaunch.loop": (346, 44),
     "safelaunch.verbs.submit.submit": (117, 8),
     "safelaunch.verbs.status.status": (117, 10),
     "safelaunch.verbs.logs.logs": (105, 13),

@@ -15,6 +15,11 @@ def inner_imports(module: Module) -> set[int]:
             if isinstance(node, ast.Import | ast.ImportFrom)}
 
 
+def is_counted(module: Module) -> bool:
+    """Not what runs in a parked interpreter, which must hold nothing that its script has not imported."""
+    return not module.path.startswith("node/warm/")
+
+
 def test_few_imports_stand_inside_of_functions() -> None:
-    found = {module.path: len(lines) for module in modules() if (lines := inner_imports(module))}
+    found = {module.path: len(lines) for module in modules() if is_counted(module) and (lines := inner_imports(module))}
     assert sum(found.values()) <= MOST, sorted(found.items(), key=lambda item: -item[1])

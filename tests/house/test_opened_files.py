@@ -90,7 +90,8 @@ def test_files_are_opened_by_sharedfile_or_are_of_no_shared_folder() -> None:
 WRITERS = {
     "this node's own disk, in a folder that is this user's alone": (
         "script/io/standins.py:put", "supervisor/io/attempt.py:AttemptProcess.keep_pump",
-        "supervisor/io/attempt.py:AttemptProcess.launch", "supervisor/leader.py:hold_token", "supervisor/loop.py:main",
+        "supervisor/io/attempt.py:AttemptProcess.announce", "supervisor/leader.py:hold_token",
+        "supervisor/loop.py:main",
         "supervisor/ends/handover.py:Handover.drain", "supervisor/state/diagnosing.py:WholeLog._kernel_logs",
     ),
     "a folder that was made a moment ago to be tried": (

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from safelaunch.node import ranks, warm
+from tests.drills.proofs import in_long
 
 pytestmark = pytest.mark.timed   # real programs, within real deadlines
 
@@ -171,7 +172,9 @@ def trial(folder: Path, *args: Any, **more: Any) -> Iterator[Trial]:
         one.close()
 
 
-@pytest.mark.parametrize(("options", "end"), [("-u", "3"), ("-O -W error::ImportWarning -X faulthandler", "raise")])
+@pytest.mark.parametrize(("options", "end"), [
+    ("-u", "3"), in_long("-O -W error::ImportWarning -X faulthandler", "raise"),
+])
 def test_a_script_sees_in_a_parked_interpreter_what_python_shows_it(tmp_path: Path, options: str, end: str) -> None:
     before = "ulimit -S -c 0; umask 027; exec 7</dev/null; export A=1"
     with trial(tmp_path, options=options, before=before) as one:
@@ -205,16 +208,25 @@ def becomes(one: Trial, change: str, how: dict[str, Any]) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize(("change", "path"), [
-    (":", "warm"), ("umask 077; ulimit -S -n 500; exec 8</dev/null", "warm"),
-    ("export SAFELAUNCH_RESUME_STEP=7", "warm"),
-    ("export OMP_NUM_THREADS=2", "cold"), ("export CUDA_VISIBLE_DEVICES=0", "cold"),
-    ("export PYTHONHASHSEED=1", "cold"),
-    ("export LD_PRELOAD=", "cold"), ("unset RANK", "cold"), ("export LOCAL_WORLD_SIZE=2", "cold"),
-    ("mkdir -p sub; cp train.py sub; cd sub", "cold"), ("trap '' USR1", "cold"), ("echo >>train.py", "cold"),
-    ("touch yaml.py; rm train.py; echo 'print(1)' >/dev/null; mv yaml.py later.py; cp other.py train.py", "cold"),
-    ("mkdir -p yaml; touch yaml/__init__.py; rm -r yaml", "warm"), ("taskset -p -c 0 $$ >/dev/null", "cold"),
-    ("kill -9 $KEEPER", "cold"), ("kill -9 $PARKED", "cold"), ("kill -STOP $PARKED", "cold"),
-    ("renice -n 5 $$ >/dev/null", "cold"),
+    (":", "warm"),
+    ("export OMP_NUM_THREADS=2", "cold"),
+    ("echo >>train.py", "cold"),
+    ("kill -9 $PARKED", "cold"),
+    in_long("umask 077; ulimit -S -n 500; exec 8</dev/null", "warm"),
+    in_long("export SAFELAUNCH_RESUME_STEP=7", "warm"),
+    in_long("export CUDA_VISIBLE_DEVICES=0", "cold"),
+    in_long("export PYTHONHASHSEED=1", "cold"),
+    in_long("export LD_PRELOAD=", "cold"),
+    in_long("unset RANK", "cold"),
+    in_long("export LOCAL_WORLD_SIZE=2", "cold"),
+    in_long("mkdir -p sub; cp train.py sub; cd sub", "cold"),
+    in_long("trap '' USR1", "cold"),
+    in_long("touch yaml.py; rm train.py; mv yaml.py later.py; cp other.py train.py", "cold"),
+    in_long("mkdir -p yaml; touch yaml/__init__.py; rm -r yaml", "warm"),
+    in_long("taskset -p -c 0 $$ >/dev/null", "cold"),
+    in_long("kill -9 $KEEPER", "cold"),
+    in_long("kill -STOP $PARKED", "cold"),
+    in_long("renice -n 5 $$ >/dev/null", "cold"),
 ], ids=str)
 def test_whatever_differs_ends_in_a_cold_start_that_runs_once(tmp_path: Path, change: str, path: str) -> None:
     (tmp_path / "other.py").write_text(SMALL)
@@ -231,7 +243,7 @@ def test_whatever_differs_ends_in_a_cold_start_that_runs_once(tmp_path: Path, ch
 
 
 @pytest.mark.parametrize(("top", "why"), [
-    ("import os\nos.environ['A'] = '1'\nimport yaml", "not ready"),
+    in_long("import os\nos.environ['A'] = '1'\nimport yaml", "not ready"),
     ("import sys\nsys.path.insert(0, 'x')\nimport own", "own"),
 ], ids=str)
 def test_an_import_behind_anything_else_is_left_to_the_script(tmp_path: Path, top: str, why: str) -> None:

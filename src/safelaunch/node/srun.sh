@@ -48,12 +48,7 @@ script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each
   word=${SRUN_EXPORT_ENV-${SLURM_EXPORT_ENV-}}
   [[ ! $word ]] || set -- "--export=$word" "$@"
   [[ ! ${SLURM_LABELIO:-}${SLURM_STDOUTMODE:-}${SRUN_OUTPUT:-} ]] || bare=yes
-  if [[ ${SAFELAUNCH_OVERLAP:-} == force && ${SLURM_EXCLUSIVE:-} ]]; then
-    unset SLURM_EXCLUSIVE
-    export SLURM_EXACT=1
-  elif [[ ${SAFELAUNCH_OVERLAP:-} != force && ${SLURM_EXACT:-}${SLURM_EXCLUSIVE:-}${SLURM_OVERLAP:-} ]]; then
-    is_alone=yes
-  fi
+  read_sharing
   read_environ "$$"
   for word in "${SL_ENVIRON[@]}"; do
     [[ $word != PWD=* ]] || pwd=${word#*=}
@@ -71,6 +66,15 @@ script_srun() {   # "$@": of the user's srun. Runs it with a node guard for each
   # bash by its path: --export=NONE leaves no PATH.
   exec -a srun "$srun" "${SL_SRUN_EXTRA[@]}" "${words[@]}" \
     /bin/bash -c "$SL_ON_EACH_NODE" safelaunch-node "${SL_PROGRAM[@]}"
+}
+
+read_sharing() {   # is_alone: the environment says how the step shares processors. `force`: beside a dead node's step
+  if [[ ${SAFELAUNCH_OVERLAP:-} != force ]]; then
+    [[ ! ${SLURM_EXACT:-}${SLURM_EXCLUSIVE:-}${SLURM_OVERLAP:-} ]] || is_alone=yes
+  elif [[ ${SLURM_EXCLUSIVE:-} ]]; then
+    unset SLURM_EXCLUSIVE
+    export SLURM_EXACT=1   # which srun takes beside --overlap
+  fi
 }
 
 read_srun() {   # "$@": of the user's srun. words, SL_PROGRAM; a plain srun where they cannot be told apart

@@ -35,12 +35,12 @@ from safelaunch.slurm.io.noderound import Target
 from safelaunch.slurm.io.slurm import DEADLINE_S, Command, Pace
 from safelaunch.stacks.io.collect import Collection, Depth, start
 from safelaunch.supervisor.io.attempt import AttemptProcess
+from safelaunch.supervisor.io.held import HeldStep
 from safelaunch.why.findings import OutsideEvidence, Rule
 from safelaunch.why.read.globalranks import Layout
 
 if TYPE_CHECKING:
     from safelaunch.nodehealth.io.nodebench import BenchQuestion, NodeBench, PairBench
-    from safelaunch.supervisor.io.held import HeldStep
     from safelaunch.why.io.diagnosis import Ready
 
 NAME_S = 1.0   # for one name; a resolver of its own waits for 10 s and more where its server is gone
@@ -142,8 +142,6 @@ class World:
     def hold(self, local: Path, number: int, tasks: int, mark: str, living: str, env: Mapping[str, str],
              is_careful: bool) -> HeldStep:
         """The step of a later attempt, started; it waits for its launch."""
-        from safelaunch.supervisor.io.held import HeldStep  # restart.warm
-
         return HeldStep(local, number, tasks, mark, living, env, is_careful)
 
     def adopt(self, local: Path, number: int) -> AttemptProcess | None:

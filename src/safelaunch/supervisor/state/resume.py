@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from safelaunch.checkpoints.model import Checkpoint
-
-if TYPE_CHECKING:
-    from safelaunch.supervisor.io.held import HeldNext
+from safelaunch.supervisor.io.held import HeldNext
 
 DEADLINE_S = 3.0        # a search of some hundred checkpoints takes 0.1 s; doubled each time it is too short
 MOST_DEADLINE_S = 60.0
@@ -28,8 +25,6 @@ class ResumePoint:
     def take_held(self) -> HeldNext:
         """That step, or the place for one."""
         if self.held is None:
-            from safelaunch.supervisor.io.held import HeldNext  # few runs ask for it
-
             self.held = HeldNext()
         return self.held
 

@@ -10,7 +10,7 @@ import click
 from safelaunch.errors import UsageError
 from safelaunch.verbs.common import runs, talk
 from safelaunch.verbs.logs.logsince import parse_since
-from safelaunch.verbs.report import monthpage, reportpage
+from safelaunch.verbs.report import monthfacts, monthpage, reportfacts, reportpage
 
 A_MONTH = "30d"
 
@@ -36,18 +36,14 @@ def command(which: str | None, output: str | None, of_all: bool, since: str | No
 def _one(which: str | None, output: str | None, as_json: bool) -> int:
     run = runs.load(which)
     if as_json:
-        from safelaunch.verbs.report.reportfacts import gather  # the page's templates are not needed
-
-        talk.emit_json(gather(run, time.time()).public.to_json())
+        talk.emit_json(reportfacts.gather(run, time.time()).public.to_json())
         return 0
     return _put(reportpage.render(run, time.time()), output, f"{run.plan.name}-report.html")
 
 
 def _all(output: str | None, since: str, team: bool, as_json: bool) -> int:
-    from safelaunch.verbs.report.monthfacts import gather
-
     now = time.time()
-    facts = gather(parse_since(since, now), now, team)
+    facts = monthfacts.gather(parse_since(since, now), now, team)
     if as_json:
         talk.emit_json(facts.to_json())
         return 0
