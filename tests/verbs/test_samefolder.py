@@ -14,6 +14,7 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.run.io import journal
 from safelaunch.script.io import submission
+from safelaunch.verbs.submit import samefolder
 from tests.verbs.test_sweep import SBATCH, SQUEUE
 
 TRAIN = """\
@@ -177,3 +178,26 @@ def test_lost_folder_is_told_and_its_job_is_stopped(
     assert run(["stop", "one"]) == 0
     assert "knows no job" in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+def test_a_run_that_names_runs_before_it_without_end_holds_no_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run.json may be another user's."""
+    assert run(["submit", "one.yaml"]) == 0
+    write("two", "elsewhere")
+    assert run(["submit", "two.yaml", "--after", "one"]) == 0
+    meta = json.loads(Path("runs/two/run.json").read_text())
+    meta["config"]["after"] = [
+        {**meta["config"]["after"][0], "run_dir": f"/nowhere/{number}"} for number in range(100)]
+    Path("runs/two/run.json").write_text(json.dumps(meta))
+    monkeypatch.setattr(samefolder, "MOST_BEFORE", 10)
+    asked: list[str] = []
+    load = samefolder._load
+
+    def look(run_dir: str) -> object:
+        asked.append(run_dir)
+        return load(run_dir)
+
+    monkeypatch.setattr(samefolder, "_load", look)
+    write("three", "elsewhere")
+    run(["submit", "three.yaml", "--after", "two"])
+    assert 1 < len(asked) < 15

@@ -13,6 +13,8 @@ from safelaunch.run.io.registry import RegisteredRun
 from safelaunch.slurm.slurmtext import SQUEUE_FORMAT
 from safelaunch.verbs.common import runs, talk
 
+MOST_BEFORE = 500   # runs behind each other: whose run.json names more may be somebody else's, and each costs a look
+
 
 class Conflict(NamedTuple):
     """The living run that writes to the folder, or near it, and whether that is known; if not, nobody can say that it
@@ -82,7 +84,7 @@ def _before(settings: Settings) -> Collection[str]:
     """Folders of the runs that have ended before this one starts: those it waits for, and those that they do."""
     found: set[str] = set()
     waiting = [one.run_dir for one in settings.after]
-    while waiting:
+    while waiting and len(found) < MOST_BEFORE:
         run_dir = waiting.pop()
         if run_dir not in found:
             found.add(run_dir)
