@@ -142,7 +142,8 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     others = {name for name in archives.wheel_files() if name not in modules}
     assert modules <= set(archives.wheel_files())
     assert {name for name in others if ".dist-info/" not in name} == {
-        "safelaunch/py.typed", *(f"safelaunch/node/{name}.sh" for name in ("command", "guarded", "script", "srun")),
+        "safelaunch/py.typed",
+        *(f"safelaunch/node/{name}.sh" for name in ("command", "guarded", "held", "script", "srun")),
         "safelaunch/supervisor/births.sh", "safelaunch/why/weigh/words.bin",
         *(f"safelaunch/{template}" for template in TEMPLATES),
         *(f"safelaunch/templates/report/{name}" for name in ("month.html", "page.html", "run.html", "style.css")),

@@ -100,4 +100,4 @@ def test_bash_and_shellcheck_find_nothing_in_it(path: Path) -> None:
 
 
 def test_every_golden_script_is_looked_at() -> None:
-    assert len(SCRIPTS) == 5 + len(GOLDEN)
+    assert len(SCRIPTS) == 6 + len(GOLDEN)

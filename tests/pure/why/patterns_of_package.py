@@ -39,7 +39,8 @@ def all_patterns() -> list[Use]:
 def _held() -> Iterator[Use]:
     # Callbacks need a framework, and the programs run.
     for info in pkgutil.walk_packages([str(ROOT)], "safelaunch."):
-        if info.name.endswith(("__main__", "standin.main")) or info.name.startswith("safelaunch.callbacks."):
+        is_program = info.name.endswith(("__main__", "standin.main", "warm.parked"))
+        if is_program or info.name.startswith("safelaunch.callbacks."):
             continue
         module = import_module(info.name)
         text = Path(str(module.__file__)).read_text()

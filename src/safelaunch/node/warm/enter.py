@@ -145,4 +145,5 @@ def _self() -> dict[str, Any]:
 
 
 LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
-main(sys.argv[1], sys.argv[2], sys.argv[3:])
+if len(sys.argv) > 1:
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

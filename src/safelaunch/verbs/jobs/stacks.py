@@ -78,7 +78,9 @@ def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: boo
     """The answer on stdout; secrets in command lines and stacks are ***, as in an attempt's dumps."""
     ranks = [rank for report in collected.reports for rank in report.ranks]
     groups = fold(ranks)
-    verdict = waited.judge_moving(ranks) if is_moving and not collected.silent else judge_hang(
+    # Where one has been stopped or has gone, the steps that the log has just named were the last.
+    is_moving = is_moving and not collected.silent and not any(rank.is_stopped or rank.is_gone for rank in ranks)
+    verdict = waited.judge_moving(ranks) if is_moving else judge_hang(
         collected.reports, collected.silent, sizes=parallel, groups=groups)
     if as_json:
         talk.emit_json(mask_all(
