@@ -32,7 +32,7 @@ from safelaunch.supervisor.state.suspicion import Suspicions
 from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 POLL_S = 0.05
-ADDRESSES_S = 1.0     # Slurm may need so long to tell the nodes' addresses, without which no port is tried
+ADDRESSES_S = 2.0     # Slurm may need so long to tell the nodes' addresses, which come behind the first sbatch (Pace)
 STARTS_S = 3.0        # of the time for all, for the helper's start and its answer
 LEAST_S = 1.0
 LIGHT_SHARE = 0.3      # of the time for all, where all-reduces follow
