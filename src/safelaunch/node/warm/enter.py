@@ -131,7 +131,7 @@ def umask() -> int:
 
 
 def _self() -> dict[str, Any]:
-    """What a process has from its parents, and keeps. The same text is in parked.py."""
+    """What a process has from its parents, and keeps; process.py has the same text."""
     with open("/proc/self/status") as status:
         fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
     found: dict[str, Any] = {name: fields.get(name, "").strip() for name in (
